@@ -4,7 +4,8 @@ import numpy as np
 
 from dissensus import Annotations, methods
 from dissensus.models.base import methods_for
-from dissensus.models.confusion import ConfusionModel, Counts, OwnCells, readable_pass
+from dissensus.models.confusion import ConfusionModel, Counts, OwnCells
+from dissensus.models.confusion_pass import readable_pass
 from tables import placed
 
 FAMILY = [name for name in methods_for("classes") if issubclass(methods[name], ConfusionModel)]

@@ -16,21 +16,10 @@ from dissensus.compute.kernels.confusion import chunk_rows
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models import confusion
-from dissensus.models.confusion import (
-    Classes,
-    ConfusionModel,
-    ConfusionPass,
-    Focused,
-    Likelihood,
-    OwnCells,
-    expected_pseudo,
-    label_totals,
-    log_sum,
-    readable_pass,
-    soft_counts,
-    vote_counts,
-)
+from dissensus.models.confusion import Classes, ConfusionModel, Focused, OwnCells, soft_counts
+from dissensus.models.confusion_pass import ConfusionPass, Likelihood, label_totals, readable_pass
 from dissensus.models.em import Climb
+from dissensus.models.matrices import expected_pseudo, log_sum, vote_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, moved, positive, real
 from dissensus.table.simulate import simulate
 from models.family import FAMILY, begun, full, in_shape, readable_objective, sums_by
@@ -273,8 +262,8 @@ def test_a_step_of_a_bounded_number_ends_at_the_bound():
 @dataclass(frozen=True)
 class Some(Params):
     prior: np.ndarray = moved(SIMPLEX)
-    each: np.ndarray = moved(real(), per_annotator=True)
-    data: np.ndarray = moved(per_annotator=True)
+    each: np.ndarray = moved(real(), "A")
+    data: np.ndarray = moved(axes="A")
 
 
 def test_what_is_not_moved_stays_and_rows_are_taken_and_put():
@@ -551,7 +540,7 @@ def test_a_fit_that_turns_to_the_items_in_doubt_ends_where_one_that_does_not_doe
 class ByClass(Classes):
     """How often an annotator is right about each class, (A, K)."""
 
-    right: np.ndarray = moved(SHARE, per_annotator=True)
+    right: np.ndarray = moved(SHARE, "A K")
 
 
 class ClassAccuracy(ConfusionModel[ByClass]):

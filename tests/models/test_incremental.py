@@ -7,7 +7,8 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Local
 from dissensus.models import incremental
 from dissensus.models.base import Aggregator, methods_for
-from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, UPDATE_TOL
+from dissensus.models.confusion import MAX_UPDATE_PASSES, UPDATE_TOL
+from dissensus.models.matrices import MIN_BEFORE
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, shares_of, some_gold

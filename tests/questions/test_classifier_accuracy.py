@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from dissensus import Annotations, classifier_accuracy
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.confusion import learn_matrices
+from dissensus.models.matrices import learn_matrices
 from dissensus.models.methods import DawidSkene
 
 ACCURACIES = np.array([0.5, 0.6, 0.7, 0.8, 0.9])

@@ -193,7 +193,7 @@ def test_known_numbers_are_joined_by_item(tmp_path):
     table = Annotations.from_arrays([1, 1, 2, 3], ["x", "y", "x", "x"], [0.5, 1.5, 2.0, 3.0], kind="numbers")
     gold = pa.array(["2", "1", "9", "3"]), pa.array(["4.5", "", "1", "7"])
     np.testing.assert_array_equal(gold_values(table, *gold), [np.nan, 4.5, 7])
-    with pytest.raises(DataError, match="item 2 has two different numbers"):
+    with pytest.raises(DataError, match=r"item 2 \(row 0, from 0\) has two different numbers"):
         table.gold_values([2, 2], [1.0, 2.0])
     with pytest.raises(DataError, match="'high', which is no number"):
         table.gold_values([2], ["high"])

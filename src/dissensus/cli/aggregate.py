@@ -71,9 +71,8 @@ def aggregate(
     """
     from dissensus.cli import engine as engines
     from dissensus.cli import kinds, results
+    from dissensus.models.answers import AnswerModel
     from dissensus.table.kinds import CLASS_KINDS, KINDS
-
-    probable = {*CLASS_KINDS, "spans"}  # kinds whose answers are classes with probabilities
 
     if to is not None:
         from dissensus.table.io.writers import WRITERS
@@ -111,7 +110,7 @@ def aggregate(
     def answer(table: Annotations, question: str | None) -> results.Result:
         one = model_for(table, question)
         what = source.title(question)
-        if not probable & set(one.kinds):
+        if isinstance(one, AnswerModel):
             for name, given in (("--flags", flags), ("--to", to if question is None else None), ("--update", update)):
                 if given:
                     raise BadParameter(
@@ -164,7 +163,7 @@ def aggregate(
         if output is not None:
             with folder.results(output, results.stale_files(output), summary) as part:
                 for question, result in answers.items():
-                    write = results.write if probable & set(result.model.kinds) else kinds.write
+                    write = kinds.write if isinstance(result.model, AnswerModel) else results.write
                     write(result, part / folders.get(question, ""), format_ or "csv")
                 if to is not None:
                     results.write_for_tool(answers, to, source, part)
@@ -172,7 +171,7 @@ def aggregate(
         show.json(summary, folder=output)
         return
     for question, result in answers.items():
-        show_one = results.print_result if probable & set(result.model.kinds) else kinds.print_result
+        show_one = (kinds if isinstance(result.model, AnswerModel) else results).print_result
         show_one(result, source.title(question), preview=output is None)
     show.written(output, "Results are", "FOLDER to keep the results")
     if to is not None and output is not None:

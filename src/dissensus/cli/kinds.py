@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from dissensus.cli import show
 from dissensus.cli.results import Result, fit_facts, fit_with_bar
-from dissensus.evaluation import bootstrap
-from dissensus.exceptions import BadParameter
+from dissensus.models.answers import AnswerModel
 from dissensus.models.base import Aggregator
-from dissensus.models.numbers import NumberModel
 from dissensus.models.saving import save
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
@@ -23,16 +21,14 @@ ROWS_SHOWN = 10  # things or items
 ANNOTATORS_SHOWN = 5  # at either end
 
 
-def fit(model: Aggregator, table: Annotations, gold: Any, known: Any, text: str) -> Result:
+def fit(model: AnswerModel, table: Annotations, gold: Any, known: Any, text: str) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` for the fit."""
     seconds = fit_with_bar(model, table, text, known)
     return Result(model, summarise(model, table, gold, seconds))
 
 
-def score(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result:
+def score(model: AnswerModel, table: Annotations, gold: Any, text: str) -> Result:
     """A fitted model that speaks of another table's items."""
-    if not hasattr(model, "answers_for"):
-        raise BadParameter("--model with pairs: scores are of things, not of new items; fit all comparisons together.")
     began = time.perf_counter()
     with show.waiting(text):
         scored = copy.copy(model)
@@ -42,7 +38,7 @@ def score(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result
     return Result(scored, summarise(scored, table, gold, time.perf_counter() - began), fitted=False)
 
 
-def summarise(model: Aggregator, table: Annotations, gold: Any, seconds: float) -> dict[str, Any]:
+def summarise(model: AnswerModel, table: Annotations, gold: Any, seconds: float) -> dict[str, Any]:
     """The summary of one answer."""
     about = {
         "kind": table.kind,
@@ -51,67 +47,15 @@ def summarise(model: Aggregator, table: Annotations, gold: Any, seconds: float) 
         "annotators": table.n_annotators,
         **fit_facts(model, seconds),
     }
-    if hasattr(model, "confidence_"):
-        return about | _about_answers(model, gold)
-    if not isinstance(model, NumberModel):
-        _, left, tie = model.crowd_answering_  # type: ignore[attr-defined]
-        return about | {
-            "things": len(model.things_),  # type: ignore[attr-defined]
-            "favours_left": float(left),
-            "calls_ties": float(tie),
-            "ranking": model.to_frame("things", "pyarrow").to_pylist(),  # type: ignore[arg-type]
-        }
-    quantiles = np.quantile(model.values_, [0, 0.5, 1]).tolist()
-    width = model.interval_[:, 1] - model.interval_[:, 0]
-    about |= {
-        "values": dict(zip(("min", "median", "max"), quantiles, strict=True)),
-        "interval_width": float(width.mean()),
-        "dependence": model.dependence_,
-    }
-    return about if gold is None else about | {"gold": _against(model, gold)}
-
-
-def _about_answers(model: Any, gold: Any) -> dict[str, Any]:
-    """How sure answers are that are sets or objects, how often each option is in them, and how many are right."""
-    about: dict[str, Any] = {"mean_confidence": float(model.confidence_.mean()), "dependence": model.dependence_}
-    if hasattr(model, "options_"):
-        about["options"] = dict(zip(map(str, model.options_), model.answer_.sum(axis=0).tolist(), strict=True))
-    if gold is not None and (gold >= 0).any():
-        right = bootstrap((model.predict() == model.classes_[gold])[gold >= 0])
-        about["gold"] = {
-            "items": int((gold >= 0).sum()),
-            "accuracy": right.value,
-            "accuracy_low": right.low,
-            "accuracy_high": right.high,
-        }
-    return about
-
-
-def _against(model: NumberModel, gold: Any) -> dict[str, Any]:
-    """How good values are: mean absolute error with its interval, correlation, how often the interval holds."""
-    known = np.flatnonzero(~np.isnan(gold))
-    if not known.size:
-        return {"items": 0, "mean_absolute_error": None}
-    value, truth = model.values_[known], gold[known]
-    error = bootstrap(np.abs(value - truth))
-    inside = (truth >= model.interval_[known, 0]) & (truth <= model.interval_[known, 1])
-    spread = known.size > 1 and value.std() > 0 and truth.std() > 0
-    return {
-        "items": int(known.size),
-        "mean_absolute_error": error.value,
-        "mean_absolute_error_low": error.low,
-        "mean_absolute_error_high": error.high,
-        "correlation": float(np.corrcoef(value, truth)[0, 1]) if spread else None,
-        "covered": float(inside.mean()),
-    }
+    return about | model.about_answers(gold)
 
 
 def write(result: Result, folder: Path, suffix: str) -> None:
     """The tables of one answer, and its model where it was fitted here."""
     folder.mkdir(exist_ok=True)
-    more = {"things_": "things", "options_": "confusions"}
-    for name in ["items", "annotators", *(table for key, table in more.items() if hasattr(result.model, key))]:
-        write_frame(result.model.to_frame(name, "pyarrow"), folder / f"{name}.{suffix}")  # type: ignore[arg-type]
+    model = cast(AnswerModel, result.model)
+    for name in model.frames:
+        write_frame(model.to_frame(name, "pyarrow"), folder / f"{name}.{suffix}")  # type: ignore[arg-type]
     if result.fitted:
         save(result.model, folder)
 
@@ -122,16 +66,11 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
     end = "converged" if about["converged"] else "did not converge"
     show.line(f"{about['method']} {end} after {about['passes']:,} passes in {about['seconds']:.1f} s.")
-    if isinstance(model, NumberModel):
-        _print_numbers(about, model, preview)
-    elif "mean_confidence" in about:
-        _print_answers(about, model, preview)
-    else:
-        _print_ranking(about)
+    PRINTERS[about["kind"]](about, model, preview)
     _print_annotators(model)
 
 
-def _print_numbers(about: dict[str, Any], model: NumberModel, preview: bool) -> None:
+def _print_numbers(about: dict[str, Any], model: Aggregator, preview: bool) -> None:
     low, middle, high = (f"{value:,.4g}" for value in about["values"].values())
     show.text(
         f"Values lie between {low} and {high}, median {middle}; their 95 % intervals are "
@@ -152,7 +91,7 @@ def _print_numbers(about: dict[str, Any], model: NumberModel, preview: bool) -> 
         show.table("First items", ("item", "value", "95 % interval"), rows, numbers=("value", "95 % interval"))
 
 
-def _print_answers(about: dict[str, Any], model: Any, preview: bool) -> None:
+def _print_answers(about: dict[str, Any], model: Aggregator, preview: bool) -> None:
     if "options" in about:
         show.bars(("option", "items"), about["options"], about["items"])
     what = "set" if "options" in about else "answer"
@@ -173,7 +112,7 @@ def _print_answers(about: dict[str, Any], model: Any, preview: bool) -> None:
         show.table("First items", ("item", what, "confidence"), rows, numbers=("confidence",))
 
 
-def _print_ranking(about: dict[str, Any]) -> None:
+def _print_ranking(about: dict[str, Any], model: Aggregator, preview: bool) -> None:
     found = about["ranking"]
     rows: list[tuple[str, ...]] = [
         (
@@ -196,6 +135,12 @@ def _print_ranking(about: dict[str, Any]) -> None:
         side = "left" if about["favours_left"] > 0 else "right"
         odds = float(np.exp(abs(about["favours_left"])))
         show.text(f"What stands {side} is preferred at odds of {odds:.2f} to 1 where both are equally good.")
+
+
+PRINTERS = {
+    "numbers": _print_numbers, "pairs": _print_ranking, "sets": _print_answers, "objects": _print_answers,
+}  # fmt: skip
+"""Kind of labels → how its summary is shown."""
 
 
 def _print_annotators(model: Aggregator) -> None:

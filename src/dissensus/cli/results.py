@@ -23,15 +23,16 @@ from dissensus.compute.engines.options import name_of
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
 from dissensus.evaluation.hard import hits
 from dissensus.exceptions import BadParameter, UnreadableFile
-from dissensus.models.base import Aggregator, SpanModel, methods
+from dissensus.models.answers import AnswerModel
+from dissensus.models.base import Aggregator, methods
 from dissensus.models.dependence import DEFAULT, MIN_GOLD, labels_per_item
 from dissensus.models.saving import load, save
+from dissensus.models.spans import SpanModel
 from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
 from dissensus.table.io.writers import WRITERS, Answers, Labels, Span, write_labels
-from dissensus.table.kinds import CLASS_KINDS
 from dissensus.table.spans import PLACE, sequences_of, spans_of
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def write_for_tool(answers: Mapping[str | None, Result], to: str, source: Source
     found, left = {}, []
     for question, one in answers.items():
         model = one.model
-        if not hasattr(model, "tie_seed_") or not {*CLASS_KINDS, "spans"} & set(model.kinds):
+        if isinstance(model, AnswerModel):
             left.append(repr(question))
             continue
         if isinstance(model, SpanModel) and to in SPAN_TOOLS:

@@ -11,7 +11,7 @@ import threading
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -67,18 +67,17 @@ class Clustering(Aggregator):
     threads: int | None = param(None, "None for all cores")
     seed: int | None = param(0, "of all draws; None for another one in every fit", low=0)
 
-    item_clusters_: FloatArray
-    annotator_clusters_: FloatArray
-    item_cluster_: IntArray
-    annotator_cluster_: IntArray
-    psi_: FloatArray
-    omega_: FloatArray
-    labels_of_clusters_: FloatArray
-    labelled_: BoolArray  # (I,) whether an item has any labels
-    labels_per_item_: float  # mean weight of the labels of an item that has any
+    item_clusters_: Annotated[FloatArray, "I P share"]
+    annotator_clusters_: Annotated[FloatArray, "A L share"]
+    item_cluster_: Annotated[IntArray, "I code:P"]
+    annotator_cluster_: Annotated[IntArray, "A code:L"]
+    psi_: Annotated[FloatArray, "P simplex"]
+    omega_: Annotated[FloatArray, "L simplex"]
+    labels_of_clusters_: Annotated[FloatArray, "P L K simplex"]
+    labelled_: Annotated[BoolArray, "I flag"]  # whether an item has any labels
+    labels_per_item_: Annotated[float, "number"]  # mean weight of the labels of an item that has any
 
     takes_earlier: ClassVar[bool] = False
-    _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "item_clusters_", "item_cluster_", "labelled_")
 
     @property
     def clusters_(self) -> Clusters:

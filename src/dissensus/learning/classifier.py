@@ -37,7 +37,8 @@ from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
-from dissensus.models.base import Likelihoods, arg_max, given_first, reliability
+from dissensus.models.base import Likelihoods, arg_max, given_first
+from dissensus.models.reliability import reliability
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
 FILE = "model.safetensors"

@@ -12,7 +12,7 @@ learnt its items by heart, q is too sure all the same; `out_of_fold` asks networ
 from __future__ import annotations
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.models.confusion import LearntMatrices, learn_matrices, matrices_by, vote_counts
+from dissensus.models.matrices import LearntMatrices, learn_matrices, matrices_by, vote_counts
 from dissensus.models.methods.dawid_skene import DawidSkene, crowd_pseudo
 from dissensus.table.annotations import Annotations
 

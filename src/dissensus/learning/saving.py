@@ -17,10 +17,10 @@ from dissensus.learning.objectives import Objective
 from dissensus.learning.trainer import Training
 from dissensus.learning.validation import Validation
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.saving import SCHEMA, check_arrays
+from dissensus.models.saving import check_arrays
 from dissensus.table.annotations import Annotations
 
-RESULTS = SCHEMA | {  # of a classifier, which computes in single precision
+RESULTS = Aggregator.results() | {  # of a classifier, which computes in single precision
     "posterior_": "I K nearly-simplex", "proba_": "I K nearly-simplex", "confusion_": "A K K nearly-simplex",
     "population_confusion_": "K K nearly-simplex", "competence_": "A 3 share?", "held_out_": "I flag",
     "teaches_": "I flag",

@@ -8,12 +8,14 @@ where a method models them also `prior_` (K,), `confusion_` (A, K, K) [annotator
 
 from __future__ import annotations
 
+import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -24,7 +26,7 @@ from dissensus.common.registry import DEFAULT_METHOD, Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines import options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
-from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
 from dissensus.models.dependence import (
     DEFAULT,
@@ -39,15 +41,13 @@ from dissensus.models.dependence import (
     soften,
 )  # fmt: skip
 from dissensus.models.earlier_counts import Earlier, check_earlier, with_earlier
+from dissensus.models.reliability import beta_interval, labels_worth, reliability
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, KINDS
-from dissensus.table.spans import spans_of
 
 FrameKind = Literal["items", "annotators", "confusions"]
 
-CROWD_LABELS = 5  # see `reliability`
-MAX_KNOWN_LABELS = 20  # labels on items of known class that any number of labels is worth; `reliability_interval`
 ENGINE: Any = param(
     "local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True,
     must="must be 'local', 'disk', 'torch', 'spark', or one with options, such as Disk(…)",
@@ -74,27 +74,28 @@ class Aggregator(Parameters, ABC):
 
     seed: int | None = param(0, "of all draws; None draws one", low=0)
 
-    classes_: Names
-    items_: Names
-    annotators_: Names
-    posterior_: FloatArray
-    prior_: FloatArray
-    reliability_: FloatArray
-    hits_: FloatArray  # (A,) weight of each annotator's labels that are right by the posterior
-    total_: FloatArray  # (A,) weight of all its labels
-    n_annotations_: IntArray  # (A,) rows of each annotator
-    trace_: FloatArray
-    n_iter_: int
-    converged_: bool
+    classes_: Annotated[Names, "K names"]
+    items_: Annotated[Names, "I names"]
+    annotators_: Annotated[Names, "A names"]
+    posterior_: Annotated[FloatArray, "I K simplex"]
+    prior_: Annotated[FloatArray, "K simplex"]
+    reliability_: Annotated[FloatArray, "A share?"]
+    hits_: Annotated[FloatArray, "A count"]  # weight of each annotator's labels that are right by the posterior
+    total_: Annotated[FloatArray, "A count"]  # weight of all its labels
+    n_annotations_: Annotated[IntArray, "A count"]  # rows of each annotator
+    trace_: Annotated[FloatArray, "T any"]
+    n_iter_: Annotated[int, "whole"]
+    converged_: Annotated[bool, "flag"]
     items_path_: str  # of a fit on a disk: a folder of Parquet files with the frame of the items
-    item_total_: FloatArray  # (I,) labels of each item, by their weights
-    dependence_: float = 0.0  # ρ, see `models.dependence`; 0 where labels are taken for independent
-    dependence_interval_: list[float]  # 95 % of ρ: low, high
-    shift_: FloatArray | None = None  # (K,) of the log posterior, where gold speaks for one
+    item_total_: Annotated[FloatArray, "optional I count"]  # labels of each item, by their weights
+    difficulty_: Annotated[FloatArray, "optional I real"]
+    dependence_: Annotated[float, "number"] = 0.0  # ρ, see `models.dependence`; 0: labels are taken for independent
+    dependence_interval_: Annotated[list[float], "2 count"]  # 95 % of ρ: low, high
+    shift_: Annotated[FloatArray | None, "optional K real"] = None  # of the log posterior, where gold speaks for one
+    tie_seed_: Annotated[int, "whole"]
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
-    _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_", "item_total_")
-    """Results with one row per item, where there are any."""
+    lacks: ClassVar[tuple[str, ...]] = ()  # results of other kinds of labels
     kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS  # of labels that it is for, see `table.kinds`
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
@@ -140,7 +141,7 @@ class Aggregator(Parameters, ABC):
         self.n_annotations_ = data.per_annotator
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
-        gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
+        gold, on_step = self._check_gold(gold, data), on_step or (lambda step, objective: None)
         found = self._calibrate(data, gold, earlier)
         self.dependence_, self.shift_ = found.dependence, found.shift
         self.dependence_interval_ = list(found.interval)
@@ -152,9 +153,8 @@ class Aggregator(Parameters, ABC):
             self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_, self.shift_)
             self._judge(*self._agreement(whole, self.posterior_))
         if earlier is not None:
-            for key in self._per_item:
-                if key in vars(self):
-                    setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
+            for key in self._per_item():
+                setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
         options.leave(self, data, gold)
         return self
 
@@ -210,40 +210,7 @@ class Aggregator(Parameters, ABC):
         gold = check_gold(gold, table)
         if table.n_annotations == 0 and table.n_items == 0:
             return self
-        vars(self).pop("items_path_", None)  # what is there is of before
-        self.items_, at, item = incremental.merge(np.asarray(self.items_), table.items, "items")
-        unlabelled = self.prior_
-        if self.shift_ is not None:
-            unlabelled = soften(unlabelled[None], np.zeros(1), self.dependence_, self.shift_)[0]
-        for key in self._per_item:
-            if key in vars(self):
-                fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
-                setattr(self, key, incremental.put_in(np.asarray(getattr(self, key)), at, fill))
-        old = incremental.known_before(self.items_.size, at, item)
-        self.annotators_, at, annotator = incremental.merge(self.annotators_, table.annotators, "annotators")
-        fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | self._newcomer()
-        for key, fill in fills.items():
-            setattr(self, key, incremental.put_in(getattr(self, key), at, fill))
-
-        table, softens = self._weigh(table, annotator), hasattr(self, "dependence")
-        if softens:
-            rows, before = hard_rows(table), self.item_total_[item]
-            independent = sharpen(self.posterior_[item], before, self.dependence_, self.shift_)
-            self.posterior_ = _written(self.posterior_, item, independent)
-        posterior = self._update(table, item, annotator, old, gold)
-        if softens:
-            labels = before + labels_per_item(rows.item_ptr, rows.weight)
-            self.item_total_ = _written(self.item_total_, item, labels)
-            posterior = soften(posterior, labels, self.dependence_, self.shift_)
-        self.posterior_ = _written(self.posterior_, item, posterior)
-        hits, total = self._agreement(table, posterior)
-        self.n_annotations_ = _written(
-            self.n_annotations_, annotator, self.n_annotations_[annotator] + np.diff(table.annotator_ptr)
-        )
-        self._judge(
-            _written(self.hits_, annotator, self.hits_[annotator] + hits),
-            _written(self.total_, annotator, self.total_[annotator] + total),
-        )
+        incremental.update(self, table, gold)
         return self
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
@@ -394,8 +361,9 @@ class Aggregator(Parameters, ABC):
         Of a fit on a disk or in Spark one part at a time is in memory here.
         """
         self._check_fitted()
-        if hasattr(self.posterior_, "item_parts"):
-            yield from self.posterior_.item_parts(getattr(self, "difficulty_", None), self.item_columns)
+        posterior: Any = getattr(self, "posterior_", None)
+        if hasattr(posterior, "item_parts"):
+            yield from posterior.item_parts(getattr(self, "difficulty_", None), self.item_columns)
         elif "items_path_" in vars(self):
             import pyarrow as pa
             import pyarrow.parquet as pq
@@ -410,6 +378,16 @@ class Aggregator(Parameters, ABC):
     def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
         """The frame of some items, of their names, posterior and difficulty; goes to workers without the model."""
         return partial(item_columns, self.classes_, self.tie_seed_)
+
+    @classmethod
+    def results(cls) -> dict[str, str]:
+        """Result → its axes and range (`models.saving.RANGES`), as the classes annotate it: what is stored."""
+        return {name: about for name, about in annotated_results(cls).items() if name not in cls.lacks}
+
+    def _per_item(self) -> list[str]:
+        """Results with one row per item, besides their names."""
+        found = (key for key, about in self.results().items() if about.removeprefix("optional ").startswith("I "))
+        return [key for key in found if key in vars(self) and key != "items_"]
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
@@ -427,6 +405,10 @@ class Aggregator(Parameters, ABC):
                 f"{type(self).__name__} is for {' or '.join(KINDS[one] for one in self.kinds)}, and the labels of this "
                 f"table are {KINDS[kind]}; {advice}, or read them with another kind=."
             )
+
+    def _check_gold(self, gold: Any, table: Any) -> Any:
+        """What is known of the items (I,), checked; None where nothing is."""
+        return check_gold(gold, table)
 
     def _check_classes(self, table: Any) -> None:
         """Raise DataError where a method for two classes meets more."""
@@ -464,9 +446,9 @@ class Aggregator(Parameters, ABC):
         """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
         return table.agreement_with(posterior)
 
-    @abstractmethod
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) posterior of a new table over the same classes; `known` (A,) codes into `annotators_`, −1 unseen."""
+        raise NotImplementedError
 
     def _confusions(self, known: IntArray) -> FloatArray:
         """(len(known), K, K) [annotator, true, given] P(label | class) by code into `annotators_`, −1 unseen."""
@@ -490,46 +472,22 @@ class Aggregator(Parameters, ABC):
         self.hits_, self.total_ = np.minimum(hits, total), total
         self.reliability_ = reliability(hits, total)
 
+    def _warn_unconverged(self, what: str, why: str) -> None:
+        """Say that `max_iter` ended the fit, in the name of the first caller outside the package."""
+        frame, level = sys._getframe(), 1
+        while frame.f_back is not None and frame.f_globals["__name__"].startswith("dissensus."):
+            frame, level = frame.f_back, level + 1
+        limit, tol = self.max_iter, self.tol  # type: ignore[attr-defined]
+        warnings.warn(
+            f"{type(self).__name__} stopped after max_iter={limit} {what}; {why}, and tol={tol:g} was not reached. "
+            "Raise max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=level,
+        )
+
     def _check_fitted(self) -> None:
-        if not hasattr(self, "posterior_"):
+        if not hasattr(self, "n_iter_"):
             raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit(table) first.")
-
-
-class SpanModel(Aggregator, ABC):
-    """A method for spans: answers are tags of places, see `table.spans`, and none of them is illegal."""
-
-    kinds: ClassVar[tuple[str, ...]] = ("spans",)
-    _per_item: ClassVar = (*Aggregator._per_item, "tags_", "span_probability_")
-
-    tags_: IntArray  # (I,) codes into classes_
-    span_probability_: FloatArray  # (I,) of the span that begins at an item; NaN at other items
-
-    @abstractmethod
-    def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Posterior (I, K), tags (I,) and probabilities of their spans (I,) of a new table."""
-
-    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
-        self._check_fitted()
-        return self.posterior_ if table is None else self.answer(table)[0]
-
-    def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the tags."""
-        self._check_fitted()
-        return self.classes_[self.tags_ if table is None else self.answer(table)[1]]
-
-    def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
-        """The spans that the tags say: document, start, end (exclusive), label, probability of the whole span."""
-        self._check_fitted()
-        return as_frame(spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend)
-
-    @property
-    def item_columns(self) -> Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]:
-        """As `Aggregator.item_columns`; labels are the tags."""
-        return partial(tag_columns, self.classes_, self.tags_)
-
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return self.answer(table)[0]
 
 
 methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
@@ -558,6 +516,18 @@ def methods_for(kind: str) -> list[str]:
 
 clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help", "dissensus.clustering")
 """Name → clustering: fitted, scored and kept like a method, but what it says of an item is no truth."""
+
+
+@cache
+def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
+    """The texts of all that a class and its parents annotate as `Annotated[type, text]`."""
+    hints = (
+        (name, eval(hint, vars(sys.modules[home.__module__])) if isinstance(hint, str) else hint)
+        for home in reversed(kind.__mro__)
+        for name, hint in vars(home).get("__annotations__", {}).items()
+        if "Annotated[" in str(hint)
+    )
+    return {name: hint.__metadata__[0] for name, hint in hints}
 
 
 def _check_table(table: Any, caller: str) -> None:
@@ -611,54 +581,9 @@ def item_columns(
     return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
 
 
-def tag_columns(
-    classes: Names, tags: IntArray, items: Names, posterior: FloatArray, difficulty: FloatArray | None
-) -> dict[str, Any]:
-    """The frame of all items of spans: name, tag, its probability, P(tag) of every tag."""
-    columns = {"item": items, "label": classes[tags], "confidence": posterior[np.arange(items.size), tags]}
-    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
-
-
-def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
-    """(A,) how often an annotator is right: the share of its labels that the posterior calls right, shrunk.
-
-    `CROWD_LABELS` labels of average quality are added to everyone's own: three lucky labels make nobody the best.
-    Against the truth of simulated crowds (2 to 20 classes) this was closer than the diagonal of a smoothed confusion
-    matrix and than the bare share, for annotators with few labels and with many.
-    """
-    average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # nothing that counts is known about anybody
-    return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
-
-
-def labels_worth(total: FloatArray) -> FloatArray:
-    """(A,) labels on items of known class that so many are worth: n give a mean m the variance m(1 − m)/(n + 1)."""
-    return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1)
-
-
-def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:
-    """(…, 2) where the middle `level` of Beta(mean·size, (1 − mean)·size) lies; NaN where the mean is."""
-    from scipy.special import betaincinv
-
-    if not 0 < level < 1:
-        raise BadParameter(f"level must be between 0 and 1, got {level}.")
-    a, b = mean * size, (1 - mean) * size
-    tails = (1 - level) / 2, (1 + level) / 2
-    sure = (a <= 0) | (b <= 0)  # no room for doubt
-    with np.errstate(invalid="ignore"):
-        ends = [np.where(sure, mean, betaincinv(np.where(sure, 1, a), np.where(sure, 1, b), tail)) for tail in tails]
-    return np.stack(ends, axis=-1)
-
-
 def given_first(confusion: FloatArray) -> FloatArray:
     """[…, true, given] → […, given, true]."""
     return np.ascontiguousarray(np.swapaxes(confusion, -1, -2), np.float64)
-
-
-def _written(values: Any, at: IntArray, new: Any) -> Any:
-    """A copy of `values` with `new` at these places: what somebody else holds does not change."""
-    values = values.copy()
-    values[at] = new
-    return values
 
 
 def _bounds(interval: FloatArray) -> dict[str, FloatArray]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -18,7 +19,7 @@ class Coins(Classes):
     Both p and 1 − p are kept: 1 − p of a nearly perfect annotator would have lost its digits.
     """
 
-    coin: FloatArray = moved(SIMPLEX, per_annotator=True)
+    coin: FloatArray = moved(SIMPLEX, "A 2")
 
     def cells(self) -> OwnCells:
         """P and (1 − p)/(K − 1)."""
@@ -30,6 +31,7 @@ class CoinModel(ConfusionModel[Coins]):
 
     Params, shape = Coins, COIN
     coin_: FloatArray
+    population_coin_: Annotated[FloatArray, "1 2 share"]
 
     def cells(self, params: Coins) -> OwnCells:
         """Those of the coins."""

@@ -16,36 +16,41 @@ Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, e
 OWN (or COIN, where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
 instead of K, and the sums are (A, 1, K) or (A, 1, 1), how much of an annotator's labels is right.
 
-Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`;
-`readable_pass` is their readable form and the oracle of the tests.
+Arrays here are [annotator, true, given]; `models.confusion_pass` is one pass over the labels.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial, reduce
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
-from dissensus.compute.engines.local import Local, Threads, even
-from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
+from dissensus.compute.engines.base import Engine, Pass
+from dissensus.compute.engines.local import Local, Threads
+from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, OWN, VOTES
 from dissensus.models.base import ENGINE, Aggregator, methods
+from dissensus.models.confusion_pass import (
+    Cells,
+    ConfusionPass,
+    Counts,
+    Likelihood,
+    OwnCells,
+    judge,
+    label_totals,
+    soft_counts,
+)
 from dissensus.models.dependence import SoftenedPass
 from dissensus.models.em import EMAggregator, climb
+from dissensus.models.matrices import MIN_BEFORE
 from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table.annotations import Annotations
 
-MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # pseudo-counts: likelihoods stay above 1e-18, where products cannot underflow
-PSEUDO = {"low": MIN_PSEUDO, "high": MAX_PSEUDO}  # limits of a keyword
-MIN_BEFORE = 1e-12  # an item's posterior leaves so much to every class: new labels may still change it
 MAX_UPDATE_PASSES = 20  # over the rows of one update
 UPDATE_TOL = 1e-4  # largest change of a posterior that ends them
 EXACT_SINGLE_LABELS = 2**22  # labels of one annotator that single precision can count; from 2^24 on it cannot add one
@@ -63,173 +68,10 @@ __all__ = [
 class Classes(Params):
     """The parameters that all have: π (K,)."""
 
-    prior: FloatArray = moved(SIMPLEX)
+    prior: FloatArray = moved(SIMPLEX, "K")
 
 
-@dataclass(frozen=True)
-class OwnCells:
-    """P(label | class) of labels that speak for their own class alone; (A, K), or (A, 1) where all are alike."""
-
-    right: FloatArray  # of the class itself
-    wrong: FloatArray  # of any other class
-
-    def full(self, n_classes: int) -> FloatArray:
-        """(A, K, K) [annotator, true, given]."""
-        own = np.eye(n_classes, dtype=bool)
-        if n_classes == 1:  # nothing is left to get wrong
-            return np.ones((len(self.right), 1, 1))
-        return np.where(own, self.right[:, None, :], self.wrong[:, None, :])
-
-
-Cells = FloatArray | OwnCells
 P = TypeVar("P", bound=Classes)
-
-
-@dataclass(frozen=True)
-class Likelihood:
-    """What a pass needs: π (1, K) or (I, K), and a table (A, true, given) of likelihoods or (A, 1, given) of odds."""
-
-    by_annotator: ClassVar = ("table",)
-    prior: FloatArray
-    table: FloatArray
-
-    @classmethod
-    def of(cls, prior: FloatArray, cells: Cells) -> Likelihood:
-        """For likelihoods as a method states them."""
-        prior = np.ascontiguousarray(np.atleast_2d(prior))
-        if isinstance(cells, OwnCells):
-            return cls(prior, (cells.right / cells.wrong)[:, None, :])
-        return cls(prior, cells)
-
-
-@dataclass(frozen=True)
-class Counts(Sums):
-    """What a pass adds up: log evidence, items of each class (K,), labels (A, true, given), all by the posterior.
-
-    In OWN and COIN the labels are (A, 1, given), those that are right, and the evidence lacks what all classes share.
-    """
-
-    by_annotator: ClassVar = ("labels",)
-    evidence: float
-    classes: FloatArray
-    labels: FloatArray
-
-
-class Readable(NamedTuple):
-    """What a worker needs for the readable pass: parameters, sizes, and the sums of the blocks so far."""
-
-    params: Likelihood | None
-    n_annotators: int
-    n_classes: int
-    found: list[Counts]
-
-
-@dataclass(eq=False)
-class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
-    """One fused pass, see `kernels.confusion`; may write `posterior`.
-
-    `given` (I, K) is the posterior for GIVEN; with `rng` it is drawn from Dirichlet(1 + votes) of each block instead.
-    """
-
-    source: int
-    shape: int
-    with_gold: bool = True
-    given: FloatArray | None = None
-    rng: np.random.Generator | None = None
-    precision: str = "float64"
-    cells: Any = None  # (workers, A, given, 2, true), kept between passes
-
-    @property
-    def in_order(self) -> bool:
-        """One generator draws item by item."""
-        return self.rng is not None
-
-    def open(self, params: Likelihood | None, size: Size, workers: int, pool: Threads) -> list[Any]:
-        """Prior, cells, classes (K,) and evidence (1,) for each worker; of a short table, a list of sums."""
-        A, K = size.n_annotators, size.n_classes
-        if size.n_rows < readable.MIN_KERNEL_ROWS:
-            return [Readable(params, A, K, []) for _ in range(workers)]
-        from dissensus.compute.kernels import confusion as kernels
-
-        shape = (workers, A, 1 if self.shape == COIN else K, 2, K if self.shape == FULL else 1)
-        if self.cells is None or self.cells.shape != shape:
-            self.cells = np.zeros(shape, self.precision)
-        prior: FloatArray = np.ones((1, K))
-        chunk = 0
-        if params is not None:
-            table = params.table
-            prior, chunk = params.prior, kernels.chunk_rows(table)
-            pool.map(
-                lambda _, start, stop: kernels.load(start, stop, table, self.cells, size.weighted),
-                even(A, pool.threads),
-            )
-        else:
-            self.cells[..., 1, :] = 0.0
-        sums = np.zeros((workers, K)), np.zeros((workers, 1))
-        return [(prior, chunk, self.cells[t].reshape(-1), sums[0][t], sums[1][t]) for t in range(workers)]
-
-    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any], given: FloatArray | None = None) -> None:
-        """`kernels.confusion.sweep`, or its readable form; `given` is the block's part, where nobody has the whole."""
-        rows, gold = block.rows, block.gold if self.with_gold else None
-        K = buffer.n_classes if isinstance(buffer, Readable) else buffer[3].size
-        if self.rng is not None:
-            given = draw_shares(votes_of(rows, K), gold, self.rng)
-        elif self.given is not None:
-            given = block.of(self.given)
-        if isinstance(buffer, Readable):
-            self._walk_readably(block, buffer, given, gold, out)
-            return
-        from dissensus.compute.kernels import confusion as kernels
-
-        prior, chunk, cells, classes, evidence = buffer
-        vector = self.shape == FULL and K <= kernels.MAX_VECTOR and rows.weight is None
-        walk = kernels.sweep(K if vector else 0, self.source, self.shape, rows.weight is not None)
-        evidence[0] += walk(
-            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label,
-            np.empty(0) if rows.weight is None else rows.weight,
-            prior if len(prior) == 1 else block.of(prior), np.empty((0, K)) if given is None else given, chunk,
-            np.empty(0, np.int32) if gold is None else gold,
-            cells, classes, out.get("posterior", np.empty((0, K))),
-        )  # fmt: skip
-
-    def _walk_readably(
-        self, block: Block, buffer: Readable, given: FloatArray | None, gold: IntArray | None, out: Mapping[str, Any]
-    ) -> None:
-        table, prior = None, None
-        if buffer.params is not None:
-            table, prior = buffer.params.table, buffer.params.prior
-            prior = prior if len(prior) == 1 else block.of(prior)
-        evidence, classes, labels, posterior = readable.confusion_pass(
-            block.rows, (buffer.n_annotators, buffer.n_classes), self.source, self.shape, table, prior, given, gold
-        )
-        if "posterior" in out:
-            out["posterior"][:] = posterior
-        buffer.found.append(Counts(evidence, classes, labels))
-
-    def close(self, buffers: list[Any], pool: Threads) -> Counts:
-        """The sums of all workers."""
-        if isinstance(buffers[0], Readable):
-            found: list[Counts] = [sums for buffer in buffers for sums in buffer.found]
-            return reduce(operator.add, found)
-        from dissensus.compute.kernels import confusion as kernels
-
-        _, A, n_given, _, n_true = self.cells.shape
-        labels = np.empty((A, n_true, n_given))
-        pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, labels), even(A, pool.threads))
-        return Counts(sum(float(b[4][0]) for b in buffers), np.sum([b[3] for b in buffers], axis=0), labels)
-
-    def on_torch(
-        self, params: Likelihood | None, data: Any, out: Mapping[str, Any], given: FloatArray | None = None
-    ) -> Counts:
-        """The same in torch; draws come from the same generator in the same order."""
-        from dissensus.compute.kernels import on_torch
-
-        draw = None if self.rng is None else partial(draw_shares, rng=self.rng)
-        table, prior = (None, None) if params is None else (params.table, params.prior)
-        given, posterior = self.given if given is None else given, out.get("posterior")
-        return Counts(
-            *on_torch.confusion(data, self.source, self.shape, table, prior, given, draw, posterior, self.with_gold)
-        )
 
 
 @dataclass(frozen=True)
@@ -279,10 +121,11 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     shape: ClassVar[int] = FULL
     precision: str = "float64"
 
-    labels_: FloatArray  # (A, true, given), (A, 1, given) or (A, 1, 1) sums of the last pass
-    label_totals_: FloatArray  # (A, 1, given) weight of all labels
-    class_pseudo_: FloatArray  # (K,) b, pseudo-counts of the classes' shares; one of each, unless `prepare` sets them
-    fixed_prior_: FloatArray | None = None  # (K,) π where it is not learnt
+    labels_: Annotated[FloatArray, "A 1|K 1|K count"]  # [annotator, true, given] sums of the last pass
+    label_totals_: Annotated[FloatArray, "A 1 K count"]  # weight of all labels
+    class_pseudo_: Annotated[FloatArray, "K count"]  # b of π; one of each class, unless `prepare` sets them
+    fixed_prior_: Annotated[FloatArray | None, "optional K simplex"] = None  # π where it is not learnt
+    class_counts_: Annotated[FloatArray, "K count"]
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
@@ -330,6 +173,12 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return np.asarray(labels.sum(axis=2, keepdims=True))
 
     # What it inherits -------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def results(cls) -> dict[str, str]:
+        """As `Aggregator.results`, with the parameters as `moved` declares them."""
+        own = ((one.name, one.metadata) for one in fields(cls.Params) if one.metadata["axes"])  # type: ignore[attr-defined]
+        return {f"{name}_": f"{about['axes']} {about['range']}" for name, about in own} | super().results()
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._engine_of(table, gold) as engine:
@@ -534,123 +383,3 @@ def softened_sweep(
     sums = engine.sweep(softened, params, out | {"posterior": model.posterior_, "item_total": model.item_total_})
     model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent
-
-
-def label_totals(engine: Engine) -> FloatArray:
-    """(A, 1, given) weight of each annotator's labels."""
-    return engine.sweep(ConfusionPass(ONES, OWN), None).labels
-
-
-def readable_pass(
-    table: Annotations, prior: FloatArray, confusion: FloatArray, gold: IntArray | None = None
-) -> tuple[FloatArray, Counts]:
-    """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
-    size = table.n_annotators, table.n_classes
-    evidence, classes, labels, posterior = readable.confusion_pass(
-        hard_rows(table), size, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior), None, gold
-    )
-    return posterior, Counts(evidence, classes, labels)
-
-
-def judge(engine: Engine, prior: FloatArray, cells: Cells) -> tuple[FloatArray, Counts]:
-    """(I, K) posterior of a table in memory and the sums by it: one E step."""
-    shape = FULL if not isinstance(cells, OwnCells) else COIN if cells.right.shape[1] == 1 else OWN
-    posterior = np.empty((engine.size.n_items, engine.size.n_classes))
-    walk = ConfusionPass(LIKELIHOOD, shape)
-    return posterior, engine.sweep(walk, Likelihood.of(prior, cells), {"posterior": posterior})
-
-
-def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
-    """(A, K, K) [annotator, true, given] how often, by a posterior (I, K), each annotator gave each label."""
-    with in_memory(table, None, 1) as engine:
-        return engine.sweep(ConfusionPass(GIVEN, FULL, given=np.ascontiguousarray(posterior)), None).labels
-
-
-@dataclass(frozen=True)
-class LearntMatrices:
-    """A posterior, and the annotators it rests on."""
-
-    posterior: FloatArray  # (I, K)
-    confusion: FloatArray  # (A, K, K) [annotator, true, given]
-    population: FloatArray  # (K, K) [true, given] of an annotator who was not there
-
-
-def matrices_by(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> LearntMatrices:
-    """Confusion matrices by a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
-    counts = soft_counts(table, posterior)
-    confusion, population = counts + pseudo, counts.sum(axis=0) + pseudo
-    confusion /= confusion.sum(axis=2, keepdims=True)
-    return LearntMatrices(posterior, confusion, population / population.sum(axis=1, keepdims=True))
-
-
-def learn_matrices(
-    table: Annotations,
-    prior: FloatArray,
-    pseudo: FloatArray,
-    gold: IntArray | None = None,
-    *,
-    max_passes: int = 50,
-    tol: float = 1e-6,
-) -> LearntMatrices:
-    """Dawid-Skene where every item has a prior (I, K) of its own, by EM until no posterior changes by `tol`."""
-    learnt, floor = matrices_by(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
-    for _ in range(max_passes):
-        with in_memory(table, gold, None) as engine:
-            posterior, _ = judge(engine, floor, learnt.confusion)
-        if np.abs(posterior - learnt.posterior).max(initial=0) < tol:
-            return replace(learnt, posterior=posterior)
-        learnt = matrices_by(table, posterior, pseudo)
-    return learnt
-
-
-def vote_counts(table: Annotations, gold: IntArray | None = None) -> Counts:
-    """The same by the shares of the votes, and known classes."""
-    with in_memory(table, gold, 1) as engine:
-        return engine.sweep(ConfusionPass(VOTES, FULL), None)
-
-
-def class_pseudo(engine: Engine, votes: Counts, class_count: float, vote_count: float) -> FloatArray:
-    """(K,) pseudo-counts b of the classes' shares: of every class, and of every annotator as the votes (K,) are."""
-    crowd = vote_count * np.count_nonzero(engine.per_annotator)
-    return np.asarray(class_count + crowd * votes.classes / max(engine.size.n_items, 1))
-
-
-def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
-    """(K, K) pseudo-counts of an annotator of whom nothing is known, nor of its crowd; symmetric.
-
-    The wrong labels of a row share W = smoothing·√K and the right one gets margin + W/2: it is thought to be right
-    about half of the time (60 % with 2 classes, 40 % with 100).
-    """
-    wrong = smoothing * np.sqrt(n_classes)
-    each = max(wrong / max(n_classes - 1, 1), MIN_PSEUDO)
-    return np.asarray(np.where(np.eye(n_classes, dtype=bool), margin + wrong / 2, each))
-
-
-def leaning(votes: FloatArray, by: float) -> FloatArray:
-    """(K,) classes that all count the same, but for `by` of their shares of the votes (K,); sums to one."""
-    total = votes.sum()
-    shares = 1 + by * votes / total if total > 0 else np.ones_like(votes)
-    return np.asarray(shares / shares.sum())
-
-
-def log_sum(values: FloatArray) -> FloatArray:
-    """Σ_a log of values (A, …) from 1e-18 to 1: one logarithm for sixteen."""
-    whole = len(values) // 16 * 16
-    products = values[:whole].reshape(-1, 16, *values.shape[1:]).prod(axis=1)
-    return np.asarray(np.log(products).sum(axis=0) + np.log(values[whole:]).sum(axis=0))
-
-
-def votes_of(rows: Rows, n_classes: int) -> FloatArray:
-    """(I, K) summed weight of the labels of each item."""
-    n_items = rows.item_ptr.size - 1
-    place = np.repeat(np.arange(n_items) * n_classes, np.diff(rows.item_ptr)) + rows.label
-    return np.bincount(place, rows.weight, n_items * n_classes).reshape(n_items, n_classes).astype(np.float64)
-
-
-def draw_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:
-    """(I, K) a draw from Dirichlet(1 + votes) for every item; known classes have all."""
-    posterior = rng.standard_gamma(votes + 1)
-    posterior /= posterior.sum(axis=1, keepdims=True)
-    if gold is not None:
-        posterior[gold >= 0] = np.eye(votes.shape[1])[gold[gold >= 0]]
-    return posterior

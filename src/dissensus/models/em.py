@@ -14,18 +14,17 @@ the objective never falls.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, Self, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.base import Checkpoint
-from dissensus.exceptions import BadParameter, ConvergenceWarning
+from dissensus.exceptions import BadParameter
 from dissensus.models.base import Aggregator
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 
@@ -81,6 +80,8 @@ class EMAggregator(Aggregator, Generic[P]):
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
+    item_total_: Annotated[FloatArray, "I count"]
+
     def run(
         self,
         em_pass: Callable[[P], tuple[float, P]],
@@ -119,12 +120,7 @@ class EMAggregator(Aggregator, Generic[P]):
                 if len(best.trace) > 1
                 else "was the first"
             )
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} passes; the last one {gain} (of "
-                f"{best.trace[-1]:.6g}), and tol={self.tol:g} of that was not reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,  # the caller of fit
-            )
+            self._warn_unconverged("passes", f"the last one {gain} (of {best.trace[-1]:.6g})")
         return best.params
 
 

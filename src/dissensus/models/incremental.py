@@ -1,16 +1,59 @@
-"""New names for a fitted model: merged in order, with rows of its results put in for them.
+"""More rows for a fitted model: new names are merged in order, with rows of its results put in for them.
 
 What a model learns from the new rows is its own, see `ConfusionModel._update`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray, Names
+from dissensus.compute.engines.base import hard_rows
+from dissensus.models.dependence import labels_per_item, sharpen, soften
 from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+if TYPE_CHECKING:
+    from dissensus.models.base import Aggregator
+
+
+def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None:
+    """Learn from new rows in the classes of a fitted model, see `Aggregator.partial_fit`."""
+    vars(model).pop("items_path_", None)  # what is there is of before
+    model.items_, at, item = merge(np.asarray(model.items_), table.items, "items")
+    unlabelled = model.prior_
+    if model.shift_ is not None:
+        unlabelled = soften(unlabelled[None], np.zeros(1), model.dependence_, model.shift_)[0]
+    for key in model._per_item():
+        fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
+        setattr(model, key, put_in(np.asarray(getattr(model, key)), at, fill))
+    old = known_before(model.items_.size, at, item)
+    model.annotators_, at, annotator = merge(model.annotators_, table.annotators, "annotators")
+    fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | model._newcomer()
+    for key, fill in fills.items():
+        setattr(model, key, put_in(getattr(model, key), at, fill))
+
+    table, softens = model._weigh(table, annotator), hasattr(model, "dependence")
+    if softens:
+        rows, before = hard_rows(table), model.item_total_[item]
+        independent = sharpen(model.posterior_[item], before, model.dependence_, model.shift_)
+        model.posterior_ = _written(model.posterior_, item, independent)
+    posterior = model._update(table, item, annotator, old, gold)
+    if softens:
+        labels = before + labels_per_item(rows.item_ptr, rows.weight)
+        model.item_total_ = _written(model.item_total_, item, labels)
+        posterior = soften(posterior, labels, model.dependence_, model.shift_)
+    model.posterior_ = _written(model.posterior_, item, posterior)
+    hits, total = model._agreement(table, posterior)
+    model.n_annotations_ = _written(
+        model.n_annotations_, annotator, model.n_annotations_[annotator] + np.diff(table.annotator_ptr)
+    )
+    model._judge(
+        _written(model.hits_, annotator, model.hits_[annotator] + hits),
+        _written(model.total_, annotator, model.total_[annotator] + total),
+    )
 
 
 def merge(names: Names, more: Names, what: str) -> tuple[Names, IntArray, IntArray]:
@@ -35,3 +78,10 @@ def known_before(size: int, at: IntArray, codes: IntArray) -> BoolArray:
     fresh = np.zeros(size, np.bool_)
     fresh[at + np.arange(at.size)] = True
     return ~fresh[codes]
+
+
+def _written(values: Any, at: IntArray, new: Any) -> Any:
+    """A copy of `values` with `new` at these places: what somebody else holds does not change."""
+    values = values.copy()
+    values[at] = new
+    return values

@@ -9,8 +9,8 @@ multiplied by the design effect of `models.dependence`, with the ρ of classes w
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,13 +19,14 @@ from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.base import Aggregator, FrameKind
+from dissensus.models.answers import AnswerModel
+from dissensus.models.base import FrameKind
 from dissensus.models.dependence import (
     CANDIDATES,
     DEFAULT,
     MIN_GOLD,
     PRIOR_SD,
-    RANGE,
+    Calibration,
     DependenceChoice,
     design_effect,
     most_probable,
@@ -37,51 +38,39 @@ from dissensus.table.annotations import Annotations
 LEVEL = 0.95
 
 
-class NumberModel(Aggregator):
+class NumberModel(AnswerModel):
     """Answers about the items of a table of numbers: the value, how sure it is, and how each annotator rates."""
 
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("numbers",)
-    _per_item: ClassVar = ("values_", "interval_", "item_total_")
-    takes_earlier: ClassVar = False
-    values_: FloatArray
-    interval_: FloatArray
-    bias_: FloatArray  # (A,) how far its labels lie above the crowd's, of an item in the middle; in units of labels
-    stretch_: FloatArray  # (A,) how far its labels move where the crowd's move by one
-    precision_: FloatArray  # (A,) 1 / variance of what its labels have besides, on the scale that is modelled
+    lacks: ClassVar = ("posterior_", "prior_")
+    tie_seed_: Annotated[int, "optional whole"]
+    values_: Annotated[FloatArray, "I real"]
+    interval_: Annotated[FloatArray, "I 2 real"]
+    bias_: Annotated[FloatArray, "A real"]  # how far its labels lie above the crowd's in the middle, in units of labels
+    stretch_: Annotated[FloatArray, "A real"]  # how far its labels move where the crowd's move by one
+    precision_: Annotated[FloatArray, "A real"]  # 1 / variance of what its labels have besides, as modelled
+    item_total_: Annotated[FloatArray, "I count"]
 
-    def fit(self, table: Any, *, gold: Any = None, earlier: Any = None, on_step: OnStep | None = None) -> Self:
-        """Learn from a table of numbers.
-
-        Parameters
-        ----------
-        table : Annotations of the kind "numbers"
-        gold : (I,) float, optional
-            Known values of some items, NaN where unknown: with 30 or more they say how far labels depend on each other.
-        """
-        if not isinstance(table, Annotations):
-            raise DataError(
-                f"{type(self).__name__} takes a table of annotations in memory, got {type(table).__name__}."
-            )
-        self._check_kind(table)
-        if earlier is not None:
-            raise DataError(f"{type(self).__name__} has no use for earlier counts of annotators; leave them out.")
-        if table.n_annotations == 0:
-            raise DataError("the table has no annotations; there is nothing to learn from.")
-        self.check_parameters()
-        self.items_, self.annotators_, self.classes_ = table.items, table.annotators, np.empty(0)
-        self.n_annotations_ = table.per_annotator
-        weight = table.row_weights
-        self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
-        self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
+    def _fit(self, table: Annotations, gold: Any, on_step: OnStep) -> None:
+        """`gold` (I,) are values, NaN where unknown: 30 or more say how far labels depend on each other."""
+        self.classes_, weight = np.empty(0), table.row_weights
         if not weight.sum() > 0:
             raise DataError("all rows have the weight 0; there is nothing to learn from.")
-        self._fit_numbers(table, weight, on_step or (lambda step, objective: None))
+        self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
+        self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
+        self._fit_numbers(table, weight, on_step)
         mean, variance = self._posterior(table, np.arange(table.n_annotators))
-        self.dependence_, self.dependence_interval_ = self._dependence(mean, variance, check_values(gold, table))
+        if gold is not None:
+            self._learn_dependence(mean, variance, gold)
         self.values_, self.interval_ = self._answers(mean, variance, self.item_total_, LEVEL)
-        return self
+
+    def _check_gold(self, gold: Any, table: Any) -> FloatArray | None:
+        return check_values(gold, table)
+
+    def _calibrate(self, data: Any, gold: Any, earlier: Any) -> Calibration:
+        return super()._calibrate(data, None, earlier)  # values are known after the fit
 
     def predict(self, table: Annotations | None = None) -> FloatArray:
         """(I,) the value of each item; of a new table, with what was learnt of known annotators."""
@@ -130,14 +119,11 @@ class NumberModel(Aggregator):
         high = np.maximum(value(mean + half), plain(mean + half))
         return value(mean), np.stack([low, high], axis=1)
 
-    def _dependence(self, mean: FloatArray, variance: FloatArray, gold: FloatArray | None) -> tuple[float, list[float]]:
-        """ρ as asked for: given, or the one with which known values are most probable, drawn to the default."""
-        if self.dependence != "auto":
-            given = float(self.dependence or 0)
-            return given, [given, given]
-        if gold is None or np.count_nonzero(~np.isnan(gold)) < MIN_GOLD:
-            return DEFAULT, list(RANGE)
+    def _learn_dependence(self, mean: FloatArray, variance: FloatArray, gold: FloatArray) -> None:
+        """Set ρ to the one with which known values are most probable, drawn to the default, unless it is given."""
         known = np.flatnonzero(~np.isnan(gold))
+        if self.dependence != "auto" or known.size < MIN_GOLD:
+            return
         value, _ = self._curves()
         grid = np.linspace(mean.min() - 4 * self._prior_sd(), mean.max() + 4 * self._prior_sd(), 1000)
         away = (np.interp(gold[known], value(grid), grid) - mean[known]) ** 2  # on the scale that is modelled
@@ -147,7 +133,7 @@ class NumberModel(Aggregator):
             pull = (np.log(rho / DEFAULT) / PRIOR_SD) ** 2
             scores.append(-0.5 * float((np.log(wide) + away / wide).sum()) - pull / 2)
         found = most_probable(scores)
-        return found.dependence, list(found.interval)
+        self.dependence_, self.dependence_interval_ = found.dependence, list(found.interval)
 
     # What a method writes ---------------------------------------------------------------------------------------------
 
@@ -167,12 +153,6 @@ class NumberModel(Aggregator):
     def _prior_sd(self) -> float:
         """Standard deviation of the items on the scale that is modelled."""
 
-    def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        raise NotImplementedError
-
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        raise NotImplementedError
-
     # What is said of it -----------------------------------------------------------------------------------------------
 
     def to_frame(self, kind: FrameKind = "items", backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
@@ -188,9 +168,34 @@ class NumberModel(Aggregator):
             raise BadParameter(f"{type(self).__name__} models no confusion matrices; ask for 'items' or 'annotators'.")
         return as_frame(columns, backend)
 
-    def item_frames(self) -> Iterator[Any]:
-        """`to_frame("items")` as one Arrow table."""
-        yield self.to_frame("items", "pyarrow")
+    def about_answers(self, gold: Any = None) -> dict[str, Any]:
+        """Quantiles of the values, the mean width of their intervals; mean absolute error and cover of known values."""
+        from dissensus.evaluation import bootstrap
+
+        quantiles = np.quantile(self.values_, [0, 0.5, 1]).tolist()
+        about: dict[str, Any] = {
+            "values": dict(zip(("min", "median", "max"), quantiles, strict=True)),
+            "interval_width": float(np.diff(self.interval_).mean()),
+            "dependence": self.dependence_,
+        }
+        if gold is None:
+            return about
+        known = np.flatnonzero(~np.isnan(gold))
+        if not known.size:
+            return about | {"gold": {"items": 0, "mean_absolute_error": None}}
+        value, truth = self.values_[known], gold[known]
+        error = bootstrap(np.abs(value - truth))
+        low, high = self.interval_[known].T
+        spread = known.size > 1 and value.std() > 0 and truth.std() > 0
+        about["gold"] = {
+            "items": int(known.size),
+            "mean_absolute_error": error.value,
+            "mean_absolute_error_low": error.low,
+            "mean_absolute_error_high": error.high,
+            "correlation": float(np.corrcoef(value, truth)[0, 1]) if spread else None,
+            "covered": float(((truth >= low) & (truth <= high)).mean()),
+        }
+        return about
 
     def reliability_interval(self, level: float = LEVEL) -> FloatArray:
         """(A, 2) bounds of each annotator's correlation with the truth: Fisher's z of so many labels."""
@@ -200,12 +205,6 @@ class NumberModel(Aggregator):
         half = ndtri((1 + level) / 2) / np.sqrt(np.maximum(self.total_ - 3, 1))
         at = np.arctanh(np.minimum(self.reliability_, 1 - 1e-9))
         return np.asarray(np.clip(np.tanh(np.stack([at - half, at + half], axis=1)), 0, 1))
-
-    def _check_fitted(self) -> None:
-        from dissensus.exceptions import NotFitted
-
-        if not hasattr(self, "values_"):
-            raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit(table) first.")
 
 
 def check_values(gold: Any, table: Annotations) -> FloatArray | None:

@@ -5,7 +5,7 @@ A field says in which space it is moved, so that no step of SQUAREM can leave th
     @dataclass(frozen=True)
     class Coins(Params):
         prior: FloatArray = moved(SIMPLEX)
-        coin: FloatArray = moved(SIMPLEX, per_annotator=True)
+        coin: FloatArray = moved(SIMPLEX, "A 2")
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Space(NamedTuple):
 
     there: Callable[[FloatArray], FloatArray]
     back: Callable[[FloatArray], FloatArray]
+    range: str  # of `saving.RANGES`
 
 
 def _normalised(values: FloatArray) -> FloatArray:
@@ -39,29 +40,29 @@ def _exp(logs: FloatArray) -> FloatArray:
 
 
 # Probabilities over the last axis. Roots are points of a sphere; in logarithms, tiny ones would drown the rest.
-SIMPLEX = Space(np.sqrt, lambda roots: _normalised(np.maximum(roots**2, MIN_SQUARE)))
-LOG_SIMPLEX = Space(np.log, lambda logs: _normalised(_exp(logs)))
+SIMPLEX = Space(np.sqrt, lambda roots: _normalised(np.maximum(roots**2, MIN_SQUARE)), "simplex")
+LOG_SIMPLEX = Space(np.log, lambda logs: _normalised(_exp(logs)), "simplex")
 # Numbers in [0, 1]: the share is the sine squared of an angle.
-SHARE = Space(lambda share: np.arcsin(np.sqrt(share)), lambda angle: np.sin(angle) ** 2)
+SHARE = Space(lambda share: np.arcsin(np.sqrt(share)), lambda angle: np.sin(angle) ** 2, "share")
 # Counts, which may be zero.
-COUNT = Space(np.sqrt, np.square)
+COUNT = Space(np.sqrt, np.square, "count")
 
 
 @cache
 def positive(least: float) -> Space:
     """Numbers from `least` on, moved as logarithms."""
-    return Space(np.log, lambda logs: np.maximum(_exp(logs), least))
+    return Space(np.log, lambda logs: np.maximum(_exp(logs), least), "count")
 
 
 @cache
 def real(most: float = np.inf) -> Space:
     """Any numbers; a step may not take them beyond ±`most`."""
-    return Space(lambda values: values, lambda values: np.clip(values, -most, most))
+    return Space(lambda values: values, lambda values: np.clip(values, -most, most), "real")
 
 
-def moved(space: Space | None = None, *, per_annotator: bool = False) -> Any:
-    """Declare a parameter; without a space it is carried along and never moved."""
-    return field(metadata={"space": space, "per_annotator": per_annotator})
+def moved(space: Space | None = None, axes: str = "") -> Any:
+    """Declare a parameter with its axes, "A …" where it has a row per annotator; without a space it is never moved."""
+    return field(metadata={"space": space, "axes": axes, "range": "real" if space is None else space.range})
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Params:
     @property
     def by_annotator(self) -> tuple[str, ...]:
         """Names of the fields with a row per annotator."""
-        return tuple(one.name for one in fields(self) if one.metadata["per_annotator"])
+        return tuple(one.name for one in fields(self) if one.metadata["axes"].startswith("A"))
 
     def to_vector(self) -> FloatArray:
         """All that is moved, as one vector."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import vote as kernels
 from dissensus.models.base import ENGINE, Aggregator, Likelihoods
-from dissensus.models.confusion import leaning
+from dissensus.models.matrices import leaning
 from dissensus.table.annotations import Annotations
 
 RIGHT_TOL, RIGHT_STEPS = 1e-5, 500  # of EM for how often a vote is right
@@ -38,6 +38,8 @@ class VoteModel(Aggregator):
     """Shares of the votes."""
 
     engine: EngineChoice = ENGINE
+
+    item_total_: Annotated[FloatArray, "I count"]
 
     def _conclude_on(
         self, engine: Engine, skill: FloatArray, votes: FloatArray, lean: float | None = None

@@ -33,9 +33,10 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.progress import waiting
 from dissensus.common.types import BoolArray, FloatArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.base import arg_max, beta_interval
-from dissensus.models.confusion import learn_matrices
+from dissensus.models.base import arg_max
+from dissensus.models.matrices import learn_matrices
 from dissensus.models.methods.dawid_skene import DawidSkene
+from dissensus.models.reliability import beta_interval
 from dissensus.table.annotations import Annotations
 
 MIN_CLASSIFIERS = 3  # of two that disagree, nothing says which is right

@@ -29,8 +29,8 @@ from scipy.special import gammaln, logsumexp, softmax
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.base import hard_rows
-from dissensus.models.confusion import MIN_PSEUDO
 from dissensus.models.dependence import DEFAULT, design_effect
+from dissensus.models.matrices import MIN_PSEUDO
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from scipy.special import bdtr
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.models.base import CROWD_LABELS
+from dissensus.models.reliability import CROWD_LABELS
 from dissensus.table import names as naming
 
 if TYPE_CHECKING:

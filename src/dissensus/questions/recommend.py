@@ -55,8 +55,9 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import recommendation as kernels
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.base import CROWD_LABELS, Aggregator
+from dissensus.models.base import Aggregator
 from dissensus.models.dependence import sharpen
+from dissensus.models.reliability import CROWD_LABELS
 from dissensus.questions.item_status import SETTLED
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

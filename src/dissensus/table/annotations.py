@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 from typing import Any, ClassVar, Literal
-from warnings import catch_warnings, warn
+from warnings import warn
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +27,19 @@ from dissensus.common.arrays import (
 )
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, DataWarning, UnknownClass
-from dissensus.table import kernels, kinds
+from dissensus.exceptions import DataError, DataWarning
+from dissensus.table import describe, gold, kernels, kinds
 from dissensus.table import names as naming
-from dissensus.table.encoding import as_list, check_weight, encode_labels, encode_names, encode_proba, floats, joined
+from dissensus.table.encoding import (
+    as_list,
+    check_weight,
+    encode_labels,
+    encode_matrix,
+    encode_names,
+    encode_proba,
+    floats,
+    joined,
+)
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
 from dissensus.table.spans import Sequences, sequences_of, tags_of_spans
@@ -245,36 +253,8 @@ class Annotations(ReadOnlyArrays, Named):
         empty.
         Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
         """
-        if hasattr(matrix, "columns"):
-            columns = matrix.column_names if isinstance(matrix, pa.Table) else list(matrix.columns)
-            annotators = columns if annotators is None else annotators
-            items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
-            if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
-                raise DataError("the frame's rows or columns are named on several levels; give them one.")
-        try:
-            if isinstance(matrix, list):  # which may hold np.ma.masked
-                with catch_warnings(action="ignore", category=UserWarning):
-                    matrix = np.ma.asarray(matrix)
-            hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
-            matrix = np.asarray(matrix)
-        except ValueError as error:
-            raise DataError(f"expected an items × annotators matrix ({error}).") from None
-        if matrix.ndim != 2:
-            raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
-        if missing is ...:
-            missing = None if kind == "numbers" else -1
-        empty = hidden | np.False_ if missing is None else hidden | (matrix == missing)
-        if matrix.dtype.kind in "fO":
-            empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN differs from itself
-        names = []
-        for what, given, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
-            names.append(np.arange(n) if given is None else np.asarray(given))
-            if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
-                raise DataError(f"{what}: expected {n:,} different names for a matrix of shape {matrix.shape}.")
-        i, a = np.nonzero(~np.asarray(empty, bool))
-        return cls.from_arrays(
-            names[0][i], names[1][a], matrix[i, a], classes, items=names[0], annotators=names[1], kind=kind
-        )
+        found = encode_matrix(matrix, missing, items, annotators, kind == "numbers")
+        return cls.from_arrays(**found, classes=classes, kind=kind)
 
     @classmethod
     def from_pairs(
@@ -460,74 +440,7 @@ class Annotations(ReadOnlyArrays, Named):
 
     def describe(self) -> dict[str, Any]:
         """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
-        per_item, per_annotator = np.diff(self.item_ptr), np.diff(self.annotator_ptr)
-        about = {
-            "kind": self.kind,
-            "annotations": self.n_annotations,
-            "items": self.n_items,
-            "annotators": self.n_annotators,
-            "annotations_per_item": _spread(per_item),
-            "annotations_per_annotator": _spread(per_annotator),
-            "items_without_annotation": int((per_item == 0).sum()),
-            "annotators_without_annotation": int((per_annotator == 0).sum()),
-            "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
-            "repeated_pairs": int((~pair_starts(self.item, self.annotator)).sum()),
-            "weighted": self.weight is not None,
-            "probabilistic": self.proba is not None,
-        }
-        if self.kind == "numbers":
-            return about | self._describe_numbers()
-        if self.kind == "objects":
-            return about | {"distinct_values": self.n_classes}
-        if self.kind == "sets":
-            return about | self._describe_sets()
-        if self.kind == "pairs":
-            sides = self.sides
-            about["things"] = int(sides.things.size)
-            about["comparisons_per_thing"] = _spread(
-                sum(np.bincount(side[self.item], minlength=sides.things.size) for side in sides[1:])  # type: ignore[arg-type]
-            )
-        votes = self.votes()
-        total = votes.sum(axis=1)
-        pairs = float((total * (total - 1)).sum()) if self.weight is None and self.proba is None else 0.0
-        shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
-        return about | {
-            "classes": self.n_classes,
-            "class_shares": dict(zip(map(str, self.classes), shares.tolist(), strict=True)),
-            "unanimous_items": float((votes.max(axis=1)[total > 0] == total[total > 0]).mean())
-            if (total > 0).any()
-            else None,
-            # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
-            "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
-        }
-
-    def _describe_sets(self) -> dict[str, Any]:
-        """How often each option is ticked, and how many options at a time."""
-        times = np.bincount(self.label, minlength=self.n_classes)
-        names, ticked = self.options
-        shares = times @ ticked / max(len(self), 1)
-        return {
-            "distinct_values": self.n_classes,
-            "options": names.size,
-            "option_shares": dict(zip(map(str, names), shares.tolist(), strict=True)),
-            "ticks_per_annotation": float(times @ ticked.sum(axis=1) / max(len(self), 1)),
-        }
-
-    def _describe_numbers(self) -> dict[str, Any]:
-        """How the numbers are spread, over all and within items."""
-        x = self.values[self.label]
-        n = np.diff(self.item_ptr)
-        if not x.size:
-            return {"distinct_values": 0, "values": None, "sd": None, "sd_within_items": None}
-        around = x - (np.bincount(self.item, x, self.n_items) / np.maximum(n, 1))[self.item]
-        free = int(np.maximum(n - 1, 0).sum())
-        quantiles = np.quantile(x, [0, 0.25, 0.5, 0.75, 1]).tolist()
-        return {
-            "distinct_values": self.n_classes,
-            "values": dict(zip(("min", "quarter", "median", "three_quarters", "max"), quantiles, strict=True)),
-            "sd": float(x.std()),
-            "sd_within_items": float(np.sqrt((around**2).sum() / free)) if free else None,
-        }
+        return describe.counts_of(self)
 
     def to_arrow(self) -> Any:
         """Make an Arrow table with columns item, annotator, label (and weight, p_<class>), names instead of codes."""
@@ -547,31 +460,7 @@ class Annotations(ReadOnlyArrays, Named):
 
         Rows without a label and items that are not in the table are ignored.
         """
-        item, label = joined(naming.to_column(item, "item")), joined(naming.to_column(label, "label"))
-        rows = np.flatnonzero(~naming.missing_rows(label))
-        item_names, item_code = naming.encode(item.take(rows), "item")
-        label_names, label_code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
-        if self.kind == "sets":
-            label_names, place = kinds.vocabulary("sets", label_names)
-            label_code = place[label_code]
-        known = naming.recode(label_code, label_names, self.classes, "gold labels")
-        if (known < 0).any():
-            problem = f"labels are none of the table's {self.n_classes} classes"
-            said = naming.bad_rows("gold", known < 0, problem, label_names[label_code], rows)
-            how = "table.including(labels)" if self.kind == "sets" else "classes=[…]"
-            raise UnknownClass(f"{said} Declare all classes in making the table: {how}.")
-        at = naming.recode(item_code, item_names, self.items, "items of the gold labels")
-        here = at >= 0
-        at, known, rows = at[here], known[here], rows[here]
-        gold = np.full(self.n_items, -1, np.int32)
-        gold[at] = known
-        if (gold[at] != known).any():
-            row = int((gold[at] != known).argmax())
-            raise DataError(
-                f"gold: item {naming.shown(self.items[at[row]])} (row {rows[row]}, from 0) has two different labels; "
-                "keep one."
-            )
-        return gold
+        return gold.codes_of(self, item, label)
 
     def including(self, labels: Any) -> Annotations:
         """The same rows with more classes, behind the others: labels that nobody gave, such as sets that gold holds.
@@ -589,18 +478,7 @@ class Annotations(ReadOnlyArrays, Named):
 
     def gold_values(self, item: Any, value: Any) -> FloatArray:
         """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
-        item, value = joined(naming.to_column(item, "item")), joined(naming.to_column(value, "gold"))
-        rows = np.flatnonzero(~naming.missing_rows(value))
-        known = floats(value.take(rows), "gold")
-        names, code = naming.encode(item.take(rows), "item")
-        at = naming.recode(code, names, self.items, "items of the gold values")
-        at, known = at[at >= 0], known[at >= 0]
-        gold = np.full(self.n_items, np.nan)
-        gold[at] = known
-        if (gold[at] != known).any():
-            item = naming.shown(self.items[at[int((gold[at] != known).argmax())]])
-            raise DataError(f"gold: item {item} has two different numbers; keep one.")
-        return gold
+        return gold.values_of(self, item, value)
 
     # Making another from it -------------------------------------------------------------------------------------------
 
@@ -758,37 +636,10 @@ class Annotations(ReadOnlyArrays, Named):
     # Showing it -------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        shown = ", ".join(str(name)[:40] for name in self.classes[:5]) + (", …" if self.n_classes > 5 else "")
-        kind = " probabilistic" if self.proba is not None else " weighted" if self.weight is not None else ""
-        what, labels = "annotations of", f"{self.n_classes} classes ({shown})"
-        if self.kind == "graded":
-            labels = f"{self.n_classes} grades ({shown})"
-        elif self.kind == "numbers":
-            ends = f"from {self.classes[0]:g} to {self.classes[-1]:g}" if self.n_classes else "none"
-            what, labels = "numbers of", ends
-        elif self.kind == "sets":
-            names = self.options.names
-            some = ", ".join(str(name)[:40] for name in names[:5]) + (", …" if names.size > 5 else "")
-            what, labels = "sets of", f"{names.size} options ({some})"
-        elif self.kind == "spans":
-            what = "tags of"
-        elif self.kind == "pairs":
-            things = self.sides.things
-            some = ", ".join(str(name)[:40] for name in things[:5]) + (", …" if things.size > 5 else "")
-            what, labels = f"comparisons of {things.size:,} things ({some}) in", ""
-        return (
-            f"Annotations: {self.n_annotations:,}{kind} {what} {self.n_items:,} items by {self.n_annotators:,} "
-            f"annotators, {labels}{', ' if labels else ''}{self.n_annotations / max(self.n_items, 1):.1f} per item"
-        )
+        return describe.line_of(self)
 
     def _repr_html_(self) -> str:
-        head = self.select(rows=np.arange(min(5, len(self)))).to_arrow().select(["item", "annotator", "label"])
-        cells = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) for row in head.to_pylist())
-        rows = "".join(f"<tr>{row}</tr>" for row in cells)
-        return (
-            f"<p>{escape(repr(self))}</p><table><thead><tr><th>item</th><th>annotator</th><th>label</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
-        )
+        return describe.html_of(self)
 
 
 def _check_rows(n: int, annotator: Any, label: Any, n_annotators: int, n_classes: int, weight: Any, proba: Any) -> None:
@@ -809,9 +660,3 @@ def _union(parts: Sequence[Names], what: str) -> Names:
         return parts[0]
     everything = np.concatenate(kept)
     return np.array(sorted(set(everything.tolist())), dtype=everything.dtype)
-
-
-def _spread(values: IntArray) -> dict[str, float]:
-    values = values if values.size else np.zeros(1, np.int64)
-    middle = {"median": float(np.median(values)), "mean": float(values.mean())}
-    return {"min": int(values.min()), **middle, "max": int(values.max())}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 import pyarrow as pa
@@ -166,3 +167,36 @@ def _is_number(value: Any) -> bool:
 def joined(column: Any) -> Any:
     """Join the chunks of a column, so that rows can be taken by their numbers."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, numbers: bool) -> dict[str, Any]:
+    """The columns of an items × annotators matrix, and the names of both; see `Annotations.from_matrix`."""
+    if hasattr(matrix, "columns"):
+        columns = matrix.column_names if isinstance(matrix, pa.Table) else list(matrix.columns)
+        annotators = columns if annotators is None else annotators
+        items = list(matrix.index) if items is None and hasattr(matrix, "index") else items
+        if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
+            raise DataError("the frame's rows or columns are named on several levels; give them one.")
+    try:
+        if isinstance(matrix, list):  # which may hold np.ma.masked
+            with catch_warnings(action="ignore", category=UserWarning):
+                matrix = np.ma.asarray(matrix)
+        hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
+        matrix = np.asarray(matrix)
+    except ValueError as error:
+        raise DataError(f"expected an items × annotators matrix ({error}).") from None
+    if matrix.ndim != 2:
+        raise DataError(f"expected an items × annotators matrix, got shape {matrix.shape}.")
+    if missing is ...:
+        missing = None if numbers else -1
+    empty = hidden | np.False_ if missing is None else hidden | (matrix == missing)
+    if matrix.dtype.kind in "fO":
+        empty = empty | (matrix != matrix) | (matrix == np.array(None))  # NaN differs from itself
+    names = []
+    for what, given, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
+        names.append(np.arange(n) if given is None else np.asarray(given))
+        if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
+            raise DataError(f"{what}: expected {n:,} different names for a matrix of shape {matrix.shape}.")
+    i, a = np.nonzero(~np.asarray(empty, bool))
+    columns = {"item": names[0][i], "annotator": names[1][a], "label": matrix[i, a]}
+    return columns | {"items": names[0], "annotators": names[1]}

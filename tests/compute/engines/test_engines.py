@@ -18,18 +18,8 @@ from dissensus.compute.engines.base import Block
 from dissensus.compute.engines.coding import code_table
 from dissensus.compute.engines.scatter import scatter, session
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
-from dissensus.models.confusion import (
-    COIN,
-    FULL,
-    GIVEN,
-    LIKELIHOOD,
-    ONES,
-    OWN,
-    VOTES,
-    ConfusionPass,
-    Likelihood,
-    OwnCells,
-)
+from dissensus.models.confusion import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES, OwnCells
+from dissensus.models.confusion_pass import ConfusionPass, Likelihood
 from dissensus.models.methods.glad import AbilityPass, Skills
 from dissensus.models.votes import SharePass, Skilled, SkillPass
 from dissensus.table.datasets import load_dataset

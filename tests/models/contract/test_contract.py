@@ -60,6 +60,12 @@ def assert_same(one, other) -> None:
         np.testing.assert_array_equal(a[key], b[key], err_msg=key)
 
 
+@pytest.mark.parametrize("name", methods)
+def test_one_fit_serves_all_kinds_of_labels(name):
+    assert methods[name].fit is Aggregator.fit
+    assert not methods[name].__abstractmethods__
+
+
 @every_method
 @pytest.mark.parametrize("shape", SHAPES)
 def test_results_have_the_promised_shapes(name, shape):
@@ -290,10 +296,11 @@ def test_stopping_early_warns_with_what_to_raise(name):
     }
     if "max_iter" not in keywords:
         pytest.skip("has no passes")
-    with pytest.warns(ConvergenceWarning, match=r"stopped after max_iter=2 .*Raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match=r"stopped after max_iter=2 .*Raise max_iter or tol") as said:
         model = methods[name](**keywords).fit(simulate(300, 9, 2 if is_binary(name) else 4, seed=4).annotations)
     assert not model.converged_
     assert model.n_iter_ == 2
+    assert {one.filename for one in said} == {__file__}  # it is said of the caller's line
 
 
 @every_method

@@ -10,8 +10,8 @@ from scipy.special import psi
 from benchmarks.kinds.spans import illegal, ner_mturk
 from dissensus import Annotations
 from dissensus.exceptions import DataError
-from dissensus.models.confusion import expected_pseudo
 from dissensus.models.dependence import design_effect
+from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.bayesian_sequence import BayesianSequence, Expected
 from dissensus.table.simulate_spans import simulate_spans
 from dissensus.table.spans import place_names, spans_of

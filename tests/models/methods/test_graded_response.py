@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.models.confusion import readable_pass
+from dissensus.models.confusion_pass import readable_pass
 from dissensus.models.methods.graded_response import MEAN, Graders, likelihoods, medians, objective, quantiles
 from dissensus.table.simulate import simulate_kind
 

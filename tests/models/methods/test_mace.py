@@ -9,7 +9,7 @@ from scipy.special import psi
 
 from dissensus import Annotations, methods
 from dissensus.compute.kernels.confusion import LOG_RANGE, chunk_rows
-from dissensus.models.confusion import Likelihood
+from dissensus.models.confusion_pass import Likelihood
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.methods.mace import MACE, MIN_PRIOR, Copied, draw_by_figures, means
 from dissensus.table.datasets import load_dataset

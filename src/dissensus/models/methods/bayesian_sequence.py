@@ -38,20 +38,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.base import Checkpoint, hard_rows
-from dissensus.models.base import SpanModel, methods
-from dissensus.models.confusion import draw_shares, expected_pseudo
+from dissensus.models.base import methods
+from dissensus.models.confusion_pass import draw_shares
 from dissensus.models.dependence import design_effect, labels_per_item
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.em import EMAggregator
+from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.params import COUNT, Params, moved
+from dissensus.models.spans import SpanModel
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE, Sequences, scheme_of
@@ -169,12 +171,12 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 
     takes_earlier = False
 
-    cell_: IntArray
-    cell_counts_: FloatArray
-    transition_counts_: FloatArray
-    start_counts_: FloatArray
-    confusion_: FloatArray
-    population_confusion_: FloatArray
+    cell_: Annotated[IntArray, "U cell"]
+    cell_counts_: Annotated[FloatArray, "U S count"]
+    transition_counts_: Annotated[FloatArray, "S S count"]
+    start_counts_: Annotated[FloatArray, "S count"]
+    confusion_: Annotated[FloatArray, "A K K simplex"]
+    population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         chain = self._chain(table, np.arange(table.n_annotators), gold)

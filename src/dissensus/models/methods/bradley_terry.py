@@ -20,7 +20,7 @@ the most probable ones of Bradley & Terry's own model, as other libraries comput
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve
@@ -29,7 +29,8 @@ from dissensus.common.frames import as_frame
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.base import Aggregator, methods
+from dissensus.models.answers import AnswerModel
+from dissensus.models.base import methods
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -78,7 +79,7 @@ class Chances(NamedTuple):
     cite="Bradley & Terry 1952; Davidson 1970",
     place=1,
 )
-class BradleyTerry(Aggregator):
+class BradleyTerry(AnswerModel):
     """Scores of things that were compared in pairs, with intervals on scores and ranks.
 
     >>> from dissensus import Annotations
@@ -100,16 +101,16 @@ class BradleyTerry(Aggregator):
     tol: float = param(0.01, "change of every score, in standard errors, that ends them", above=0)
 
     kinds: ClassVar = ("pairs",)
-    takes_earlier: ClassVar = False
-    things_: Names
-    scores_: FloatArray  # (T,) mean 0; a difference is the log odds of winning, ties aside
-    score_interval_: FloatArray  # (T, 2) 95 %
-    rank_: IntArray  # (T,) from 1
-    rank_interval_: IntArray  # (T, 2) 95 %
-    score_variance_: FloatArray  # (T, T)
-    comparisons_: FloatArray  # (T,) weight of the answers about each thing
-    answering_: FloatArray  # (A, 3) γ, h, κ
-    crowd_answering_: FloatArray  # (3,) of an annotator who was not there
+    frames: ClassVar = ("items", "annotators", "things")
+    things_: Annotated[Names, "Y names"]
+    scores_: Annotated[FloatArray, "Y real"]  # mean 0; a difference is the log odds of winning, ties aside
+    score_interval_: Annotated[FloatArray, "Y 2 real"]  # 95 %
+    rank_: Annotated[IntArray, "Y count"]  # from 1
+    rank_interval_: Annotated[IntArray, "Y 2 count"]  # 95 %
+    score_variance_: Annotated[FloatArray, "Y Y real"]
+    comparisons_: Annotated[FloatArray, "Y count"]  # weight of the answers about each thing
+    answering_: Annotated[FloatArray, "A 3 real"]  # γ, h, κ
+    crowd_answering_: Annotated[FloatArray, "3 real"]  # of an annotator who was not there
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
@@ -266,8 +267,15 @@ class BradleyTerry(Aggregator):
             )
         return Games.unplayed(at[left], at[right], self.things_.size)
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return self.predict_proba(table)
+    def answers_for(self, table: Annotations) -> dict[str, Any]:
+        """Not here: scores are of things."""
+        raise BadParameter("--model with pairs: scores are of things, not of new items; fit all comparisons together.")
+
+    def about_answers(self, gold: Any = None) -> dict[str, Any]:
+        """The ranking, and how the crowd answers."""
+        _, left, tie = self.crowd_answering_.tolist()
+        found = {"things": self.things_.size, "favours_left": left, "calls_ties": tie}
+        return found | {"ranking": self.ranking("pyarrow").to_pylist()}
 
     def ranking(self, backend: Any = None) -> Any:
         """Things, best first: score, its 95 % interval, rank, its interval, Elo points (mean 1,000), comparisons."""

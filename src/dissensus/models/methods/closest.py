@@ -18,10 +18,9 @@ how far off it may be. `reliability_` is 1 − σ_j / (mean distance of labels o
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -30,9 +29,10 @@ from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.evaluation.distances import ObjectDistance, pair_distances
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
-from dissensus.models.base import Aggregator, FrameKind, methods
-from dissensus.models.dependence import DEFAULT, DEPENDENCE, RANGE, Calibration, DependenceChoice, design_effect
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.answers import AnswerModel, about_confidence
+from dissensus.models.base import FrameKind, check_gold, methods
+from dissensus.models.dependence import DEPENDENCE, DependenceChoice, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -58,7 +58,7 @@ class Candidates:
     "closest", summary="objects with a distance: the label nearest to all others, by annotators' distances",
     cite="Braylan & Lease 2020",
 )  # fmt: skip
-class Closest(Aggregator):
+class Closest(AnswerModel):
     """Objects with a distance; in memory."""
 
     distance: Any = param(
@@ -72,18 +72,21 @@ class Closest(Aggregator):
     dependence: DependenceChoice = DEPENDENCE
 
     kinds: ClassVar = ("objects",)
-    takes_earlier: ClassVar = False
-    _per_item: ClassVar = ("answer_names_", "confidence_", "expected_distance_", "item_total_")
+    lacks: ClassVar = ("prior_",)
 
-    error_: FloatArray  # (A,) σ
-    population_error_: float
-    answer_names_: Names  # (I,) empty where nobody labelled the item
-    confidence_: FloatArray  # (I,)
-    expected_distance_: FloatArray  # (I,)
+    error_: Annotated[FloatArray, "A real"]  # σ
+    population_error_: Annotated[float, "number"]
+    answer_names_: Annotated[Names, "I names"]  # empty where nobody labelled the item
+    confidence_: Annotated[FloatArray, "I share"]
+    expected_distance_: Annotated[FloatArray, "I real"]
+    posterior_: Annotated[FloatArray, "I 1 share"]
+    item_total_: Annotated[FloatArray, "I count"]
+
+    def _check_gold(self, gold: Any, table: Any) -> None:
+        if check_gold(gold, table) is not None:
+            raise DataError(f"{type(self).__name__} has no use for known labels; leave gold out.")
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        if gold is not None:
-            raise DataError(f"{type(self).__name__} has no use for known labels; leave gold out.")
         weight = table.row_weights
         found = candidates(table, self.distance)
         counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # of other rows nothing is known
@@ -102,12 +105,7 @@ class Closest(Aggregator):
                 break
         self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), moved <= self.tol
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} rounds, in the last of which a distance "
-                f"still moved by {moved:.2g} of itself. Raise max_iter or tol={self.tol:g}.",
-                ConvergenceWarning,
-                stacklevel=4,  # the caller of fit
-            )
+            self._warn_unconverged("rounds", f"a distance still moved by {moved:.2g} of itself")
         self.error_, self.population_error_ = error, overall
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         self.answer_names_, self.confidence_, self.expected_distance_ = self._answer(table, weight, error, found)
@@ -115,10 +113,6 @@ class Closest(Aggregator):
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
         self.reliability_ = np.clip(1 - error / self._chance(table), 0, 1)
         self.hits_ = self.reliability_ * self.total_
-
-    def _calibrate(self, data: Any, gold: IntArray | None, earlier: Any) -> Calibration:
-        given = DEFAULT if self.dependence == "auto" else float(self.dependence or 0)
-        return Calibration(given, RANGE if self.dependence == "auto" else (given, given))
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the label of each item that is nearest to all others; empty where there is none."""
@@ -153,8 +147,9 @@ class Closest(Aggregator):
         low, high = self.reliability_interval().T
         return as_frame(columns | {"low": low, "high": high, "error": self.error_}, backend)
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return self.predict_proba(table)
+    def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
+        """How sure the answers are, and how many of the known ones are right."""
+        return about_confidence(self, gold)
 
     def _answer(
         self, table: Annotations, weight: FloatArray, error: FloatArray, found: Candidates

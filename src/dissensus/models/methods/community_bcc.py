@@ -34,20 +34,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from dissensus.common.types import IntArray, OnStep
 from dissensus.compute.engines.base import Checkpoint, Engine
 from dissensus.compute.engines.local import Threads, even
-from dissensus.models.base import reliability
-from dissensus.models.confusion import MAX_PSEUDO, MIN_PSEUDO, Classes, FloatArray, methods, moved, param
+from dissensus.models.confusion import Classes, FloatArray, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
 from dissensus.models.em import climb, remembered
+from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdModel, expected_population, unknown_logs
 from dissensus.models.methods.mace import GRID, draw_by_figures
 from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
+from dissensus.models.reliability import reliability
 
 MAX_COMMUNITIES = 8  # that are looked for
 MIN_MEMBERS = 4  # annotators that there must be for each community that is looked for
@@ -61,9 +62,9 @@ class Communities(Classes):
     """The parameters: π (K,), n (A, K, K) [annotator, true, given], α (M, K, K) [community, true, given], h (M,)."""
 
     prior: FloatArray = moved(LOG_SIMPLEX)
-    counts: FloatArray = moved(COUNT, per_annotator=True)
-    community_concentration: FloatArray = moved(positive(MIN_ALPHA))
-    community_share: FloatArray = moved(LOG_SIMPLEX)
+    counts: FloatArray = moved(COUNT, "A K K")
+    community_concentration: FloatArray = moved(positive(MIN_ALPHA), "C K K")
+    community_share: FloatArray = moved(LOG_SIMPLEX, "C")
 
 
 class Beliefs(NamedTuple):
@@ -92,6 +93,9 @@ class CommunityBCC(CrowdModel[Communities]):
     counts_: FloatArray
     community_concentration_: FloatArray
     community_share_: FloatArray
+    community_confusion_: Annotated[FloatArray, "C K K simplex"]
+    community_posterior_: Annotated[FloatArray, "A C simplex"]
+    community_: Annotated[IntArray, "A code:C"]
 
     def _climb(self, engine: Engine, on_step: OnStep) -> None:
         """With a number of communities, or with one first and then with as many as its counts speak for."""

@@ -22,7 +22,7 @@ all labels: softened alike, no stack had less log loss than Dawid-Skene, and the
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -50,7 +50,7 @@ MAX_CELLS = 100_000  # of all confusion matrices, so that looking takes a fracti
 class Consensus(DawidSkene):
     """Dawid-Skene where copies count once."""
 
-    copy_group_: IntArray  # (A,) number of the group that an annotator copies in; −1 where it copies nobody
+    copy_group_: Annotated[IntArray, "A code:A"]  # of whom an annotator copies with; −1 where nobody
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.copy_group_ = np.full(self.annotators_.size, -1)

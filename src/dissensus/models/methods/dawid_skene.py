@@ -34,7 +34,7 @@ b_c = `class_count` + `vote_count`·A·mean_i v_i(c).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -42,17 +42,8 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Engine
 from dissensus.models.base import methods
-from dissensus.models.confusion import (
-    MAX_PSEUDO,
-    MIN_PSEUDO,
-    PSEUDO,
-    Classes,
-    ConfusionModel,
-    Counts,
-    class_pseudo,
-    expected_pseudo,
-    log_sum,
-)
+from dissensus.models.confusion import Classes, ConfusionModel, Counts
+from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, PSEUDO, class_pseudo, expected_pseudo, log_sum
 from dissensus.models.params import SIMPLEX, moved
 
 
@@ -60,7 +51,7 @@ from dissensus.models.params import SIMPLEX, moved
 class Confusions(Classes):
     """The parameters: π (K,) and Θ (A, K, K) [annotator, true, given]."""
 
-    confusion: FloatArray = moved(SIMPLEX, per_annotator=True)
+    confusion: FloatArray = moved(SIMPLEX, "A K K")
 
 
 @methods.register(
@@ -78,7 +69,8 @@ class DawidSkene(ConfusionModel[Confusions]):
 
     Params, counts_ = Confusions, property(lambda self: self.labels_)
     confusion_: FloatArray
-    pseudo_: FloatArray
+    pseudo_: Annotated[FloatArray, "K K count"]
+    population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
         """Fix the pseudo-counts a and b by the votes."""

@@ -26,16 +26,14 @@ good within 5 %. ρ is that of classes, 0.6, and was not chosen by them.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import methods
 from dissensus.models.numbers import NumberModel
 from dissensus.table.annotations import Annotations
@@ -74,12 +72,12 @@ class Gaussian(NumberModel):
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "change of the bound, per row, that ends them", low=0)
 
-    knots_: FloatArray  # (Q, 2) quantiles where a label begins and ends
-    knot_labels_: FloatArray  # (Q,) the label; all rise
-    center_: FloatArray  # (2,) what x is moved and divided by
-    theta_prior_: FloatArray  # (2,) μ and τ²
-    spread_: FloatArray  # (A, 5) E b, E a, variance of b, of a, σ²; on the scale of x
-    typical_spread_: FloatArray  # (3,) b, a, σ² of an annotator who was not there
+    knots_: Annotated[FloatArray, "Q 2 share"]  # quantiles where a label begins and ends
+    knot_labels_: Annotated[FloatArray, "Q real"]  # the label; all rise
+    center_: Annotated[FloatArray, "2 real"]  # what x is moved and divided by
+    theta_prior_: Annotated[FloatArray, "2 real"]  # μ and τ²
+    spread_: Annotated[FloatArray, "A 5 real"]  # E b, E a, variance of b, of a, σ²; on the scale of x
+    typical_spread_: Annotated[FloatArray, "3 real"]  # b, a, σ² of an annotator who was not there
 
     def _fit_numbers(self, table: Annotations, weight: FloatArray, on_step: OnStep) -> None:
         self._set_scale(table, weight)
@@ -89,12 +87,7 @@ class Gaussian(NumberModel):
             self.tol, on_step,
         )  # fmt: skip
         if not done:
-            warnings.warn(
-                f"Gaussian stopped after max_iter={self.max_iter} passes at a bound of {trace[-1]:.6g}, before a pass "
-                f"changed it by less than tol={self.tol:g} per row. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,  # the caller of fit
-            )
+            self._warn_unconverged("passes", f"the bound is {trace[-1]:.6g}")
         self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), done
         self.theta_prior_ = np.array([fit.mu, fit.tau2])
         self.spread_ = np.column_stack([fit.b, fit.a, fit.V[:, 0], fit.V[:, 1], fit.s2])

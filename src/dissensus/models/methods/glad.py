@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -39,15 +39,10 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.base import ENGINE, methods
-from dissensus.models.confusion import (
-    MAX_UPDATE_PASSES,
-    MIN_BEFORE,
-    MIN_PSEUDO,
-    UPDATE_TOL,
-    label_totals,
-    softened_sweep,
-)
+from dissensus.models.confusion import MAX_UPDATE_PASSES, UPDATE_TOL, softened_sweep
+from dissensus.models.confusion_pass import label_totals
 from dissensus.models.em import EMAggregator
+from dissensus.models.matrices import MIN_BEFORE, MIN_PSEUDO
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -60,7 +55,7 @@ MAX_EASINESS = 50.0  # a look ahead may not take |b| beyond this, where exp(b) w
 class Skills(Params):
     """The parameters: α (A,), b (I,) and π (K,)."""
 
-    ability: FloatArray = moved(real(), per_annotator=True)
+    ability: FloatArray = moved(real(), "A")
     easiness: FloatArray = moved(real(MAX_EASINESS))
     prior: FloatArray = moved(LOG_SIMPLEX)
 
@@ -82,8 +77,11 @@ class GLAD(EMAggregator[Skills]):
     engine: EngineChoice = ENGINE
 
     labels_depend_on_items: ClassVar = True
-    ability_: FloatArray
-    difficulty_: FloatArray
+    ability_: Annotated[FloatArray, "A real"]
+    difficulty_: Annotated[FloatArray, "I real"]
+    class_counts_: Annotated[FloatArray, "K count"]
+    pull_: Annotated[FloatArray, "A real"]
+    curvature_: Annotated[FloatArray, "A real"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._engine_of(table, gold) as engine:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -28,7 +28,8 @@ from scipy.special import expit
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.base import Engine
 from dissensus.models.base import methods
-from dissensus.models.confusion import Classes, ConfusionModel, Counts, class_pseudo
+from dissensus.models.confusion import Classes, ConfusionModel, Counts
+from dissensus.models.matrices import class_pseudo
 from dissensus.models.params import moved, real
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import values_of
@@ -45,8 +46,8 @@ MIN_CELL = 1e-12  # likelihoods stay above
 class Graders(Classes):
     """The parameters: π (K,), and b, a, log λ, logit g of every annotator (A, 4); log λ₀ (1,)."""
 
-    grading: FloatArray = moved(real(20.0), per_annotator=True)
-    precision_center: FloatArray = moved(real(20.0))
+    grading: FloatArray = moved(real(20.0), "A 4")
+    precision_center: FloatArray = moved(real(20.0), "1")
 
 
 @methods.register(
@@ -62,7 +63,7 @@ class GradedResponse(ConfusionModel[Graders]):
     kinds: ClassVar = ("graded",)
     grading_: FloatArray
     precision_center_: FloatArray
-    label_shares_: FloatArray  # (K,) q
+    label_shares_: Annotated[FloatArray, "K simplex"]  # q
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
         """Fix q by all labels, and hold π near the shares of the votes."""

@@ -31,18 +31,10 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Engine
 from dissensus.models.base import methods
-from dissensus.models.confusion import (
-    MAX_PSEUDO,
-    MIN_PSEUDO,
-    Classes,
-    ConfusionModel,
-    Counts,
-    P,
-    class_pseudo,
-    expected_pseudo,
-)
+from dissensus.models.confusion import Classes, ConfusionModel, Counts, P
 from dissensus.models.dirichlet import MIN_ALPHA, divergence, expected_log, fixed_point, mean_log_density
 from dissensus.models.em import remembered
+from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo, expected_pseudo
 from dissensus.models.params import LOG_SIMPLEX, moved, positive
 
 POLISHING_STEPS = 2  # in one M step
@@ -54,8 +46,8 @@ class Crowd(Classes):
     """The parameters: π (K,), γ (A, K, K) [annotator, true, given], α (K, K) [true, given]."""
 
     prior: FloatArray = moved(LOG_SIMPLEX)
-    concentration: FloatArray = moved(positive(MIN_ALPHA), per_annotator=True)
-    population: FloatArray = moved(positive(MIN_ALPHA))
+    concentration: FloatArray = moved(positive(MIN_ALPHA), "A K K")
+    population: FloatArray = moved(positive(MIN_ALPHA), "K K")
 
 
 class CrowdModel(ConfusionModel[P]):

@@ -29,7 +29,7 @@ easy ones of the other class. So the posterior is softened like that of any othe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -39,8 +39,9 @@ from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Checkpoint, hard_rows
 from dissensus.compute.readable import FULL, VOTES, label_matrix
 from dissensus.models.base import methods
-from dissensus.models.confusion import ConfusionPass, class_pseudo, draw_shares
+from dissensus.models.confusion_pass import ConfusionPass, draw_shares
 from dissensus.models.em import EMAggregator, remembered
+from dissensus.models.matrices import class_pseudo
 from dissensus.models.methods.dawid_skene import crowd_pseudo
 from dissensus.models.params import SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations
@@ -57,7 +58,7 @@ class Effects(Params):
 
     prior: FloatArray = moved(SIMPLEX)
     loading: FloatArray = moved(real(MAX_LOGIT))
-    theta: FloatArray = moved(real(MAX_LOGIT), per_annotator=True)
+    theta: FloatArray = moved(real(MAX_LOGIT), "A K K")
 
 
 @methods.register(
@@ -70,8 +71,11 @@ class ItemEffect(EMAggregator[Effects]):
     points: int = param(11, "Gauss–Hermite points of the item effect", low=2, high=100)
     loading_sd: float = param(1.5, "standard deviation t of the prior of a loading", low=1e-6, high=1e6)
 
-    theta_: FloatArray
-    loading_: FloatArray
+    theta_: Annotated[FloatArray, "A K K real"]
+    loading_: Annotated[FloatArray, "K real"]
+    pseudo_: Annotated[FloatArray, "K K count"]
+    class_pseudo_: Annotated[FloatArray, "K count"]
+    population_theta_: Annotated[FloatArray, "K K real"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         labels, K = label_matrix(hard_rows(table), table.n_annotators, table.n_classes), table.n_classes

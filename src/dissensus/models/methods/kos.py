@@ -39,10 +39,9 @@ two labels at the mean margin are added, one of which agrees.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -51,8 +50,8 @@ from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines.local import Threads, balanced, even, thread_count
 from dissensus.compute.kernels import kos as kernels
-from dissensus.exceptions import ConvergenceWarning
-from dissensus.models.base import CROWD_LABELS, Aggregator, methods
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.reliability import CROWD_LABELS
 from dissensus.table.annotations import Annotations
 
 KNOWN = 2.0  # how many average items one of known class counts for in sums
@@ -77,6 +76,11 @@ class KOS(Aggregator):
     tol: float = param(1e-9, "stop when no weight changes by more", low=0)
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
 
+    weight_: Annotated[FloatArray, "A real"]
+    population_weight_: Annotated[float, "number"]
+    scale_: Annotated[float, "number"]
+    population_accuracy_: Annotated[float, "number"]
+
     @property
     def confusion_(self) -> FloatArray:
         """(A, 2, 2) [annotator, true, given], made when asked for: the reliability on the diagonal."""
@@ -95,12 +99,7 @@ class KOS(Aggregator):
             self.scale_ = scale(talk)
         self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} passes; a weight still changed by "
-                f"{change:.3g}, and tol={self.tol:g} was not reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            self._warn_unconverged("passes", f"a weight still changed by {change:.3g}")
         self.prior_ = np.full(table.n_classes, 1 / table.n_classes)
         self.posterior_ = self._score(table, np.arange(table.n_annotators))
         if gold is not None:

@@ -33,9 +33,8 @@ What differs from the paper:
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -48,21 +47,13 @@ from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.compute.readable import LIKELIHOOD
-from dissensus.exceptions import ConvergenceWarning, DataError
+from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
-from dissensus.models.confusion import (
-    COIN,
-    PSEUDO,
-    ConfusionPass,
-    Likelihood,
-    OwnCells,
-    judge,
-    label_totals,
-    leaning,
-    softened_sweep,
-)
+from dissensus.models.confusion import COIN, OwnCells, softened_sweep
+from dissensus.models.confusion_pass import ConfusionPass, Likelihood, judge, label_totals
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
+from dissensus.models.matrices import PSEUDO, leaning
 from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.methods.wawa import judged_labels
 from dissensus.table.annotations import Annotations
@@ -88,6 +79,11 @@ class MMSR(Aggregator):
     tol: float = param(1e-4, "stop when no skill changes by more", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads; None for all cores", low=1)
+
+    item_total_: Annotated[FloatArray, "I count"]
+    skill_: Annotated[FloatArray, "A real"]
+    coin_: Annotated[FloatArray, "A 2 share"]
+    population_coin_: Annotated[FloatArray, "1 2 share"]
 
     @property
     def accuracy_(self) -> FloatArray:
@@ -153,12 +149,7 @@ class MMSR(Aggregator):
             on_step(self.n_iter_, float("nan"))
         self.converged_ = change <= self.tol
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} rounds; a skill still changed by "
-                f"{change:.3g}, and tol={self.tol:g} was not reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            self._warn_unconverged("rounds", f"a skill still changed by {change:.3g}")
         return np.where(pairs.linked, skill, 0.0)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:

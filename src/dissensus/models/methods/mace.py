@@ -36,7 +36,7 @@ A row of weight w counts as w rows: its factor to the power of w.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -59,8 +59,8 @@ class Copied(Classes):
     The Beta and the Dirichlet of an annotator are made of its copied and its other labels, so this is all there is.
     """
 
-    copied_share: FloatArray = moved(SHARE, per_annotator=True)
-    given: FloatArray = moved(per_annotator=True)  # data, not a parameter
+    copied_share: FloatArray = moved(SHARE, "A K")
+    given: FloatArray = moved(axes="A K")  # data, not a parameter
 
 
 class Beliefs(NamedTuple):
@@ -89,6 +89,12 @@ class MACE(ConfusionModel[Copied]):
     Params, shape = Copied, OWN
     copied_share_: FloatArray
     given_: FloatArray
+    competence_counts_: Annotated[FloatArray, "A 2 count"]
+    strategy_counts_: Annotated[FloatArray, "A K count"]
+    competence_: Annotated[FloatArray, "A share"]
+    strategy_: Annotated[FloatArray, "A K share"]
+    population_competence_: Annotated[float, "number"]
+    population_strategy_: Annotated[FloatArray, "K share"]
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
         """B of the module, or a uniform π."""

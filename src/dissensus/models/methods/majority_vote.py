@@ -13,7 +13,7 @@ import numpy as np
 
 from dissensus.common.types import IntArray, OnStep
 from dissensus.models.base import methods
-from dissensus.models.confusion import label_totals
+from dissensus.models.confusion_pass import label_totals
 from dissensus.models.votes import VoteModel
 from dissensus.table.annotations import Annotations
 

@@ -40,10 +40,9 @@ Items then get their posterior by Bayes' rule from P(label | class, the annotato
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -55,19 +54,11 @@ from dissensus.compute.engines.base import Rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.readable import LIKELIHOOD, VOTES, label_matrix
-from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator, given_first, methods
-from dissensus.models.confusion import (
-    FULL,
-    MAX_PSEUDO,
-    PSEUDO,
-    ConfusionPass,
-    Likelihood,
-    expected_pseudo,
-    judge,
-    softened_sweep,
-)
+from dissensus.models.confusion import FULL, softened_sweep
+from dissensus.models.confusion_pass import ConfusionPass, Likelihood, judge
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
+from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, expected_pseudo
 from dissensus.models.methods.snorkel import given_shares, is_balance
 from dissensus.table.annotations import Annotations
 
@@ -96,6 +87,11 @@ class MeTaL(Aggregator):
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
+
+    item_total_: Annotated[FloatArray, "I count"]
+    evidence_: Annotated[FloatArray, "A K real"]
+    confusion_: Annotated[FloatArray, "A K K simplex"]
+    population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
@@ -172,12 +168,7 @@ class MeTaL(Aggregator):
             on_step(len(trace), trace[-1])
         self.trace_, self.n_iter_ = np.array(trace), len(trace)
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} passes, and tol={self.tol:g} was not "
-                "reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,  # the caller of fit
-            )
+            self._warn_unconverged("passes", f"the objective is {trace[-1]:.6g}")
         return confusion
 
 

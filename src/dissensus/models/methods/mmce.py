@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -45,8 +45,9 @@ from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.models.base import methods
-from dissensus.models.confusion import MIN_PSEUDO, expected_pseudo, soft_counts
+from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
+from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations
 
@@ -66,7 +67,7 @@ class Effects(Params):
     q follows σ and π when they are moved; None: to be found, beginning at τ = 0.
     """
 
-    effect: FloatArray = moved(real(MAX_EFFECT), per_annotator=True)
+    effect: FloatArray = moved(real(MAX_EFFECT), "A K K")
     prior: FloatArray = moved(LOG_SIMPLEX)
     belief: FloatArray | None = moved()
 
@@ -97,13 +98,14 @@ class MMCE(EMAggregator[Effects]):
     )
 
     labels_depend_on_items: ClassVar = True
-    annotator_effect_: FloatArray
-    crowd_effect_: FloatArray
-    item_effect_: FloatArray
-    item_effect_cell_: IntArray
-    confusion_: FloatArray
-    population_confusion_: FloatArray
-    difficulty_: FloatArray
+    annotator_effect_: Annotated[FloatArray, "A K K real"]
+    crowd_effect_: Annotated[FloatArray, "K K real"]
+    item_effect_: Annotated[FloatArray, "E K real"]
+    item_effect_cell_: Annotated[IntArray, "E cell:I*K"]
+    confusion_: Annotated[FloatArray, "A K K simplex"]
+    population_confusion_: Annotated[FloatArray, "K K simplex"]
+    difficulty_: Annotated[FloatArray, "I real"]
+    item_penalty_: Annotated[float, "number"]
 
     def alpha(self, n_classes: int) -> float:
         """α, the penalty of σ."""

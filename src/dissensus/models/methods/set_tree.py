@@ -30,7 +30,7 @@ annotator's sets and the answers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.compute.engines.base import Checkpoint
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
+from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import FrameKind, methods
 from dissensus.models.dependence import (
     CANDIDATES,
@@ -70,8 +71,8 @@ ANSWER = 0.5  # probability above which an option is part of the answer
 class Ticks(Params):
     """How annotators tick true options and others, and the tree's chances."""
 
-    hit: FloatArray = moved(SHARE, per_annotator=True)
-    false_tick: FloatArray = moved(SHARE, per_annotator=True)
+    hit: FloatArray = moved(SHARE, "A O")
+    false_tick: FloatArray = moved(SHARE, "A O")
     chance: FloatArray = moved(SHARE)
 
 
@@ -90,24 +91,26 @@ class Prior:
     "set-tree", summary="sets of options: what each annotator ticks, and which options go together; EM",
     cite="Chow & Liu 1968",
 )  # fmt: skip
-class SetTree(EMAggregator[Ticks]):
+class SetTree(AnswerModel, EMAggregator[Ticks]):
     """Sets of options; in memory."""
 
     shrink: float = param(2.0, "labels of the crowd that are added to an annotator's own, for every option", above=0)
 
     kinds: ClassVar = ("sets",)
-    takes_earlier: ClassVar = False
+    frames: ClassVar = ("items", "annotators", "confusions")
 
-    options_: Names
-    hit_: FloatArray
-    false_tick_: FloatArray
-    population_hit_: FloatArray
-    population_false_tick_: FloatArray
-    chance_: FloatArray
-    order_: IntArray
-    parent_: IntArray
-    answer_: BoolArray  # (I, L) the options of the answer
-    confidence_: FloatArray  # (I,) its probability
+    options_: Annotated[Names, "O names"]
+    hit_: Annotated[FloatArray, "A O share"]
+    false_tick_: Annotated[FloatArray, "A O share"]
+    population_hit_: Annotated[FloatArray, "O share"]
+    population_false_tick_: Annotated[FloatArray, "O share"]
+    chance_: Annotated[FloatArray, "O 2 share"]
+    order_: Annotated[IntArray, "O code:O"]
+    parent_: Annotated[IntArray, "O code:O"]
+    answer_: Annotated[BoolArray, "I O flag"]  # the options of the answer
+    confidence_: Annotated[FloatArray, "I share"]  # its probability
+    posterior_: Annotated[FloatArray, "I O share"]
+    prior_: Annotated[FloatArray, "O share"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.options_ = table.options.names
@@ -198,6 +201,11 @@ class SetTree(EMAggregator[Ticks]):
         """The results with one row per item, for the items of another table."""
         found = self._answer_new(table, self._check_new(table))
         return dict(zip(("posterior_", "answer_", "confidence_"), found, strict=True))
+
+    def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
+        """How sure the sets are, how many of the known ones are right, and how often each option is in them."""
+        options = dict(zip(map(str, self.options_), self.answer_.sum(axis=0).tolist(), strict=True))
+        return {"options": options} | about_confidence(self, gold)
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, L) P(the annotator of a row ticks the option), by what was fitted."""

@@ -30,7 +30,7 @@ E step as in `one-coin`. M step: θ − θ0 = logit a − logit a0, so a_j = σ(
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -42,7 +42,8 @@ from dissensus.compute.engines.base import Engine
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import methods
 from dissensus.models.coins import CoinModel, Coins
-from dissensus.models.confusion import PSEUDO, Counts
+from dissensus.models.confusion import Counts
+from dissensus.models.matrices import PSEUDO
 from dissensus.table.annotations import Annotations
 
 MAX_LOGIT = 40.0  # logit beyond which 1 − a is nothing to a double
@@ -71,6 +72,8 @@ class Snorkel(CoinModel):
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     engine: EngineChoice = "local"  # the propensity is of the rows of a table in memory
+
+    propensity_: Annotated[FloatArray, "A real"]
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
         """Fix π, or its pseudo-counts."""

@@ -23,7 +23,7 @@ alone everywhere, all rows count. A probabilistic row counts in parts, as one ro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import Rows
 from dissensus.compute.kernels.vote import several_annotators
 from dissensus.models.base import methods
-from dissensus.models.confusion import leaning
+from dissensus.models.matrices import leaning
 from dissensus.models.votes import SkilledVote, VoteModel
 from dissensus.table.annotations import Annotations
 
@@ -50,8 +50,8 @@ class Wawa(VoteModel):
     array([1.  , 0.83, 0.17])
     """
 
-    skill_: FloatArray
-    population_skill_: float
+    skill_: Annotated[FloatArray, "A real"]
+    population_skill_: Annotated[float, "number"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         with self._engine_of(table, gold) as engine:

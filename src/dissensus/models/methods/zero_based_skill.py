@@ -17,13 +17,10 @@ skills cannot circle, and once no vote changes they run into the agreement itsel
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import methods
 from dissensus.models.methods.wawa import Wawa
 from dissensus.models.votes import SkilledVote
@@ -63,12 +60,7 @@ class ZeroBasedSkill(Wawa):
         self.trace_ = np.array([*trace, objective(skill, hits, vote.total)])  # the last is of what is returned
         self.n_iter_ = len(trace)
         if not self.converged_:
-            warnings.warn(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} votes; a skill was still {gap:.3g} from "
-                f"the agreement with the vote, and tol={self.tol:g} was not reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            self._warn_unconverged("votes", f"a skill was still {gap:.3g} from the agreement with the vote")
 
 
 def objective(skill: FloatArray, hits: FloatArray, total: FloatArray) -> float:

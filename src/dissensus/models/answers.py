@@ -1,0 +1,37 @@
+"""The contract of methods whose answers are no classes with probabilities: numbers, rankings, sets and objects."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+from dissensus.common.types import IntArray
+from dissensus.models.base import Aggregator
+from dissensus.table.annotations import Annotations
+
+
+class AnswerModel(Aggregator, ABC):
+    """A method that says itself what its answers are."""
+
+    frames: ClassVar[tuple[str, ...]] = ("items", "annotators")  # what `to_frame` makes
+    takes_earlier: ClassVar = False
+
+    @abstractmethod
+    def answers_for(self, table: Annotations) -> dict[str, Any]:
+        """The results with one row per item, for the items of another table."""
+
+    @abstractmethod
+    def about_answers(self, gold: Any = None) -> dict[str, Any]:
+        """What a summary says of the answers; with known answers (I,) also how good they are."""
+
+
+def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
+    """How sure answers with a `confidence_` are, and how many are right."""
+    from dissensus.evaluation import bootstrap
+
+    about: dict[str, Any] = {"mean_confidence": float(model.confidence_.mean()), "dependence": model.dependence_}
+    if gold is not None and (gold >= 0).any():
+        right = bootstrap((model.predict() == model.classes_[gold])[gold >= 0])
+        bounds = {"accuracy_low": right.low, "accuracy_high": right.high}
+        about["gold"] = {"items": int((gold >= 0).sum()), "accuracy": right.value, **bounds}
+    return about

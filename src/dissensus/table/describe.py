@@ -1,0 +1,137 @@
+"""What a table says of itself: counts as plain values, one line, and the first rows as HTML."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dissensus.common.arrays import pair_starts
+from dissensus.common.types import IntArray, Names
+
+if TYPE_CHECKING:
+    from dissensus.table.annotations import Annotations
+
+NAMES_SHOWN = 5
+LETTERS_SHOWN = 40  # of a name
+
+
+def counts_of(table: Annotations) -> dict[str, Any]:
+    """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
+    per_item, per_annotator = np.diff(table.item_ptr), np.diff(table.annotator_ptr)
+    about = {
+        "kind": table.kind,
+        "annotations": table.n_annotations,
+        "items": table.n_items,
+        "annotators": table.n_annotators,
+        "annotations_per_item": _spread(per_item),
+        "annotations_per_annotator": _spread(per_annotator),
+        "items_without_annotation": int((per_item == 0).sum()),
+        "annotators_without_annotation": int((per_annotator == 0).sum()),
+        "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
+        "repeated_pairs": int((~pair_starts(table.item, table.annotator)).sum()),
+        "weighted": table.weight is not None,
+        "probabilistic": table.proba is not None,
+    }
+    if table.kind == "numbers":
+        return about | _numbers(table)
+    if table.kind == "objects":
+        return about | {"distinct_values": table.n_classes}
+    if table.kind == "sets":
+        return about | _sets(table)
+    if table.kind == "pairs":
+        sides = table.sides
+        about["things"] = int(sides.things.size)
+        about["comparisons_per_thing"] = _spread(
+            sum(np.bincount(side[table.item], minlength=sides.things.size) for side in sides[1:])  # type: ignore[arg-type]
+        )
+    votes = table.votes()
+    total = votes.sum(axis=1)
+    pairs = float((total * (total - 1)).sum()) if table.weight is None and table.proba is None else 0.0
+    shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
+    return about | {
+        "classes": table.n_classes,
+        "class_shares": dict(zip(map(str, table.classes), shares.tolist(), strict=True)),
+        "unanimous_items": float((votes.max(axis=1)[total > 0] == total[total > 0]).mean())
+        if (total > 0).any()
+        else None,
+        # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
+        "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
+    }
+
+
+def _sets(table: Annotations) -> dict[str, Any]:
+    """How often each option is ticked, and how many options at a time."""
+    times = np.bincount(table.label, minlength=table.n_classes)
+    names, ticked = table.options
+    shares = times @ ticked / max(len(table), 1)
+    return {
+        "distinct_values": table.n_classes,
+        "options": names.size,
+        "option_shares": dict(zip(map(str, names), shares.tolist(), strict=True)),
+        "ticks_per_annotation": float(times @ ticked.sum(axis=1) / max(len(table), 1)),
+    }
+
+
+def _numbers(table: Annotations) -> dict[str, Any]:
+    """How the numbers are spread, over all and within items."""
+    x = table.values[table.label]
+    n = np.diff(table.item_ptr)
+    if not x.size:
+        return {"distinct_values": 0, "values": None, "sd": None, "sd_within_items": None}
+    around = x - (np.bincount(table.item, x, table.n_items) / np.maximum(n, 1))[table.item]
+    free = int(np.maximum(n - 1, 0).sum())
+    quantiles = np.quantile(x, [0, 0.25, 0.5, 0.75, 1]).tolist()
+    return {
+        "distinct_values": table.n_classes,
+        "values": dict(zip(("min", "quarter", "median", "three_quarters", "max"), quantiles, strict=True)),
+        "sd": float(x.std()),
+        "sd_within_items": float(np.sqrt((around**2).sum() / free)) if free else None,
+    }
+
+
+def line_of(table: Annotations) -> str:
+    """The table in one line."""
+    shown = _first(table.classes)
+    kind = " probabilistic" if table.proba is not None else " weighted" if table.weight is not None else ""
+    what, labels = "annotations of", f"{table.n_classes} classes ({shown})"
+    if table.kind == "graded":
+        labels = f"{table.n_classes} grades ({shown})"
+    elif table.kind == "numbers":
+        ends = f"from {table.classes[0]:g} to {table.classes[-1]:g}" if table.n_classes else "none"
+        what, labels = "numbers of", ends
+    elif table.kind == "sets":
+        names = table.options.names
+        what, labels = "sets of", f"{names.size} options ({_first(names)})"
+    elif table.kind == "spans":
+        what = "tags of"
+    elif table.kind == "pairs":
+        things = table.sides.things
+        what, labels = f"comparisons of {things.size:,} things ({_first(things)}) in", ""
+    return (
+        f"Annotations: {table.n_annotations:,}{kind} {what} {table.n_items:,} items by {table.n_annotators:,} "
+        f"annotators, {labels}{', ' if labels else ''}{table.n_annotations / max(table.n_items, 1):.1f} per item"
+    )
+
+
+def html_of(table: Annotations) -> str:
+    """The line, and the first rows."""
+    head = table.select(rows=np.arange(min(5, len(table)))).to_arrow().select(["item", "annotator", "label"])
+    cells = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) for row in head.to_pylist())
+    rows = "".join(f"<tr>{row}</tr>" for row in cells)
+    return (
+        f"<p>{escape(line_of(table))}</p><table><thead><tr><th>item</th><th>annotator</th><th>label</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def _first(names: Names) -> str:
+    shown = (str(name)[:LETTERS_SHOWN] for name in names[:NAMES_SHOWN])
+    return ", ".join(shown) + (", …" if names.size > NAMES_SHOWN else "")
+
+
+def _spread(values: IntArray) -> dict[str, float]:
+    values = values if values.size else np.zeros(1, np.int64)
+    middle = {"median": float(np.median(values)), "mean": float(values.mean())}
+    return {"min": int(values.min()), **middle, "max": int(values.max())}
