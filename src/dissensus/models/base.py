@@ -91,6 +91,7 @@ class Aggregator(Parameters, ABC):
     dependence_: float = 0.0  # ρ, see `models.dependence`; 0 where labels are taken for independent
     dependence_interval_: list[float]  # 95 % of ρ: low, high
     shift_: FloatArray | None = None  # (K,) of the log posterior, where gold speaks for one
+    held_: FloatArray | None = None  # (K,) β log π, where softening would move the shares of the classes too far
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
     _per_item: ClassVar[tuple[str, ...]] = ("posterior_", "difficulty_", "item_total_")
@@ -142,14 +143,14 @@ class Aggregator(Parameters, ABC):
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         gold, on_step = check_gold(gold, data), on_step or (lambda step, objective: None)
         found = self._calibrate(data, gold, earlier)
-        self.dependence_, self.shift_ = found.dependence, found.shift
+        self.dependence_, self.shift_, self.held_ = found.dependence, found.shift, None
         self.dependence_interval_ = list(found.interval)
         whole, known = (data, gold) if earlier is None else self._with_earlier(data, gold, earlier)
         self._fit(whole, known, on_step)
         if hasattr(self, "dependence") and "item_total_" not in vars(self):  # else its last pass has softened
             rows = hard_rows(whole)
             self.item_total_ = labels_per_item(rows.item_ptr, rows.weight)
-            self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_, self.shift_)
+            self.posterior_ = self._soften(self.posterior_, self.item_total_)
             self._judge(*self._agreement(whole, self.posterior_))
         if earlier is not None:
             for key in self._per_item:
@@ -214,7 +215,7 @@ class Aggregator(Parameters, ABC):
         self.items_, at, item = incremental.merge(np.asarray(self.items_), table.items, "items")
         unlabelled = self.prior_
         if self.shift_ is not None:
-            unlabelled = soften(unlabelled[None], np.zeros(1), self.dependence_, self.shift_)[0]
+            unlabelled = self._soften(unlabelled[None], np.zeros(1))[0]
         for key in self._per_item:
             if key in vars(self):
                 fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
@@ -228,13 +229,12 @@ class Aggregator(Parameters, ABC):
         table, softens = self._weigh(table, annotator), hasattr(self, "dependence")
         if softens:
             rows, before = hard_rows(table), self.item_total_[item]
-            independent = sharpen(self.posterior_[item], before, self.dependence_, self.shift_)
-            self.posterior_ = _written(self.posterior_, item, independent)
+            self.posterior_ = _written(self.posterior_, item, self._sharpen(self.posterior_[item], before))
         posterior = self._update(table, item, annotator, old, gold)
         if softens:
             labels = before + labels_per_item(rows.item_ptr, rows.weight)
             self.item_total_ = _written(self.item_total_, item, labels)
-            posterior = soften(posterior, labels, self.dependence_, self.shift_)
+            posterior = self._soften(posterior, labels)
         self.posterior_ = _written(self.posterior_, item, posterior)
         hits, total = self._agreement(table, posterior)
         self.n_annotations_ = _written(
@@ -260,7 +260,7 @@ class Aggregator(Parameters, ABC):
         known = naming.match(table.annotators, self.annotators_, "annotators")
         table = self._weigh(table, known)
         posterior, rows = self._score(table, known), hard_rows(table)
-        return soften(posterior, labels_per_item(rows.item_ptr, rows.weight), self.dependence_, self.shift_)
+        return self._soften(posterior, labels_per_item(rows.item_ptr, rows.weight))
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
@@ -280,7 +280,7 @@ class Aggregator(Parameters, ABC):
         annotator = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
         posterior = self.posterior_[item]
         if self.dependence_:  # a crowd that errs together goes on erring together: its labels follow what it sees
-            posterior = sharpen(posterior, self.item_total_[item], self.dependence_, self.shift_)
+            posterior = self._sharpen(posterior, self.item_total_[item])
         posterior = np.where((item >= 0)[:, None], posterior, self.prior_)
         return self._label_proba(posterior, item, annotator)
 
@@ -330,7 +330,13 @@ class Aggregator(Parameters, ABC):
         """(I, K) the posterior as if labels were independent: what the crowd itself sees in its items."""
         if not self.dependence_:
             return self.posterior_
-        return sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_), self.dependence_, self.shift_)
+        return self._sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_))
+
+    def _soften(self, independent: FloatArray, n_labels: FloatArray) -> FloatArray:
+        return soften(independent, n_labels, self.dependence_, self.shift_, self.held_)
+
+    def _sharpen(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
+        return sharpen(posterior, n_labels, self.dependence_, self.shift_, self.held_)
 
     def reliability_interval(self, level: float = 0.95) -> FloatArray:
         """(A, 2) bounds of each annotator's reliability on items like these: of a Beta distribution.

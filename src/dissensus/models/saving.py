@@ -36,7 +36,7 @@ SCHEMA = {  # attribute → its axes, and what it may hold: a key of RANGES
     "posterior_": "I K simplex", "prior_": "K simplex", "reliability_": "A share?", "hits_": "A count",
     "total_": "A count", "n_annotations_": "A count", "trace_": "T any", "n_iter_": "whole", "converged_": "flag",
     "tie_seed_": "whole", "dependence_": "number", "shift_": "K real", "dependence_interval_": "2 count",
-    "item_total_": "I count", "class_counts_": "K count",
+    "held_": "K real", "item_total_": "I count", "class_counts_": "K count",
     "class_pseudo_": "K count", "label_totals_": "A 1 K count", "labels_": "A 1|K 1|K count", "pseudo_": "K K count",
     "fixed_prior_": "K simplex", "confusion_": "A K K simplex", "population_confusion_": "K K simplex",
     "copy_group_": "A code",
@@ -75,12 +75,12 @@ OTHERWISE = {  # method → what it means by names that others have too
 }  # fmt: skip
 ALWAYS = (
     "classes_", "items_", "annotators_", "posterior_", "prior_", "reliability_", "hits_", "total_", "n_annotations_",
-    "trace_", "n_iter_", "converged_", "tie_seed_", "dependence_", "dependence_interval_", "shift_",
+    "trace_", "n_iter_", "converged_", "tie_seed_", "dependence_", "dependence_interval_", "shift_", "held_",
 )  # fmt: skip
 LACKING = {  # method → what of ALWAYS it does not have: its truth is a number, or an object
-    "gaussian": ("posterior_", "prior_", "tie_seed_", "shift_"), "closest": ("prior_",), "rover": ("prior_",),
+    "gaussian": ("posterior_", "prior_", "tie_seed_", "shift_", "held_"), "closest": ("prior_",), "rover": ("prior_",),
 }  # fmt: skip
-OPTIONAL = ("fixed_prior_", "shift_")  # None, or not there
+OPTIONAL = ("fixed_prior_", "shift_", "held_")  # None, or not there
 _COUNTED = ("label_totals_", "class_pseudo_", "item_total_", "class_counts_", "labels_")
 _COINS = (*_COUNTED, "fixed_prior_", "coin_", "population_coin_")
 _CONFUSIONS = (*_COUNTED, "pseudo_", "confusion_", "population_confusion_")
