@@ -17,6 +17,7 @@ from warnings import catch_warnings, warn
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common import formatting
 from dissensus.common.arrays import (
     ReadOnlyArrays,
     group_starts,
@@ -759,26 +760,28 @@ class Annotations(ReadOnlyArrays, Named):
 
     def __repr__(self) -> str:
         shown = ", ".join(str(name)[:40] for name in self.classes[:5]) + (", …" if self.n_classes > 5 else "")
-        kind = " probabilistic" if self.proba is not None else " weighted" if self.weight is not None else ""
-        what, labels = "annotations of", f"{self.n_classes} classes ({shown})"
+        kind = "probabilistic " if self.proba is not None else "weighted " if self.weight is not None else ""
+        what, of = "annotation", "of"
+        labels = f"{self.n_classes} {'class' if self.n_classes == 1 else 'classes'} ({shown})"
         if self.kind == "graded":
-            labels = f"{self.n_classes} grades ({shown})"
+            labels = f"{formatting.count(self.n_classes, 'grade')} ({shown})"
         elif self.kind == "numbers":
             ends = f"from {self.classes[0]:g} to {self.classes[-1]:g}" if self.n_classes else "none"
-            what, labels = "numbers of", ends
+            what, labels = "number", ends
         elif self.kind == "sets":
             names = self.options.names
             some = ", ".join(str(name)[:40] for name in names[:5]) + (", …" if names.size > 5 else "")
-            what, labels = "sets of", f"{names.size} options ({some})"
+            what, labels = "set", f"{formatting.count(names.size, 'option')} ({some})"
         elif self.kind == "spans":
-            what = "tags of"
+            what = "tag"
         elif self.kind == "pairs":
             things = self.sides.things
             some = ", ".join(str(name)[:40] for name in things[:5]) + (", …" if things.size > 5 else "")
-            what, labels = f"comparisons of {things.size:,} things ({some}) in", ""
+            what, of, labels = "comparison", f"of {formatting.count(things.size, 'thing')} ({some}) in", ""
+        rows, items = formatting.count(self.n_annotations, kind + what), formatting.count(self.n_items, "item")
         return (
-            f"Annotations: {self.n_annotations:,}{kind} {what} {self.n_items:,} items by {self.n_annotators:,} "
-            f"annotators, {labels}{', ' if labels else ''}{self.n_annotations / max(self.n_items, 1):.1f} per item"
+            f"Annotations: {rows} {of} {items} by {formatting.count(self.n_annotators, 'annotator')}, {labels}"
+            f"{', ' if labels else ''}{self.n_annotations / max(self.n_items, 1):.1f} per item"
         )
 
     def _repr_html_(self) -> str:
