@@ -53,7 +53,8 @@ def main() -> None:
                 found[name][method].append(scores(method, table, truth))
             rest = table.select(rows=~copies[table.annotator])
             kept = np.isin(table.items, rest.items)
-            found[name]["dawid-skene without the copies"].append(scores("dawid-skene", rest, truth[kept]))
+            for method in METHODS[:2]:
+                found[name][f"{method} without the copies"].append(scores(method, rest, truth[kept]))
     print("| crowd | method | accuracy | log loss |\n|---|---|---|---|")
     for name, rows in found.items():
         for method, values in rows.items():

@@ -266,12 +266,12 @@ def main() -> None:
     """Print the parts that are asked for, or all."""
     parts = {"flags": flags, "copiers": copiers, "intervals": intervals}
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], default=list(parts))
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(parts)}; all unless given")
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     sets = real_sets()
-    for name in asked.parts:
+    for name in asked.parts or parts:
         print(f"# {name}")
         parts[name](asked.seeds, sets)
 

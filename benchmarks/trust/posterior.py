@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import dissensus as dz
-from dissensus.models.dependence import DEFAULT, sharpen, soften
+from dissensus.models.dependence import DEFAULT, soften
 
 SETS = (
     "bluebirds", "cifar10h", "gimpel_pos", "judges_civilcomments", "labelme", "medical_causes", "medical_treats",
@@ -42,6 +42,11 @@ class Case:
     n_labels: Any
     gold: Any
     dependence: float
+    held: Any  # β log π of `models.dependence`, or None
+
+    def soften(self, rho: float) -> Any:
+        """The posterior with another ρ."""
+        return soften(self.posterior, self.n_labels, rho, None, self.held)
 
 
 def cases(method: str, levels: Sequence[int | None] = LEVELS) -> Iterator[Case]:
@@ -57,8 +62,8 @@ def cases(method: str, levels: Sequence[int | None] = LEVELS) -> Iterator[Case]:
                 known = np.flatnonzero((data.gold >= 0) & (n_labels > 0))
                 model = dz.methods[method]().fit(table)
                 n_labels, rho = model.item_total_, model.dependence_
-                posterior = sharpen(model.posterior_[known], n_labels[known], rho)
-                yield Case(name, level, posterior, n_labels[known], data.gold[known], rho)
+                posterior = model._independent()[known]
+                yield Case(name, level, posterior, n_labels[known], data.gold[known], rho, model.held_)
 
 
 def scores(posterior: Any, gold: Any) -> tuple[float, ...]:
@@ -74,7 +79,7 @@ def by_set(found: list[Case], rho: Any) -> dict[str, Any]:
     """Set → its mean scores with ρ = `rho(case)`."""
     rows = defaultdict(list)
     for case in found:
-        rows[case.name].append(scores(soften(case.posterior, case.n_labels, rho(case)), case.gold))
+        rows[case.name].append(scores(case.soften(rho(case)), case.gold))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a set without a settled item
         return {name: np.nanmean(values, axis=0) for name, values in rows.items()}
@@ -82,7 +87,7 @@ def by_set(found: list[Case], rho: Any) -> dict[str, Any]:
 
 def best_by_gold(case: Case) -> float:
     """ρ with the least log loss on this very table."""
-    return float(min(RHO, key=lambda rho: scores(soften(case.posterior, case.n_labels, rho), case.gold)[0]))
+    return float(min(RHO, key=lambda rho: scores(case.soften(rho), case.gold)[0]))
 
 
 def show(title: str, rows: dict[str, Any]) -> None:

@@ -5,7 +5,18 @@ import pytest
 from scipy.optimize import minimize
 
 import dissensus as dz
-from dissensus.models.dependence import DEFAULT, MIN_GOLD, RANGE, SHIFT_SDS, _shifts, from_gold, sharpen, soften
+from dissensus.models.dependence import (
+    DEFAULT,
+    MAX_MOVED,
+    MIN_GOLD,
+    MOVED_TOL,
+    RANGE,
+    SHIFT_SDS,
+    _shifts,
+    from_gold,
+    sharpen,
+    soften,
+)
 from dissensus.table.simulate import simulate
 
 SOFT = [
@@ -18,11 +29,12 @@ SOFT = [
 SHIFT = np.array([0.4, -1.0, 0.1, 0.5])
 
 
-def literal(posterior, n_labels, rho, shift=0.0):
-    """The posterior to the power of 1/d times e to the shift, item by item."""
+def literal(posterior, n_labels, rho, shift=0.0, held=0.0):
+    """The posterior to the power of 1/d times e to the shift and to (1 − 1/d) of what is held, item by item."""
     found = np.empty_like(posterior)
     for i, q in enumerate(posterior):
-        found[i] = q ** (1 / (1 + max(n_labels[i] - 1, 0) * rho)) * np.exp(shift)
+        d = 1 + max(n_labels[i] - 1, 0) * rho
+        found[i] = q ** (1 / d) * np.exp(shift) * np.exp(held) ** (1 - 1 / d)
         found[i] /= found[i].sum()
     return found
 
@@ -33,13 +45,14 @@ def some():
     return rng.dirichlet([0.3] * 4, 50), rng.integers(0, 12, 50).astype(float)
 
 
-@pytest.mark.parametrize("shift", [None, SHIFT])
+@pytest.mark.parametrize(("shift", "held"), [(None, None), (SHIFT, None), (None, -SHIFT), (SHIFT, SHIFT**2)])
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
-def test_soften_is_the_literal_loop_and_sharpen_undoes_it(some, rho, shift):
+def test_soften_is_the_literal_loop_and_sharpen_undoes_it(some, rho, shift, held):
     posterior, n = some
-    soft = soften(posterior, n, rho, shift)
-    np.testing.assert_allclose(soft, literal(posterior, n, rho, 0.0 if shift is None else shift), atol=1e-12)
-    np.testing.assert_allclose(sharpen(soft, n, rho, shift), posterior, atol=1e-9)
+    soft = soften(posterior, n, rho, shift, held)
+    expected = literal(posterior, n, rho, *(0.0 if one is None else one for one in (shift, held)))
+    np.testing.assert_allclose(soft, expected, atol=1e-12)
+    np.testing.assert_allclose(sharpen(soft, n, rho, shift, held), posterior, atol=1e-9)
     assert soften(posterior, n, 0.0) is posterior
 
 
@@ -180,3 +193,36 @@ def test_a_panel_is_worth_the_mean_of_its_items(dependence, rhos):
     assert [worth.value, worth.low, worth.high] == pytest.approx([value, low, high])
     assert worth.labels == len(table) / 100
     assert (f"{value:.1f} independent ones ({low:.1f} to {high:.1f})" in str(worth)) == (low < high)
+
+
+def rare_classes():
+    """A table as of tokens, most of which are nothing: annotators miss half of the rest, and every item has six."""
+    rng = np.random.default_rng(0)
+    truth = rng.choice(8, 1500, p=[0.86, *[0.02] * 7])
+    seen = np.where(rng.random((1500, 6)) < 0.5, truth[:, None], 0)
+    slips = rng.random(seen.shape) < 0.02
+    label = np.where(slips, rng.integers(0, 8, seen.shape), seen)
+    item, who = np.divmod(np.arange(label.size), 6)
+    return dz.Annotations.from_arrays(item, who + 6 * rng.integers(0, 2, item.size), label.ravel()), truth
+
+
+def test_rare_classes_do_not_take_the_items_of_a_large_one():
+    table, truth = rare_classes()
+    free = dz.methods["dawid-skene"](dependence=DEFAULT).fit(table)
+    model = dz.methods["dawid-skene"]().fit(table)
+    shares = model._independent().mean(axis=0)
+
+    def moved(fit):
+        return np.abs(fit.posterior_.mean(axis=0) - shares).sum() / 2
+
+    assert free.held_ is None
+    assert moved(free) > MAX_MOVED + MOVED_TOL
+    assert moved(model) == pytest.approx(MAX_MOVED, abs=MOVED_TOL)
+    beta = model.held_ / np.log(shares)
+    np.testing.assert_allclose(beta, beta[0], rtol=1e-6)
+    np.testing.assert_allclose(model._independent(), free._independent(), atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(table), model.posterior_, atol=1e-9)
+    right = np.arange(truth.size), truth
+    assert np.log(model.posterior_[right]).mean() > np.log(free.posterior_[right]).mean()
+    known = np.where(np.arange(truth.size) < 40, truth, -1)
+    assert dz.methods["dawid-skene"]().fit(table, gold=known).held_ is None  # gold says what the shares are

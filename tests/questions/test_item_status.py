@@ -33,7 +33,7 @@ def test_votes_are_counted_the_most_frequent_first():
         ("aa", 0, 0.95, "settled", "both labels agree"),
         ("aa", 0, 0.89, "needs a look", "both labels agree, yet below 90 % sure"),
         ("aab", 0, 0.95, "settled", "2 of 3 labels agree"),
-        ("a", 0, 0.95, "settled", "only 1 label"),
+        ("a", 0, 0.95, "needs a look", "only 1 label"),
         ("a", 1, 0.6, "needs a look", "the only label, 'a', is doubted"),
         ("", 0, 0.5, "needs a look", "no label"),
         ("ab", 0, 0.6, "needs a look", "2 labels differ"),
@@ -49,6 +49,11 @@ def test_status_and_reason(votes, label, confidence, status, reason):
         answers(votes, *others), np.array([label] + [0] * 60), np.array([confidence] + [1.0] * 60)
     )  # fmt: skip
     assert (STATUSES[found.status[0]], found.reason[0].as_py()) == (status, reason)
+
+
+def test_a_known_class_settles_an_item_with_one_label():
+    found = item_status(answers("a", "a", ""), np.zeros(3, int), np.array([1.0, 1.0, 1.0]), np.array([0, -1, 0]))
+    assert found.status.tolist() == [0, 1, 0]
 
 
 def test_an_item_is_split_where_its_annotators_would_hardly_agree_so_little():

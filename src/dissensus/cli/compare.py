@@ -107,8 +107,9 @@ def _show(title: str, result: Comparison) -> None:
     show.table(show.clean(title), columns, rows, numbers=numbers, unbroken=("method",))
     show.text(
         f"Mean log probability of {result.hidden:,} hidden annotations ({result.splits} splits, "
-        f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items. ≈: cannot be told apart from "
-        "the best. It judges how well labels are predicted, not how often the truth is found."
+        f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items, of each method alone. ≈: not "
+        "to be told apart from the best, once it is counted how many methods are tried. It judges how well labels are "
+        "predicted, not how often the truth is found."
     )
     show.line(result.verdict())
 

@@ -63,7 +63,9 @@ def write(result: Result, folder: Path, suffix: str) -> None:
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """The summary for people; with `preview` also the first items of numbers."""
     about, model = result.summary, result.model
-    show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
+    show.line(
+        f"{show.clean(title)}: {show.count(about['annotations'], 'annotation')} of {show.count(about['items'], 'item')}"
+    )
     end = "converged" if about["converged"] else "did not converge"
     show.line(f"{about['method']} {end} after {about['passes']:,} passes in {about['seconds']:.1f} s.")
     PRINTERS[about["kind"]](about, model, preview)
@@ -127,7 +129,8 @@ def _print_ranking(about: dict[str, Any], model: Aggregator, preview: bool) -> N
     best, rest = found[0], [row for row in found[1:] if row["rank_low"] == 1]
     if rest:
         show.text(
-            f"{show.name(best['thing'])} leads; {len(rest):,} others cannot be told from it by these comparisons."
+            f"{show.name(best['thing'])} has the highest score; {show.count(len(rest), 'other')} cannot be told from "
+            "it by these comparisons."
         )
     else:
         show.text(f"{show.name(best['thing'])} is best beyond doubt.")

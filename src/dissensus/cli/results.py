@@ -79,7 +79,7 @@ def fit(
 ) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
     seconds = fit_with_bar(model, table, text, known)
-    status = status_of(model, table)
+    status = status_of(model, table, known)
     summary = summarise(model, count_items(model, gold) | {"status": status.counts()}, seconds)
     if not flags:
         return Result(model, summary, status=status)
@@ -272,7 +272,9 @@ def _item_frame(result: Result) -> Any:
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """The summary for people; with `preview` also the first items."""
     about = result.summary
-    show.line(f"{show.clean(title)}: {about['annotations']:,} annotations of {about['items']:,} items")
+    show.line(
+        f"{show.clean(title)}: {show.count(about['annotations'], 'annotation')} of {show.count(about['items'], 'item')}"
+    )
     show.line(_how(result))
     show.bars(("label", "items"), about["labels"], about["items"])
     if "spans" in about:
@@ -281,7 +283,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         settled, look, split = about["status"].values()
         show.text(
             f"{show.count(settled, 'item')} {'is' if settled == 1 else 'are'} settled ({100 * SETTLED:g} % sure or "
-            f"more), {look:,} need a look, {split:,} are truly split.{_worth(result)}"
+            f"more), {look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} "
+            f"truly split.{_worth(result)}"
         )
     else:
         unsure = about["items_below_0.7"]

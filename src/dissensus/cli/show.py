@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from dissensus.common.formatting import count as count
 from dissensus.common.progress import clean as clean
 from dissensus.common.progress import console as console
 from dissensus.common.progress import waiting as waiting
@@ -47,11 +48,6 @@ def percent(share: float) -> str:
 def number(value: float) -> str:
     """A number for people."""
     return f"{value:.3f}"
-
-
-def count(number: int, noun: str) -> str:
-    """A number of things, in the singular for one."""
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def interval(low: float, high: float, write: Callable[[float], str] = number) -> str:

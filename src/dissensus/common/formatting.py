@@ -19,6 +19,15 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{text} %"
 
 
+def count(number: int, noun: str) -> str:
+    """A number of things, in the singular for one.
+
+    >>> count(1, "item"), count(2000, "item")
+    ('1 item', '2,000 items')
+    """
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def word_list(words: Sequence[str], last: str = "and") -> str:
     """List words as a sentence does.
 

@@ -92,6 +92,8 @@ class Aggregator(Parameters, ABC):
     dependence_: Annotated[float, "number"] = 0.0  # ρ, see `models.dependence`; 0: labels are taken for independent
     dependence_interval_: Annotated[list[float], "2 count"]  # 95 % of ρ: low, high
     shift_: Annotated[FloatArray | None, "optional K real"] = None  # of the log posterior, where gold speaks for one
+    # β log π, where softening would move the shares of the classes too far
+    held_: Annotated[FloatArray | None, "optional K real"] = None
     tie_seed_: Annotated[int, "whole"]
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
 
@@ -143,14 +145,14 @@ class Aggregator(Parameters, ABC):
         self.tie_seed_ = int(np.random.SeedSequence(self.seed).generate_state(1, np.uint64)[0])
         gold, on_step = self._check_gold(gold, data), on_step or (lambda step, objective: None)
         found = self._calibrate(data, gold, earlier)
-        self.dependence_, self.shift_ = found.dependence, found.shift
+        self.dependence_, self.shift_, self.held_ = found.dependence, found.shift, None
         self.dependence_interval_ = list(found.interval)
         whole, known = (data, gold) if earlier is None else self._with_earlier(data, gold, earlier)
         self._fit(whole, known, on_step)
         if hasattr(self, "dependence") and "item_total_" not in vars(self):  # else its last pass has softened
             rows = hard_rows(whole)
             self.item_total_ = labels_per_item(rows.item_ptr, rows.weight)
-            self.posterior_ = soften(self.posterior_, self.item_total_, self.dependence_, self.shift_)
+            self.posterior_ = self._soften(self.posterior_, self.item_total_)
             self._judge(*self._agreement(whole, self.posterior_))
         if earlier is not None:
             for key in self._per_item():
@@ -227,7 +229,7 @@ class Aggregator(Parameters, ABC):
         known = naming.match(table.annotators, self.annotators_, "annotators")
         table = self._weigh(table, known)
         posterior, rows = self._score(table, known), hard_rows(table)
-        return soften(posterior, labels_per_item(rows.item_ptr, rows.weight), self.dependence_, self.shift_)
+        return self._soften(posterior, labels_per_item(rows.item_ptr, rows.weight))
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the most probable class name of each item; ties are broken by a draw keyed on seed and item name."""
@@ -247,7 +249,7 @@ class Aggregator(Parameters, ABC):
         annotator = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
         posterior = self.posterior_[item]
         if self.dependence_:  # a crowd that errs together goes on erring together: its labels follow what it sees
-            posterior = sharpen(posterior, self.item_total_[item], self.dependence_, self.shift_)
+            posterior = self._sharpen(posterior, self.item_total_[item])
         posterior = np.where((item >= 0)[:, None], posterior, self.prior_)
         return self._label_proba(posterior, item, annotator)
 
@@ -297,7 +299,13 @@ class Aggregator(Parameters, ABC):
         """(I, K) the posterior as if labels were independent: what the crowd itself sees in its items."""
         if not self.dependence_:
             return self.posterior_
-        return sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_), self.dependence_, self.shift_)
+        return self._sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_))
+
+    def _soften(self, independent: FloatArray, n_labels: FloatArray) -> FloatArray:
+        return soften(independent, n_labels, self.dependence_, self.shift_, self.held_)
+
+    def _sharpen(self, posterior: FloatArray, n_labels: FloatArray) -> FloatArray:
+        return sharpen(posterior, n_labels, self.dependence_, self.shift_, self.held_)
 
     def reliability_interval(self, level: float = 0.95) -> FloatArray:
         """(A, 2) bounds of each annotator's reliability on items like these: of a Beta distribution.

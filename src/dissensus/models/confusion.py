@@ -45,7 +45,7 @@ from dissensus.models.confusion_pass import (
     label_totals,
     soft_counts,
 )
-from dissensus.models.dependence import SoftenedPass
+from dissensus.models.dependence import SoftenedPass, hold
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.matrices import MIN_BEFORE
 from dissensus.models.params import SIMPLEX, Params, moved
@@ -379,7 +379,25 @@ def softened_sweep(
     """
     model.posterior_ = engine.per_item("posterior", engine.size.n_classes)
     model.item_total_ = engine.per_item("item_total")
-    softened = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_, model.shift_)
-    sums = engine.sweep(softened, params, out | {"posterior": model.posterior_, "item_total": model.item_total_})
+    out |= {"posterior": model.posterior_, "item_total": model.item_total_}
+    sums: Any = None
+
+    def moved(beta: float) -> float:
+        nonlocal sums
+        if beta:
+            model.held_ = beta * np.log(np.maximum(_shares(sums.independent.classes), MIN_BEFORE))
+        walked = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_, model.shift_, model.held_)
+        sums = engine.sweep(walked, params, out)
+        if not holds:
+            return 0.0
+        return float(np.abs(_shares(sums.independent.classes) - _shares(sums.counts.classes)).sum() / 2)
+
+    learns = getattr(model, "fixed_prior_", 0) is None and engine.size.n_classes > 2
+    holds = learns and model.shift_ is None and getattr(model, "dependence", None) == "auto"
+    hold(moved)
     model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent
+
+
+def _shares(classes: FloatArray) -> FloatArray:
+    return np.asarray(classes / classes.sum())

@@ -11,7 +11,7 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.compute.engines.base import hard_rows
-from dissensus.models.dependence import labels_per_item, sharpen, soften
+from dissensus.models.dependence import labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -25,7 +25,7 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None
     model.items_, at, item = merge(np.asarray(model.items_), table.items, "items")
     unlabelled = model.prior_
     if model.shift_ is not None:
-        unlabelled = soften(unlabelled[None], np.zeros(1), model.dependence_, model.shift_)[0]
+        unlabelled = model._soften(unlabelled[None], np.zeros(1))[0]
     for key in model._per_item():
         fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
         setattr(model, key, put_in(np.asarray(getattr(model, key)), at, fill))
@@ -38,13 +38,12 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None
     table, softens = model._weigh(table, annotator), hasattr(model, "dependence")
     if softens:
         rows, before = hard_rows(table), model.item_total_[item]
-        independent = sharpen(model.posterior_[item], before, model.dependence_, model.shift_)
-        model.posterior_ = _written(model.posterior_, item, independent)
+        model.posterior_ = _written(model.posterior_, item, model._sharpen(model.posterior_[item], before))
     posterior = model._update(table, item, annotator, old, gold)
     if softens:
         labels = before + labels_per_item(rows.item_ptr, rows.weight)
         model.item_total_ = _written(model.item_total_, item, labels)
-        posterior = soften(posterior, labels, model.dependence_, model.shift_)
+        posterior = model._soften(posterior, labels)
     model.posterior_ = _written(model.posterior_, item, posterior)
     hits, total = model._agreement(table, posterior)
     model.n_annotations_ = _written(

@@ -1,10 +1,10 @@
 """What to do about each item: nothing (settled), look at it, or accept that people differ (truly split).
 
-An item is *settled* where P(its label) ≥ `SETTLED`. Of the others, one with n labels, of which m agree on the most
-frequent class, is *truly split* where so few would agree in at most `MAX_CHANCE` of the cases if its annotators
-erred as often as they do elsewhere: P(Binomial(n, r) ≤ m) ≤ `MAX_CHANCE`, r the mean share of their labels that are the
-label of the item (each with `CROWD_LABELS` labels of average quality added). All others *need a look*: more labels, or
-an expert, would tell.
+An item is *settled* where its class is known, or P(its label) ≥ `SETTLED` by `MIN_LABELS` labels or more. Of the
+others, one with n labels, of which m agree on the most frequent class, is *truly split* where so few would agree in at
+most `MAX_CHANCE` of the cases if its annotators erred as often as they do elsewhere: P(Binomial(n, r) ≤ m) ≤
+`MAX_CHANCE`, r the mean share of their labels that are the label of the item (each with `CROWD_LABELS` labels of
+average quality added). All others *need a look*: more labels, or an expert, would tell.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import bdtr
 
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.models.reliability import CROWD_LABELS
 from dissensus.table import names as naming
 
@@ -29,6 +29,7 @@ Status = Literal["settled", "needs a look", "truly split"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 SETTLED = 0.9  # P(label) from which an item is settled
+MIN_LABELS = 2  # of an item that can be settled: one label is not checked by anybody
 MAX_CHANCE = 0.05  # that annotators who only err agree so little
 MIN_LABELS_SPLIT = 4  # with fewer, an item is not called split
 
@@ -52,10 +53,19 @@ class ItemStatus:
         return {"votes": self.votes, "labels": self.labels, "status": status, "reason": self.reason}
 
 
-def item_status(table: Annotations, label: IntArray, confidence: FloatArray) -> ItemStatus:
+def is_settled(confidence: FloatArray, labels: IntArray, known: IntArray | None = None) -> BoolArray:
+    """(I,) which items are settled; `known` (I,) has their class, −1 where it is not known."""
+    given = (labels >= MIN_LABELS) & (confidence >= SETTLED)
+    return np.asarray(given if known is None else given | (known >= 0))
+
+
+def item_status(
+    table: Annotations, label: IntArray, confidence: FloatArray, known: IntArray | None = None
+) -> ItemStatus:
     """Status of the items of a table, by the code (I,) of their label and its probability (I,).
 
-    Every row counts as one label, whatever its weight.
+    `known` (I,) has the class of items that were told it, −1 elsewhere. Every row counts as one label, whatever its
+    weight.
 
     >>> from dissensus.models.methods import MajorityVote
     >>> from dissensus.table.annotations import Annotations
@@ -85,7 +95,7 @@ def item_status(table: Annotations, label: IntArray, confidence: FloatArray) -> 
     share = hits / (np.diff(table.annotator_ptr) + CROWD_LABELS)
     usual = np.bincount(table.item, share[table.annotator], I) / np.maximum(labels, 1)
     split = (labels >= MIN_LABELS_SPLIT) & (bdtr(agree, labels, usual) <= MAX_CHANCE)
-    status = np.where(confidence >= SETTLED, 0, np.where(split, 2, 1))
+    status = np.where(is_settled(confidence, labels, known), 0, np.where(split, 2, 1))
     expected = np.rint(usual * labels).astype(np.int64)
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
@@ -97,11 +107,11 @@ def item_status(table: Annotations, label: IntArray, confidence: FloatArray) -> 
     return ItemStatus(labels, votes, status.astype(np.int8), texts.take(pa.array(place)))
 
 
-def status_of(model: Aggregator, table: Annotations) -> ItemStatus:
+def status_of(model: Aggregator, table: Annotations, known: IntArray | None = None) -> ItemStatus:
     """Status of the items of a table, by a model that was fitted to it or that scored it."""
     label = naming.match(model.predict(), model.classes_, "classes")
     table = table.to_classes(model.classes_)
-    return item_status(table, label, model.posterior_.max(axis=1, initial=0))
+    return item_status(table, label, model.posterior_.max(axis=1, initial=0), known)
 
 
 def _reason(classes: Names, status: int, labels: int, agree: int, tied: int, overruled: int, expected: int) -> str:

@@ -122,7 +122,7 @@ def review_panel(
         labels, said = np.asarray(model.item_total_), _Said(table, judges)
         correlation = said.expected(np.asarray(model.posterior_))
         bounds = [model.dependence_, *model.dependence_interval_]
-        free = [soften(model._independent(), labels, rho, model.shift_) for rho in bounds]
+        free = [soften(model._independent(), labels, rho, model.shift_, model.held_) for rho in bounds]
         bounds = [_kish(said.expected(one)) for one in free]
         worth = Estimate(_kish(correlation), min(bounds), max(bounds))
     else:

@@ -48,7 +48,7 @@ import numpy as np
 from scipy.special import entr, psi
 
 from dissensus.common.arrays import TIE, group_starts
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import count, percent
 from dissensus.common.frames import Backend, as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -58,7 +58,7 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator
 from dissensus.models.dependence import sharpen
 from dissensus.models.reliability import CROWD_LABELS
-from dissensus.questions.item_status import SETTLED
+from dissensus.questions.item_status import MIN_LABELS, SETTLED
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -74,7 +74,6 @@ SHARE_FACTOR = 2.0  # times the share of the labels so far: the most that an ann
 MAX_SHARE = 0.5  # of the budget, that nobody gets who had less of the labels so far
 MIN_CAPACITY = 5  # labels that everybody may be asked for, however few they gave
 MORE_LABELS = 3  # above the median item's, that an item may come to
-MIN_LABELS = 2  # of an item that can be settled: one label is not checked by anybody
 MIN_CHANGE = 0.01  # P(label of an item changes) below which labels about it buy nothing
 ITEMS_CHECKED = 100  # before it is said that no label would change anything
 Each = float | Mapping[Any, float] | FloatArray | list[float]
@@ -122,7 +121,7 @@ class Recommendation:
         _, per_item = np.unique(self.items, return_counts=True)
         most = f", up to {per_item.max()} for one item" if per_item.max() > 1 else ""
         return (
-            f"Ask for {_count(len(self), 'label')} about {_count(n_items, 'item')}{most}, at a cost of "
+            f"Ask for {count(len(self), 'label')} about {count(n_items, 'item')}{most}, at a cost of "
             f"{self.cost.sum():g}. About {number} items are expected to change their label{each}."
         )
 
@@ -134,7 +133,7 @@ class Recommendation:
             return "the budget does not pay for a label."
         if limits.open_items:
             return "no label that may be asked for is expected to change the label of an item."
-        settled = f"{_count(limits.settled_items, 'item')} of {limits.n_items:,} are settled"
+        settled = f"{count(limits.settled_items, 'item')} of {limits.n_items:,} are settled"
         sure = f" (at least {percent(limits.settled)} sure, by {MIN_LABELS} labels or more)" if limits.settled else ""
         full = f", and {limits.full_items:,} have as many labels as an item may have" if limits.full_items else ""
         return f"{settled}{sure}{full}."
@@ -500,10 +499,6 @@ def p_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> flo
     now = int(belief.argmax())
     decides = outcomes * np.divide(sharp, belief, out=np.zeros_like(sharp), where=belief > 0)
     return float(outcomes[decides[:, now] < (1 - TIE) * decides.max(axis=1)].sum())
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'s' * (n != 1)}"
 
 
 def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:

@@ -16,15 +16,15 @@ import numpy as np
 
 from dissensus.clustering import Clustering, Selection
 from dissensus.common.atomic import PRIVATE, atomic
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import count, percent
 from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
 from dissensus.models.base import check_gold
 from dissensus.models.dependence import MIN_GOLD
+from dissensus.questions.item_status import SETTLED, is_settled
 from dissensus.report.method_contest import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
-from dissensus.report.sections.labels import SETTLED
 from dissensus.report.sections.redundancy import next_step
 from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.io import write_frame, write_json
@@ -200,15 +200,17 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
 
 def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     """Say how much there is, how much of it is settled, how sure that is, what to do next, and by which method."""
-    table, settled = study.table, study.confidence >= SETTLED
-    said = [f"{table.n_annotations:,} labels of {table.n_items:,} items by {table.n_annotators:,} annotators."]
+    table, settled = study.table, is_settled(study.confidence, np.diff(study.table.item_ptr))
+    of, by = count(table.n_items, "item"), count(table.n_annotators, "annotator")
+    said = [f"{count(table.n_annotations, 'label')} of {of} by {by}."]
     if n := int(settled.sum()):
         sure = f"about {percent(study.confidence[settled].mean())} of these are expected to be right"
         if study.gold is not None and (known := settled & (study.gold >= 0)).any():
             right = (study.label == study.gold)[known].mean()
             low, high = map(float, wilson(right, right * (1 - right), known.sum()))
             sure = f"of these {percent(right, 1)} are right by gold ({percent(low, 1)} to {percent(high, 1)})"
-        said.append(f"{n:,} items ({percent(n / table.n_items)}) are settled at {percent(SETTLED)}; {sure}.")
+        are = "is" if n == 1 else "are"
+        said.append(f"{count(n, 'item')} ({percent(n / table.n_items)}) {are} settled at {percent(SETTLED)}; {sure}.")
     else:
         said.append(f"No item is settled at {percent(SETTLED)}.")
     if study.diagnosis.unsettled:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus.common.arrays import pair_starts
+from dissensus.common.formatting import count
 from dissensus.common.types import IntArray, Names
 
 if TYPE_CHECKING:
@@ -94,24 +95,26 @@ def _numbers(table: Annotations) -> dict[str, Any]:
 def line_of(table: Annotations) -> str:
     """The table in one line."""
     shown = _first(table.classes)
-    kind = " probabilistic" if table.proba is not None else " weighted" if table.weight is not None else ""
-    what, labels = "annotations of", f"{table.n_classes} classes ({shown})"
+    kind = "probabilistic " if table.proba is not None else "weighted " if table.weight is not None else ""
+    what, of = "annotation", "of"
+    labels = f"{table.n_classes} {'class' if table.n_classes == 1 else 'classes'} ({shown})"
     if table.kind == "graded":
-        labels = f"{table.n_classes} grades ({shown})"
+        labels = f"{count(table.n_classes, 'grade')} ({shown})"
     elif table.kind == "numbers":
         ends = f"from {table.classes[0]:g} to {table.classes[-1]:g}" if table.n_classes else "none"
-        what, labels = "numbers of", ends
+        what, labels = "number", ends
     elif table.kind == "sets":
         names = table.options.names
-        what, labels = "sets of", f"{names.size} options ({_first(names)})"
+        what, labels = "set", f"{count(names.size, 'option')} ({_first(names)})"
     elif table.kind == "spans":
-        what = "tags of"
+        what = "tag"
     elif table.kind == "pairs":
         things = table.sides.things
-        what, labels = f"comparisons of {things.size:,} things ({_first(things)}) in", ""
+        what, of, labels = "comparison", f"of {count(things.size, 'thing')} ({_first(things)}) in", ""
     return (
-        f"Annotations: {table.n_annotations:,}{kind} {what} {table.n_items:,} items by {table.n_annotators:,} "
-        f"annotators, {labels}{', ' if labels else ''}{table.n_annotations / max(table.n_items, 1):.1f} per item"
+        f"Annotations: {count(table.n_annotations, kind + what)} {of} {count(table.n_items, 'item')} by "
+        f"{count(table.n_annotators, 'annotator')}, {labels}{', ' if labels else ''}"
+        f"{table.n_annotations / max(table.n_items, 1):.1f} per item"
     )
 
 

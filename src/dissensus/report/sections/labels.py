@@ -9,13 +9,13 @@ import numpy as np
 from dissensus.common.formatting import percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
+from dissensus.questions.item_status import SETTLED, is_settled
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text, plain
 
-SETTLED = 0.9  # confidence from which a label is settled
 UNSURE = 0.7  # confidence below which it is unsure
 LOW_ALPHA = 0.4  # α below which confidence is owed to the model more than to the labels
 MISLEADING_GAP = 0.1  # by which confidence above accuracy misleads
@@ -37,7 +37,8 @@ class Labels(Section):
         study.on_step("weighing the labels")
         confidence = study.confidence
         edges = np.linspace(0, 1, N_BINS + 1)
-        state = 2 - np.digitize(confidence, [UNSURE, SETTLED])  # (I,) place in STATES
+        settled = is_settled(confidence, np.diff(study.table.item_ptr))
+        state = np.where(settled, 0, np.where(confidence >= UNSURE, 1, 2))  # (I,) place in STATES
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
         facts: Facts = {
             "dependence": study.fitted.dependence_,
