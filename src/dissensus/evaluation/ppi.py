@@ -10,10 +10,19 @@ predicted of these and of N others:
 
 *Small n.* The paper's interval θ ± z √Var covers too little where n or the number of positives is small. Here λ costs a
 degree of freedom (n − 2, and Student's t), and a rate has Wilson's interval (1927) of as many trials as give the
-variance: n/R, R = Var θ / Var of the human labels alone. R is estimated from few events, min(positives, negatives) = e;
-half an event that predictions say nothing about is added, R ← (e R + ½) / (e + ½), as Jeffreys adds half of one to a
-count. Of the halves, quarters and wholes tried on 12 sets only the half (and more) never covered less than 93 % where
-ten positives are expected (`python -m benchmarks.trust.ppi`).
+variance: n/R, R = Var θ / Var of the human labels alone. R is estimated from few events, min(positives, negatives) = e,
+and is drawn to 1, R ← (e² R + z²) / (e² + z²), z of the level. With 4,000 draws from each of 12 sets coverage is 93.2 to
+96.7 % where ten events are expected, 93.1 % or more where fewer are. A constant number of events that predictions say
+nothing about cannot do both: half of one covers 97.7 % where predictions are nearly always right, a quarter 87 % of
+rare classes. Chosen without a set, from 2 to 6 in place of z², the number covers 93 to 97 % of that set too.
+
+*Gold that was not drawn evenly.* Item i was drawn with the probability π_i: weights w_i ∝ 1/π_i that add up to 1 over the
+known items (Hájek 1971), e = y − λ f, M items in all:
+
+    θ = λ mean_M(f) + Σ w_i e_i        Var θ = Σ w_i (y_i − Σ w y)² / M + Σ (1 − π_i) w_i² (e_i − Σ w e)²
+
+what the items vary by, and what the draw of the known ones adds. λ makes the second part least; π are scaled so that
+their inverses add up to M, and relative ones will do.
 """
 
 from __future__ import annotations
@@ -23,11 +32,10 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.types import FloatArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.intervals import Estimate, score_interval
 from dissensus.exceptions import DataError
 
-UNSEEN_EVENTS = 0.5  # positives that predictions say nothing about, added to those of the human labels
 MIN_KNOWN = 5  # items: fewer say nothing about a variance
 
 
@@ -67,7 +75,41 @@ def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) 
     return float(mean), float(np.sqrt(variance)), weight
 
 
-def corrected_mean(y: Any, f: Any, others: Any, *, rate: bool = False, level: float = 0.95) -> CorrectedMean:
+@dataclass(frozen=True)
+class _Found:
+    """A mean and its standard error, tuned and by the human labels alone, and how many labels these are worth."""
+
+    mean: float
+    error: float
+    weight: float  # λ
+    alone: float
+    spread: float
+    trials: float  # independent labels with the variance of the human labels
+    known: float  # independent labels that the weights leave
+
+
+def _weighted(y: FloatArray, f: FloatArray, others: FloatArray, probability: FloatArray) -> _Found:
+    """The module's θ for known items that were drawn with these probabilities."""
+    n, items = y.size, y.size + others.size
+    scaled = probability * (1 / probability).sum() / items
+    w = 1 / (scaled * items)
+    drawn = np.maximum(1 - scaled, 0) * w**2
+    alone, middle = float(w @ y), float(w @ f)
+    slope = drawn @ (f - middle) ** 2
+    weight = float(np.clip(drawn @ ((y - alone) * (f - middle)) / slope, 0, 1)) if slope > 0 else 0.0
+    left = y - weight * f
+    between = float(w @ (y - alone) ** 2 / items)
+    mean = w @ left + weight * np.concatenate([f, others]).mean()
+    error = np.sqrt(between + drawn @ (left - w @ left) ** 2 * n / (n - 2))
+    variance = between + float(drawn @ (y - alone) ** 2 * n / (n - 1))
+    known = float(1 / (w @ w))
+    trials = alone * (1 - alone) / variance if variance > 0 else known
+    return _Found(float(mean), float(error), weight, alone, float(np.sqrt(variance)), trials, known)
+
+
+def corrected_mean(
+    y: Any, f: Any, others: Any, *, rate: bool = False, level: float = 0.95, probability: Any = None
+) -> CorrectedMean:
     """The mean of y with its interval.
 
     Parameters
@@ -80,14 +122,17 @@ def corrected_mean(y: Any, f: Any, others: Any, *, rate: bool = False, level: fl
         What was predicted of the other items.
     rate : bool
         y is 0 or 1, its mean a rate.
+    probability : (n,), optional
+        With which the known items were drawn, or numbers proportional to it; left out, all with the same.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.random(1000) < 0.3
     >>> judged = np.where(truth, 0.8, 0.1)
     >>> found = corrected_mean(truth[:100], judged[:100], judged[100:], rate=True)
     >>> print(found, found.human)
-    0.271 (95 % interval 0.237 to 0.308) 0.250 (95 % interval 0.175 to 0.344)
+    0.271 (95 % interval 0.238 to 0.307) 0.250 (95 % interval 0.175 to 0.344)
     """
+    from scipy.special import ndtri
     from scipy.stats import t
 
     y, f, others = (np.asarray(one, np.float64) for one in (y, f, others))
@@ -95,16 +140,20 @@ def corrected_mean(y: Any, f: Any, others: Any, *, rate: bool = False, level: fl
     if n < MIN_KNOWN:
         raise DataError(f"{n} known items are too few to correct a mean by; {MIN_KNOWN} are the least.")
     tail = (1 + level) / 2
-    alone, spread = float(y.mean()), float(np.sqrt(y.var(ddof=1) / n))
-    mean, error, weight = tuned_mean(y, f, others, used=2 if others.size else 1)
-    z_alone, z = t.ppf(tail, n - 1), t.ppf(tail, n - 2)
+    if probability is None:
+        tuned = tuned_mean(y, f, others, used=2 if others.size else 1)
+        found = _Found(*tuned, float(y.mean()), float(np.sqrt(y.var(ddof=1) / n)), n, n)
+    else:
+        found = _weighted(y, f, others, np.asarray(probability, np.float64))
+    mean, error, weight, alone, spread = found.mean, found.error, found.weight, found.alone, found.spread
+    z_alone, z = t.ppf(tail, max(found.known - 1, 1)), t.ppf(tail, max(found.known - 2, 1))
     if rate:
-        events = min(y.sum(), n - y.sum())
+        events = found.known * min(alone, 1 - alone)
         ratio = (error / spread) ** 2 if spread > 0 else 1.0
-        ratio = (events * ratio + UNSEEN_EVENTS) / (events + UNSEEN_EVENTS) if others.size else 1.0
+        ratio = (events**2 * ratio + ndtri(tail) ** 2) / (events**2 + ndtri(tail) ** 2) if others.size else 1.0
         mean = float(np.clip(mean, 0, 1))
-        low, high = score_interval(mean, n / ratio, z)
-        low_alone, high_alone = score_interval(alone, n, z_alone)
+        low, high = score_interval(mean, found.trials / ratio, z)
+        low_alone, high_alone = score_interval(alone, found.trials, z_alone)
     else:
         low, high = mean - z * error, mean + z * error
         low_alone, high_alone = alone - z_alone * spread, alone + z_alone * spread
@@ -119,6 +168,34 @@ def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
     low = value - np.hypot(one.value - one.low, other.high - other.value)
     high = value + np.hypot(one.high - one.value, other.value - other.low)
     return Estimate(value, float(low), float(high), one.level)
+
+
+def chosen_differently(features: Any, known: IntArray) -> tuple[float, int, float]:
+    """Were the known items drawn at random? The p value, the column that differs most, and by how many SDs.
+
+    Hotelling's T² of the means of features (I, D) over known items beside those over all, as a draw without replacement
+    has them; D is at most a third of the known items. Of random draws from 12 sets at most 1.3 % had p below 1 %.
+
+    >>> sure = np.linspace(0, 1, 1000)[:, None]
+    >>> p, column, gap = chosen_differently(sure, np.arange(100))  # the least sure were labelled
+    >>> p < 1e-6, column, round(gap, 1)
+    (True, 0, -1.6)
+    """
+    from scipy.stats import f as f_distribution
+
+    x = np.asarray(features, np.float64)
+    x = x[:, x.std(axis=0) > 0][:, : max(known.size // 3, 1)]
+    items, n, columns = len(x), known.size, x.shape[1]
+    if columns == 0 or n == items:
+        return 1.0, 0, 0.0
+    apart = x[known].mean(axis=0) - x.mean(axis=0)
+    spread = np.cov(x, rowvar=False).reshape(columns, columns)
+    squared = apart @ np.linalg.pinv(spread) @ apart * n / (1 - n / items)
+    gaps = apart / x.std(axis=0)
+    at = int(np.abs(gaps).argmax())
+    freedom = n - columns
+    p = f_distribution.sf(squared * freedom / (columns * (n - 1)), columns, freedom)
+    return float(p), at, float(gaps[at])
 
 
 def rogan_gladen(y: Any, said: Any, others: Any, level: float = 0.95) -> Estimate:
