@@ -23,7 +23,7 @@ from benchmarks.trust.judges import score_table
 from benchmarks.trust.posterior import SETS
 from dissensus.evaluation.ppi import corrected_difference, corrected_mean
 from dissensus.models.gold_weights import Panel, panel_judges
-from dissensus.questions.calibrate import _alone, _cross_fitted
+from dissensus.questions.calibrate import _cross_fitted
 
 SIZES = (50, 100, 300)
 MIN_GOLD = 10  # items of a class, in the set
@@ -125,11 +125,12 @@ def differences(draws: int) -> None:
             for _ in range(draws):
                 a, b = one[rng.integers(0, one.size, I)], other[rng.integers(0, other.size, I)]
                 left, right = (corrected_mean(y[s[:half]], f[s[:half]], f[s[half:]], rate=True) for s in (a, b))
-                apart.append((corrected_difference(left, right), corrected_difference(_alone(left), _alone(right))))
+                apart.append((corrected_difference(left, right), corrected_difference(left.alone, right.alone)))
                 both = corrected_mean((y[a] - y[b])[:half], (f[a] - f[b])[:half], (f[a] - f[b])[half:])
                 paired.append((both, both.human))
-            summary.add(f"{name}, not paired", size, str(c), size, judged(apart, truth))
-            summary.add(f"{name}, paired", size, str(c), size, judged(paired, truth))
+            expected = half * min(min(y[s].mean(), 1 - y[s].mean()) for s in (one, other))  # of the rarer answer
+            summary.add(f"{name}, not paired", size, str(c), expected, judged(apart, truth))
+            summary.add(f"{name}, paired", size, str(c), expected, judged(paired, truth))
     summary.close()
 
 
@@ -151,6 +152,7 @@ class Drawn(Panel):
         object.__setattr__(self, "at", at)
 
     def features(self, items: Any) -> Any:
+        """Features of the set, at the positions drawn."""
         return self.whole[self.at[items]]
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import Gold, Source, option
-from dissensus.exceptions import BadParameter, MissingColumn
+from dissensus.exceptions import BadParameter, DataError, DissensusError, MissingColumn
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from dissensus.questions.panel import PanelReview
     from dissensus.table.annotations import Annotations
 
-EFFECT_WORDS = ("position", "order", "side", "length", "words", "tokens", "characters", "system", "model", "family")
-"""Words in the names of columns of ITEMS that judges may react to."""
+EFFECT_WORDS = (
+    "position", "order", "side", "length", "words", "tokens", "characters", "system", "model", "family", "provider",
+)  # fmt: skip
+"""Words in the names of columns of ITEMS or FILE that judges may react to."""
+MAX_ITEMS_NAMED = 5  # to have labelled next
+QUOTED = re.compile(r"'([^']*)'")  # a column in the account of a reading
 MAX_JUDGES_SHOWN = 12
 MAX_EFFECTS_SHOWN = 10
 MAX_GOLD_CLASSES = 2  # different numbers of gold that are still taken for classes, beside scores
@@ -29,6 +34,31 @@ class HumanGold(Gold):
     """Gold that corrects."""
 
     gold: Path | None = option(None, "Human labels of items that were drawn at random.", metavar="GOLD")
+    gold_probability: str | None = option(
+        None, "GOLD's column of the probability with which an item was drawn.", metavar="COLUMN"
+    )
+
+    def probabilities(self, table: Annotations) -> list[Any] | None:
+        """(I,) of the column named, if any."""
+        from dissensus.cli.inputs import read_table
+        from dissensus.report.study import aligned
+
+        name = self.gold_probability
+        if name is None:
+            return None
+        if self.gold is None:
+            raise BadParameter("--gold-probability names a column of GOLD; give that file: --gold FILE.")
+        frame = read_table(self.gold)
+        if name not in frame.column_names:
+            raise MissingColumn(f"{self.gold}: no column {name!r}; there are {', '.join(frame.column_names)}.")
+        if self.gold_item is not None:
+            frame = frame.select([self.gold_item, name]).rename_columns(["item", name])
+        try:
+            return [
+                float("nan") if one in (None, "") else float(one) for one in aligned(frame, "item", table.items)[name]
+            ]
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{self.gold}: column {name!r} must hold numbers: {error}.") from None
 
 
 def calibrate(
@@ -38,6 +68,7 @@ def calibrate(
     width: float | None = option(
         None, "Say how many more gold labels make every interval as narrow as this, such as 0.05."
     ),
+    then: Path | None = option(None, "Write the items to have labelled next, for --width.", "--next", metavar="FILE"),
     items: Path | None = options.ITEMS,
     system: str | None = option(
         None,
@@ -45,6 +76,7 @@ def calibrate(
         metavar="COLUMN",
     ),
     prompt: str | None = option(None, "Column of what was answered: differences are paired by it.", metavar="COLUMN"),
+    cost: Path | None = option(None, "Prices of calls, to buy judges by: columns annotator and cost.", metavar="FILE"),
     method: str | None = options.METHOD,
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
@@ -59,8 +91,13 @@ def calibrate(
     Example: dissensus calibrate verdicts.csv --gold human.csv -o items.csv
 
     Example: dissensus calibrate verdicts.csv --gold human.csv --items answers.csv --system model --prompt prompt
+
+    Example: dissensus calibrate verdicts.csv --gold human.csv --width 0.05 --next next.csv
     """
     folder.check_file(output, "items")
+    folder.check_file(then, "items")
+    if then is not None and width is None:
+        raise BadParameter("--next writes the items that --width asks for; give --width NUMBER too.")
     options.new_model(method, setting)
     from dissensus.questions.calibrate import KINDS_CORRECTED, enough
     from dissensus.table.kinds import check_kind
@@ -69,8 +106,9 @@ def calibrate(
     check_kind(table.kind, KINDS_CORRECTED, "dissensus calibrate")
     known, classes = _gold(table, gold)
     if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
-        _without_gold(source, table, method, setting, output)
+        _without_gold(source, table, method, setting, output, cost)
         return
+    from dissensus.cli.inputs import read_prices
     from dissensus.questions.calibrate import calibrate
 
     columns = _columns(table, source, items, [name for name in (system, prompt) if name is not None])
@@ -78,10 +116,11 @@ def calibrate(
     if table.kind != "numbers":
         with show.waiting(f"fitting {source.file}"):
             model = options.new_model(method, setting).fit(table)
-    others = [name for name in columns if name != prompt and any(word in name.lower() for word in EFFECT_WORDS)]
+    others = [name for name in columns if name != prompt and _may_matter(name)]
     with show.waiting(f"correcting {source.file}"):
         found = calibrate(
             table, known, classes=classes, model=model, width=width, seed=seed or 0,
+            probability=gold.probabilities(table), cost=None if cost is None else read_prices(cost, table.annotators),
             systems=None if system is None else columns[system], prompts=None if prompt is None else columns[prompt],
             columns={name: columns[name] for name in others},
         )  # fmt: skip
@@ -89,24 +128,34 @@ def calibrate(
         say(f"warning: {note}")
     if output is not None:
         folder.write_file(found.to_frame(), output)
+    if found.plan is not None and then is not None:
+        folder.write_file({"item": list(found.plan.more)}, then)
     if source.json:
-        head = {"file": show.path(source.file), "reading": source.account, **show.paths(gold_file=gold.gold)}
+        head = {"file": show.path(source.file), "reading": source.account}
+        head |= show.paths(gold_file=gold.gold, next_file=then)
         show.json(head | facts(found), output=output)
         return
-    _show(source.title(None), found)
+    _show(source.title(None), found, then)
     show.written(output, "Items are", "FILE to keep the items")
 
 
 def _without_gold(
-    source: Source, table: Annotations, method: str | None, setting: list[str] | None, output: Path | None
+    source: Source,
+    table: Annotations,
+    method: str | None,
+    setting: list[str] | None,
+    output: Path | None,
+    cost: Path | None,
 ) -> None:
     """What the panel is worth by its own posterior."""
+    from dissensus.cli.inputs import read_prices
     from dissensus.questions.panel import review_panel
 
     if output is not None:
         raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
     with show.waiting(f"fitting {source.file}"):
-        found = review_panel(table, model=options.new_model(method, setting).fit(table))
+        prices = None if cost is None else read_prices(cost, table.annotators)
+        found = review_panel(table, model=options.new_model(method, setting).fit(table), cost=prices)
     if found is None:
         raise BadParameter("there are no human labels to correct by, and this is no panel; give some with --gold FILE.")
     if source.json:
@@ -149,17 +198,64 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
 
 
 def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
-    """Column → (I,) what ITEMS, or FILE where none is named, says of the items."""
+    """Column → what ITEMS, or FILE where none is named, says of the items (I,); of FILE also of its rows (N,)."""
     from dissensus.cli.inputs import read_table
     from dissensus.report.study import aligned
 
-    if items is None and not wanted:
-        return {}
-    found = aligned(read_table(items or source.file), "item", table.items)
+    found: dict[str, list[Any]]
+    reading = table.source
+    if items is not None:
+        found = aligned(read_table(items), "item", table.items)
+    elif reading is not None and reading.texts:  # a tool's log
+        about = {str(item): fields for item, fields in reading.texts.items()}
+        names = dict.fromkeys(name for fields in about.values() for name in fields)
+        found = {name: [about.get(str(item), {}).get(name) for item in table.items.tolist()] for name in names}
+    else:
+        found = _columns_of_rows(table, source, wanted)
     for name in wanted:
         if name not in found:
-            raise MissingColumn(f"{items or source.file}: no column {name!r}; there are {', '.join(found)}.")
+            raise MissingColumn(f"{items or source.file}: no column {name!r}; there are {', '.join(found) or 'none'}.")
     return found
+
+
+def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> dict[str, list[Any]]:
+    """Columns of FILE: those wanted as they are of the items, others that judges may react to as they are of its rows.
+
+    The latter are left out where rows of FILE and table cannot be told to be the same, such as labels put together.
+    """
+    import numpy as np
+
+    from dissensus.cli.inputs import in_kind_of, read_table
+    from dissensus.report.study import aligned
+    from dissensus.table import names as naming
+
+    columns = {} if table.source is None else table.source.columns
+    of = {role: match[1] for role, name in columns.items() if (match := QUOTED.match(name))}
+    try:
+        frame = read_table(Path(source.file))
+    except DissensusError:
+        return {}
+    if not {"item", "annotator", "label"} <= of.keys() or not {*of.values()} <= {*frame.column_names}:
+        return {}
+    about = frame.rename_columns(["item" if name == of["item"] else name for name in frame.column_names])
+    found = aligned(about, "item", table.items) if wanted else {}
+    reacted = [name for name in frame.column_names if name not in {*of.values(), *wanted} and _may_matter(name)]
+    if not reacted or frame.num_rows != len(table):
+        return {name: found[name] for name in wanted if name in found}
+    kinds = {"item": table.items, "annotator": table.annotators, "label": table.classes}
+    codes = [
+        naming.match(in_kind_of(names, naming.to_names(naming.to_column(frame[of[role]], role))), names, role)
+        for role, names in kinds.items()
+    ]
+    order = np.lexsort(codes[::-1])
+    mine = (table.item, table.annotator, table.label)
+    same = all((code[order] == own).all() for code, own in zip(codes, mine, strict=True))
+    rows = {name: frame[name].take(order).to_pylist() for name in reacted} if same else {}
+    return {name: found[name] for name in wanted if name in found} | rows
+
+
+def _may_matter(column: str) -> bool:
+    return any(word in column.lower() for word in EFFECT_WORDS)
 
 
 def facts(found: Calibrated) -> dict[str, Any]:
@@ -188,14 +284,16 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
         "by_gold": panel.by_gold,
         "mean_correlation": panel.mean_correlation,
         "judges": [
-            {"judge": str(name), "family": family, "lost_without": float(value)} for name, family, value in judges
+            {"judge": str(name), "family": family, "lost_without": float(value)}
+            | ({} if panel.cost is None else {"cost": float(panel.cost[at])})
+            for at, (name, family, value) in enumerate(judges)
         ],
         "alike": [{"judges": [one, other], "correlation": r} for one, other, r in panel.alike(20)],
         "kept": [{"judge": name, "share": share} for name, share in panel.kept],
     }
 
 
-def _show(title: str, found: Calibrated) -> None:
+def _show(title: str, found: Calibrated, then: Path | None) -> None:
     show.line(f"{show.clean(title)}: {found.known:,} of {found.items.size:,} items have human labels.")
     rows = []
     for one in found.rates:
@@ -227,6 +325,12 @@ def _show(title: str, found: Calibrated) -> None:
         show.line(f"Beyond the truth, {show.name(effect.column)} ({what}) changes the verdict by {by}.")
     if found.plan is not None:
         show.line(str(found.plan))
+        if more := found.plan.more:
+            named = ", ".join(show.name(one) for one in more[:MAX_ITEMS_NAMED])
+            rest = ", …" if len(more) > MAX_ITEMS_NAMED else ""
+            show.line(
+                f"They are in {show.clean(then)}." if then else f"They are {named}{rest}; --next FILE keeps them."
+            )
 
 
 def _show_systems(found: Calibrated) -> None:
@@ -248,7 +352,12 @@ def _show_panel(panel: PanelReview) -> None:
     if panel.kept:
         enough = next(n for n, (_, share) in enumerate(panel.kept, 1) if share >= 0.95 or n == len(panel.kept))
         names = ", ".join(show.name(name) for name, _ in panel.kept[:enough])
-        show.line(f"{enough} of {len(panel.kept)} judges keep 95 % of the panel's answer: {names}.")
+        by = ""
+        if panel.cost is not None:
+            price = dict(zip(map(str, panel.judges), panel.cost, strict=True))
+            spent = sum(price[name] for name, _ in panel.kept[:enough])
+            by = f", for {spent:g} an item instead of {panel.cost.sum():g}"
+        show.line(f"{enough} of {len(panel.kept)} judges keep 95 % of the panel's answer{by}: {names}.")
     pairs = "; ".join(f"{show.name(one)} and {show.name(other)} {r:.2f}" for one, other, r in panel.alike(3))
     show.line(f"Errors most alike (correlation): {pairs}.")
 
