@@ -68,7 +68,9 @@ def calibrate(
     width: float | None = option(
         None, "Say how many more gold labels make every interval as narrow as this, such as 0.05."
     ),
-    then: Path | None = option(None, "Write the items to have labelled next, for --width.", "--next", metavar="FILE"),
+    next_file: Path | None = option(
+        None, "Write the items to have labelled next, for --width.", "--next", metavar="FILE"
+    ),
     items: Path | None = options.ITEMS,
     system: str | None = option(
         None,
@@ -95,8 +97,8 @@ def calibrate(
     Example: dissensus calibrate verdicts.csv --gold human.csv --width 0.05 --next next.csv
     """
     folder.check_file(output, "items")
-    folder.check_file(then, "items")
-    if then is not None and width is None:
+    folder.check_file(next_file, "items", "--next")
+    if next_file is not None and width is None:
         raise BadParameter("--next writes the items that --width asks for; give --width NUMBER too.")
     options.new_model(method, setting)
     from dissensus.questions.calibrate import KINDS_CORRECTED, enough
@@ -128,14 +130,14 @@ def calibrate(
         say(f"warning: {note}")
     if output is not None:
         folder.write_file(found.to_frame(), output)
-    if found.plan is not None and then is not None:
-        folder.write_file({"item": list(found.plan.more)}, then)
+    if found.plan is not None and next_file is not None:
+        folder.write_file({"item": list(found.plan.more)}, next_file)
     if source.json:
         head = {"file": show.path(source.file), "reading": source.account}
-        head |= show.paths(gold_file=gold.gold, next_file=then)
+        head |= show.paths(gold_file=gold.gold, next_file=next_file)
         show.json(head | facts(found), output=output)
         return
-    _show(source.title(None), found, then)
+    _show(source.title(None), found, next_file)
     show.written(output, "Items are", "FILE to keep the items")
 
 
@@ -293,7 +295,7 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
     }
 
 
-def _show(title: str, found: Calibrated, then: Path | None) -> None:
+def _show(title: str, found: Calibrated, next_file: Path | None) -> None:
     show.line(f"{show.clean(title)}: {found.known:,} of {found.items.size:,} items have human labels.")
     rows = []
     for one in found.rates:
@@ -329,7 +331,9 @@ def _show(title: str, found: Calibrated, then: Path | None) -> None:
             named = ", ".join(show.name(one) for one in more[:MAX_ITEMS_NAMED])
             rest = ", …" if len(more) > MAX_ITEMS_NAMED else ""
             show.line(
-                f"They are in {show.clean(then)}." if then else f"They are {named}{rest}; --next FILE keeps them."
+                f"They are in {show.clean(next_file)}."
+                if next_file
+                else f"They are {named}{rest}; --next FILE keeps them."
             )
 
 
@@ -338,13 +342,13 @@ def _show_systems(found: Calibrated) -> None:
         (
             f"{show.name(one.systems[0])} − {show.name(one.systems[1])}: {show.name(one.name)}",
             *(_cell(one.corrected), _cell(one.human), f"{one.pairs:,}" if one.pairs else "not paired"),
-            "differ" if one.different else "",
         )
         for one in found.differences
     ]
-    columns = ("difference", "corrected", "human labels alone", "pairs with gold", "")
+    columns = ("difference", "corrected", "human labels alone", "pairs with gold")
     if rows:
-        show.table("Systems", columns, rows, numbers=columns[1:4], unbroken=columns[:1])
+        show.table("Systems", columns, rows, numbers=columns[1:], unbroken=columns[:1])
+        show.text("Two systems differ where the corrected interval leaves out 0.")
 
 
 def _show_panel(panel: PanelReview) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 READING = "Reading FILE"  # panel of the help
+WRITTEN = ("output", "next_file")  # parameters that name files to write
 NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
 ANY_KIND = ("describe", "aggregate", "agreement", "calibrate")  # commands for all kinds; the others are for classes
 
@@ -435,10 +436,10 @@ def method_name(method: str | None, tables: Annotations | Questions) -> str:
 
 
 def named_files(given: Mapping[str, Any]) -> Iterator[Path]:
-    """Every file that options but --output name: by itself, by a pattern, or by its folder."""
+    """Every file that options name but those that are written: by itself, by a pattern, or by its folder."""
     for name, value in given.items():
         for one in value if isinstance(value, list) else [value]:
-            if name == "output" or not isinstance(one, str | Path):
+            if name in WRITTEN or not isinstance(one, str | Path):
                 continue
             found = [Path(one)]
             if set("*?[") & set(str(one)):

@@ -275,9 +275,9 @@ def calibrate(
     Q = len(quantities)
     rates = [one for at in range(Q) if (one := rate(at, labelled, None)) is not None]
     differences: list[SystemDifference] = []
+    prompt = None if prompts is None else _names(prompts, table.n_items, "prompts")
     if systems is not None:
         of = _names(systems, table.n_items, "systems")
-        prompt = None if prompts is None else _names(prompts, table.n_items, "prompts")
         parts = {str(one): labelled[of[labelled] == one] for one in sorted(set(of[labelled].tolist()))}
         for name, items in parts.items():
             rates += [one for at in range(Q) if (one := rate(at, items, name)) is not None]
@@ -296,8 +296,8 @@ def calibrate(
     return Calibrated(
         tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, level, numeric), review,
         tuple(item_effects(table, truth, known, columns, level)) if columns and not numeric else (),
-        _plan(whole, known, labelled, table.items, width, seed), known.size, table.items, names, posterior, loss,
-        accuracy, tuple(notes),
+        _plan(whole, known, labelled, table.items, prompt, width, seed), known.size, table.items, names, posterior,
+        loss, accuracy, tuple(notes),
     )  # fmt: skip
 
 
@@ -513,13 +513,20 @@ def _recalls(
 
 
 def _plan(
-    rates: list[Rate], known: IntArray, labelled: IntArray, items: Names, width: float | None, seed: int
+    rates: list[Rate], known: IntArray, labelled: IntArray, items: Names, prompt: Any, width: float | None, seed: int
 ) -> Plan | None:
+    """Items to have labelled next; of prompts, all answers, so that differences stay paired."""
     if width is None:
         return None
     needs = [labels_needed(one.corrected, labelled.size, width, rate=one.name != MEAN) for one in rates]
     if any(one is None for one in needs):
         return Plan(width, None, ())
     needed = max(max(one for one in needs if one is not None), known.size)
-    left = np.random.default_rng([seed, 1]).permutation(np.setdiff1d(labelled, known))
-    return Plan(width, needed, tuple(items[np.sort(left[: needed - known.size])].tolist()))
+    left = np.setdiff1d(labelled, known)
+    group = np.arange(left.size) if prompt is None else np.unique(prompt[left].astype(str), return_inverse=True)[1]
+    place = np.random.default_rng([seed, 1]).permutation(group.max(initial=-1) + 1)[group]
+    left = left[np.argsort(place, kind="stable")]
+    cut = needed - known.size
+    while 0 < cut < left.size and np.sort(place)[cut] == np.sort(place)[cut - 1]:
+        cut += 1
+    return Plan(width, known.size + cut, tuple(items[np.sort(left[:cut])].tolist()))

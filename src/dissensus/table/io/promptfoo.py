@@ -106,7 +106,8 @@ def answers(path: Path, columns: Columns) -> Rows:
     for item, result, by in zip(names, found, providers, strict=True):
         where = _where(result, path)
         about = {"provider": by, "test": result.get("testIdx")} if len(set(providers)) > 1 else {}
-        yield Item(item, about | _fields(result, where))
+        fields = _fields(result, where)
+        yield Item(item, fields | {key: value for key, value in about.items() if key not in fields})
         given = components(result, path)
         if not given:
             yield Answer(item, "", None, left_out="results without an assertion")
