@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Gold, Source, option
+from dissensus.cli.options import Gold, Source, item_column, option
 from dissensus.exceptions import BadParameter, DataError, DissensusError, MissingColumn
 
 if TYPE_CHECKING:
@@ -44,15 +44,13 @@ class HumanGold(Gold):
         from dissensus.report.study import aligned
 
         name = self.gold_probability
-        if name is None:
+        if name is None or self.gold is None:
             return None
-        if self.gold is None:
-            raise BadParameter("--gold-probability names a column of GOLD; give that file: --gold FILE.")
         frame = read_table(self.gold)
         if name not in frame.column_names:
             raise MissingColumn(f"{self.gold}: no column {name!r}; there are {', '.join(frame.column_names)}.")
-        if self.gold_item is not None:
-            frame = frame.select([self.gold_item, name]).rename_columns(["item", name])
+        if (item := self.gold_item or item_column(table, self.gold)) is not None:
+            frame = frame.select([item, name]).rename_columns(["item", name])
         try:
             return [
                 float("nan") if one in (None, "") else float(one) for one in aligned(frame, "item", table.items)[name]
@@ -106,6 +104,8 @@ def calibrate(
 
     table = source.read_one()
     check_kind(table.kind, KINDS_CORRECTED, "dissensus calibrate")
+    if gold.gold_probability is not None and gold.gold is None:
+        raise BadParameter("--gold-probability names a column of GOLD; give that file: --gold FILE.")
     known, classes = _gold(table, gold)
     if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
         _without_gold(source, table, method, setting, output, cost)
@@ -138,7 +138,8 @@ def calibrate(
         show.json(head | facts(found), output=output)
         return
     _show(source.title(None), found, next_file)
-    show.written(output, "Items are", "FILE to keep the items")
+    if output is not None or next_file is None:
+        show.written(output, "Items are", "FILE to keep the items")
 
 
 def _without_gold(
@@ -177,7 +178,7 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     if table.kind != "numbers":
         return gold.read(table), None
     if gold.gold is not None:
-        item, label = gold_columns(gold.gold, gold.gold_item, gold.gold_label)
+        item, label = gold_columns(gold.gold, gold.gold_item or item_column(table, gold.gold), gold.gold_label)
     elif table.source is not None and table.source.gold is not None:
         item, label = table.source.gold
     else:
@@ -308,7 +309,8 @@ def _show(title: str, found: Calibrated, next_file: Path | None) -> None:
         rows.append((name, *cells, f"{fixed.saved:,.0f}"))
     columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
     show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
-    show.text("R–G: by sensitivity and specificity (Rogan–Gladen). Saved: human labels that the judges stand for.")
+    by_errors = "R–G: by sensitivity and specificity (Rogan–Gladen). " if any(row[4] != "–" for row in rows) else ""
+    show.text(f"{by_errors}Saved: human labels that the judges stand for.")
     _show_systems(found)
     if found.accuracy is not None and found.log_loss is not None:
         show.line(

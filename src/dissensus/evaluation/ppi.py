@@ -14,7 +14,7 @@ hold more positives than the rest by chance, cov_n is larger, and so would λ be
 to half a standard error). A rate has Wilson's interval (1927) of as many trials as give the variance: n/R, R = Var θ /
 Var of the human labels alone. R is estimated from few events, min(positives, negatives) = e, and is drawn to 1,
 R ← (e² R + 3) / (e² + 3). On 12 sets, cross-fitted panels among them, coverage is 93 to 97 % wherever ten events are
-expected, and 93 % or more where fewer are (`python -m benchmarks.trust.ppi`); 2 in place of 3 covers 92 % of one rare
+expected, and 92 % or more where fewer are (`python -m benchmarks.trust.ppi`); 2 in place of 3 covers 92 % of one rare
 class, 4 covers 97.2 % where predictions are nearly always right.
 
 *Gold that was not drawn evenly.* Item i was drawn with the probability π_i: weights w_i ∝ 1/π_i that add up to 1 over

@@ -51,6 +51,7 @@ FOLDS = 5
 MEAN = "mean score"
 MIN_EVENTS = 10  # gold labels of a class, below which intervals were seen to be rough
 MAX_DRAW_P = 0.01  # p value below which gold is said not to be drawn at random
+MAX_SCALE_RATIO = 3.0  # of the ranges of human and judges' scores, from which on they are other scales
 MAX_DRAW_CLASSES = 3  # classes whose shares are looked at for that
 RIDGES = np.geomspace(0.1, 1000, 13)  # penalties of standardised scores that are tried
 
@@ -252,8 +253,7 @@ def calibrate(
         truth, predicted, judged = (np.hstack([one, one @ value]) for one in (truth, predicted, judged))
         quantities.append(MEAN)
     notes = [] if pi is not None else _draw_notes(table, known, labelled)
-    if not numeric:
-        notes += _few_notes(names, gold[known])
+    notes += _scale_notes(table, gold[known]) if numeric else _few_notes(names, gold[known])
 
     def rate(at: int, items: IntArray, system: str | None) -> Rate | None:
         here, others = np.intersect1d(items, known), np.setdiff1d(items, known)
@@ -368,6 +368,15 @@ def _draw_notes(table: Annotations, known: IntArray, labelled: IntArray) -> list
         f"{looks[column][1 + (gap > 0)]} than others (p = {p:.1g}), as if gold was not drawn at random; then no "
         "interval here holds: draw it at random, or give the probability with which each item was drawn."
     ]
+
+
+def _scale_notes(table: Annotations, gold: FloatArray) -> list[str]:
+    """A sentence where human scores are on another scale than those of the judges."""
+    said = table.values[np.unique(table.label)]
+    if 1 / MAX_SCALE_RATIO <= np.ptp(gold) / max(np.ptp(said), 1e-300) <= MAX_SCALE_RATIO:
+        return []
+    scales = f"{gold.min():g} to {gold.max():g}, those of the judges {said.min():g} to {said.max():g}"
+    return [f"human scores go from {scales}: corrected means are on the human scale."]
 
 
 def _few_notes(names: Names, gold: IntArray) -> list[str]:
