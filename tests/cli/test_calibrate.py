@@ -162,6 +162,13 @@ def test_what_cannot_be_is_one_sentence(panel, cli, more, words):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_a_handful_of_items_does_not_say_what_judges_are_worth(cli, here):
+    write_csv(here / "few.csv", ["item", "judge", "verdict"], [(i, j, (i + j) % 2) for i in range(4) for j in range(3)])
+    result = cli("calibrate", "few.csv", "--annotator", "judge", "--label", "verdict")
+    assert result.exit_code == 1
+    assert "4 items are too few to say what judges are worth" in result.stderr
+
+
 def test_a_kind_that_has_no_rates_is_refused_first(cli, tmp_path):
     path = tmp_path / "arena.csv"
     path.write_text("model_a,model_b,judge,winner\nx,y,j,x\nx,z,j,z\ny,z,k,y\n")

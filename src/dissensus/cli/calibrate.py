@@ -24,6 +24,7 @@ EFFECT_WORDS = (
 """Words in the names of columns of ITEMS or FILE that judges may react to."""
 MAX_ITEMS_NAMED = 5  # to have labelled next
 QUOTED = re.compile(r"'([^']*)'")  # a column in the account of a reading
+MIN_PANEL_ITEMS = 50  # from which on errors in common are spoken of without human labels, as in the report
 MAX_JUDGES_SHOWN = 12
 MAX_EFFECTS_SHOWN = 10
 MAX_GOLD_CLASSES = 2  # different numbers of gold that are still taken for classes, beside scores
@@ -156,6 +157,11 @@ def _without_gold(
 
     if output is not None:
         raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
+    if table.n_items < MIN_PANEL_ITEMS:
+        raise DataError(
+            f"{table.n_items} items are too few to say what judges are worth without human labels; have "
+            f"{MIN_PANEL_ITEMS} or more."
+        )
     with show.waiting(f"fitting {source.file}"):
         prices = None if cost is None else read_prices(cost, table.annotators)
         found = review_panel(table, model=options.new_model(method, setting).fit(table), cost=prices)
