@@ -4,8 +4,8 @@
 
 crowds: every set with gold and class with ten gold items or more; the posterior of `consensus` predicts. Items are
 drawn with replacement, so that the set is the population. differences: two systems made of a set's items, with other
-rates; paired and not. panels: the posterior that learnt from gold, cross-fitted as `calibrate` does; without
-replacement, because a copy of a known item would give it away.
+rates; paired and not. panels: the posterior that learnt from gold, cross-fitted as `calibrate` does, on every set that
+is a panel; also with replacement, so that known items, folds and others are independent draws from the set.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterator
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,14 @@ from benchmarks.trust.judges import score_table
 from benchmarks.trust.posterior import SETS
 from dissensus.evaluation.ppi import corrected_difference, corrected_mean
 from dissensus.models.gold_weights import Panel, panel_judges
-from dissensus.questions.calibrate import _alone, _cross_fitted
+from dissensus.questions.calibrate import _cross_fitted
 
 SIZES = (50, 100, 300)
 MIN_GOLD = 10  # items of a class, in the set
 MIN_EXPECTED = 10  # items of a class among those drawn, from which on coverage should be 93 to 97 %
 MAX_ITEMS = 3_000  # of a draw
+JUDGES = "judges_civilcomments"
+PANELS = (JUDGES, "plank_pos", "bluebirds")
 PANEL_ITEMS = 1_000  # of a draw from a panel, which is learnt from again in every draw
 
 
@@ -122,40 +125,80 @@ def differences(draws: int) -> None:
             for _ in range(draws):
                 a, b = one[rng.integers(0, one.size, I)], other[rng.integers(0, other.size, I)]
                 left, right = (corrected_mean(y[s[:half]], f[s[:half]], f[s[half:]], rate=True) for s in (a, b))
-                apart.append((corrected_difference(left, right), corrected_difference(_alone(left), _alone(right))))
+                apart.append((corrected_difference(left, right), corrected_difference(left.alone, right.alone)))
                 both = corrected_mean((y[a] - y[b])[:half], (f[a] - f[b])[:half], (f[a] - f[b])[half:])
                 paired.append((both, both.human))
-            summary.add(f"{name}, not paired", size, str(c), size, judged(apart, truth))
-            summary.add(f"{name}, paired", size, str(c), size, judged(paired, truth))
+            expected = half * min(min(y[s].mean(), 1 - y[s].mean()) for s in (one, other))  # of the rarer answer
+            summary.add(f"{name}, not paired", size, str(c), expected, judged(apart, truth))
+            summary.add(f"{name}, paired", size, str(c), expected, judged(paired, truth))
     summary.close()
 
 
-def panels(draws: int) -> None:
+class Drawn(Panel):
+    """A panel whose items are positions in a draw; features of the set are computed once, for all draws."""
+
+    whole: Any
+    at: Any
+
+    @classmethod
+    def of(cls, table: Any, known: Any, K: int, free: Any) -> Drawn:
+        """Draws from known items of a table."""
+        made = cls(table, panel_judges(table), K, free)
+        object.__setattr__(made, "whole", Panel.features(made, known))
+        return made
+
+    def draw(self, at: Any) -> None:
+        """Take positions among the known items."""
+        object.__setattr__(self, "at", at)
+
+    def features(self, items: Any) -> Any:
+        """Features of the set, at the positions drawn."""
+        return self.whole[self.at[items]]
+
+    @cached_property
+    def _labels_per_item(self) -> float:
+        return Panel._per_item(self)
+
+    def _per_item(self) -> float:
+        return self._labels_per_item
+
+
+def panels(draws: int, only: list[str] | None = None) -> None:
     """Rates by the posterior that learnt from gold."""
-    summary = Summary("panels")
-    data: Any = dz.load_dataset("judges_civilcomments")
-    sets = [("judges, scores", score_table(), None, data.gold)]
-    for name in ("judges_civilcomments", "plank_pos", "bluebirds"):
+    sets: dict[str, Any] = {"judges, scores": (score_table(), None, dz.load_dataset(JUDGES).gold)}
+    for name in PANELS:
         some: Any = dz.load_dataset(name)
-        sets.append((name, some.annotations, dz.methods["consensus"]().fit(some.annotations).posterior_, some.gold))
-    for name, table, free, gold in sets:
-        everything = np.flatnonzero((gold >= 0) & (np.diff(table.item_ptr) > 0))
-        K = gold.max() + 1
-        panel = Panel(table, panel_judges(table), int(K), free)
+        sets[name] = (some.annotations, dz.methods["consensus"]().fit(some.annotations).posterior_, some.gold)
+    summary = Summary("panels")
+    for name, (table, free, gold) in sets.items():
+        if only and name not in only:
+            continue
+        known = np.flatnonzero((gold >= 0) & (np.diff(table.item_ptr) > 0))
+        panel, gold = Drawn.of(table, known, int(gold.max()) + 1, free), gold[known]
+        K = panel.n_classes
+        classes = [c for c in range(K) if (gold == c).sum() >= MIN_GOLD and not (K == 2 and c == 0)]
         for size in SIZES:
-            if size > 0.5 * everything.size:
+            if size > 0.9 * gold.size:
                 continue
-            c = int(np.bincount(gold[everything]).argmax())
-            found = []
+            found: dict[int, list[Any]] = {c: [] for c in classes}
             for draw in range(draws):
-                order = np.random.default_rng([draw, size]).permutation(everything)[:PANEL_ITEMS]
-                known, others = np.sort(order[:size]), order[size:]
-                predicted = _cross_fitted(
-                    lambda some, p=panel, g=gold: p.learn(some, g[some]).posterior, known, order, draw
-                )
-                one = corrected_mean(gold[known] == c, predicted[known, c], predicted[others, c], rate=True)
-                found.append((one, one.human))
-            summary.show(f"{name}, class {c}", size, judged(found, (gold[everything] == c).mean()))
+                at = np.random.default_rng([draw, size]).integers(0, gold.size, min(gold.size, PANEL_ITEMS))
+                panel.draw(at)
+                here, others = np.arange(size), np.arange(size, at.size)
+                learn = partial(learner, panel, gold[at])
+                predicted = _cross_fitted(learn, here, np.arange(at.size), draw)
+                for c in classes:
+                    one = corrected_mean(gold[at[here]] == c, predicted[here, c], predicted[others, c], rate=True)
+                    found[c].append((one, one.human))
+            for c in classes:
+                rate = (gold == c).mean()
+                summary.add(name, size, str(c), size * min(rate, 1 - rate), judged(found[c], rate))
+    summary.close()
+
+
+def learner(panel: Panel, gold: Any, known: Any) -> Any:
+    """What a panel learnt from known items."""
+    return panel.learn(known, gold[known]).posterior
 
 
 def main() -> None:

@@ -178,18 +178,21 @@ def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
     assert text.index("w6") < text.index("…") < text.index("w0")
 
 
-def test_summary_for_people_says_what_an_items_labels_are_worth(cli, labels):
+def test_summary_for_people_says_as_how_many_an_items_labels_count(cli, labels):
     def said(*options):
         return " ".join(cli("aggregate", labels, *options).stdout.split())  # lines may be broken anywhere
 
-    worth = "The 7.0 labels of an item are worth about 1.5 independent ones"
-    assert f"{worth} (1.0 to 3.9). The classes of 30 items (--known) would say more." in said("-o", "out")
-    assert f"{worth} (1.0 to 3.9). " in said("--model", "out")
+    counts = "Confidence counts the 7.0 labels of an item as"
+    assert (
+        f"{counts} 1.5 (1.0 to 3.9): annotators err alike. The classes of 30 items (--known) would say more."
+        in said("-o", "out")
+    )
+    assert f"{counts} 1.5 (1.0 to 3.9): " in said("--model", "out")
     assert "--known" not in said("--model", "out")  # which takes no known classes
-    assert f"{worth}. " in said("--set", "dependence=0.6")
-    assert "The 7.0 labels of an item are worth about 3.5 independent ones. " in said("--set", f"dependence={1 / 6}")
-    assert "independent ones (" in said("--known", "gold.csv")
-    assert "independent ones" not in said("--method", "majority-vote")
+    assert f"{counts} 1.5: " in said("--set", "dependence=0.6")
+    assert f"{counts} 3.5: " in said("--set", f"dependence={1 / 6}")
+    assert counts in said("--known", "gold.csv")
+    assert counts not in said("--method", "majority-vote")
 
 
 def test_keywords_reach_the_method(cli, labels, here):

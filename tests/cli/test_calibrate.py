@@ -77,12 +77,82 @@ def test_without_gold_it_says_what_the_panel_is_worth(panel, cli):
     assert "panel" in json.loads(cli("calibrate", "verdicts.csv", *columns, "--json").stdout)
 
 
+def test_items_to_label_next_and_prices(panel, cli):
+    write_csv(panel / "prices.csv", ["judge", "cost"], [(f"m{j}", 1 + j) for j in range(4)])
+    asked = ["verdicts.csv", "--annotator", "judge", "--label", "verdict", "--cost", "prices.csv"]
+    more = [*asked, "--gold", "human.csv", "--width", 0.17, "--next", "next.csv"]
+    found = json.loads(cli("calibrate", *more, "--json").stdout)
+    items = (panel / "next.csv").read_text().split()
+    assert items == ["item", *found["plan"]["more"]]
+    assert [one["cost"] for one in found["panel"]["judges"]] == [1, 2, 3, 4]
+    said = cli("calibrate", *more).stdout
+    assert "They are in next.csv." in said
+    assert "Nothing was written" not in said
+    assert "an item instead of 10" in cli("calibrate", *asked).stdout
+
+
+def test_gold_with_probabilities(panel, cli):
+    rows = [line.split(",") for line in (panel / "human.csv").read_text().split()[1:]]
+    write_csv(panel / "chosen.csv", ["item", "label", "chance"], [(*row, 0.3) for row in rows])
+    asked = ["verdicts.csv", "--annotator", "judge", "--label", "verdict", "--json"]
+    even = json.loads(cli("calibrate", *asked, "--gold", "human.csv").stdout)["rates"][0]
+    same = json.loads(cli("calibrate", *asked, "--gold", "chosen.csv", "--gold-probability", "chance").stdout)
+    assert same["rates"][0]["corrected"] == pytest.approx(even["corrected"], abs=0.02)
+    assert "rogan_gladen" not in same["rates"][0]
+
+
+def test_columns_of_file_are_looked_at_row_by_row(panel, cli):
+    lines = (panel / "verdicts.csv").read_text().split()
+    rng = np.random.default_rng(3)
+    rows = [(*line.split(","), ["first", "last"][int(rng.integers(2))]) for line in lines[1:]]
+    rng.shuffle(rows)
+    write_csv(panel / "swapped.csv", ["item", "judge", "verdict", "position"], rows)
+    asked = ["swapped.csv", "--annotator", "judge", "--label", "verdict", "--gold", "human.csv", "--json"]
+    (effect,) = json.loads(cli("calibrate", *asked).stdout)["effects"]
+    assert (effect["column"], effect["value"]) == ("position", "last")
+    known = dict(line.split(",") for line in (panel / "human.csv").read_text().split()[1:])
+    some = [row for row in rows if row[0] in known]
+    rate = {
+        (judge, truth): np.mean([row[2] == "yes" for row in some if (row[1], known[row[0]]) == (judge, truth)])
+        for judge in ("m0", "m1", "m2", "m3") for truth in ANSWERS
+    }  # fmt: skip
+    excess = {
+        side: np.mean([(row[2] == "yes") - rate[row[1], known[row[0]]] for row in some if row[3] == side])
+        for side in ("first", "last")
+    }
+    assert effect["excess"]["value"] == pytest.approx(excess["last"] - excess["first"])
+
+
+def test_a_log_of_promptfoo_has_systems_and_gold(here, cli):
+    rng = np.random.default_rng(0)
+
+    def grade(passed, **assertion):
+        return {"pass": bool(passed), "score": float(passed), "assertion": assertion}
+
+    results = []
+    for test in range(60):
+        for system, share in (("new", 0.8), ("old", 0.4)):
+            good = rng.random() < share
+            judged = [good ^ (rng.random() < 0.2) for _ in range(3)]
+            grades = [grade(one, type="llm-rubric", value="?", provider=f"j{n}") for n, one in enumerate(judged)]
+            grades += [grade(good, type="human")] if test < 25 else []
+            one = {"testIdx": test, "promptIdx": 0, "provider": {"id": system}, "vars": {"q": f"q{test}"}}
+            results.append(one | {"gradingResult": {"componentResults": grades}})
+    (here / "out.json").write_text(json.dumps({"evalId": "e", "results": {"results": results}}))
+    found = json.loads(cli("calibrate", "out.json", "--system", "provider", "--prompt", "test", "--json").stdout)
+    one = next(one for one in found["differences"] if one["name"] == "yes")
+    assert (one["systems"], one["pairs"], one["different"]) == (["new", "old"], 25, True)
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
         (["-o", "items.csv"], "-o keeps items that learnt from human labels"),
         (["--gold", "human.csv", "--system", "maker"], "no column 'maker'"),
         (["--gold", "human.csv", "--width", "0"], "width must be above 0"),
+        (["--gold", "human.csv", "--next", "next.csv"], "--next writes the items that --width asks for"),
+        (["--gold-probability", "chance"], "--gold-probability names a column of GOLD"),
+        (["--gold", "human.csv", "--gold-probability", "chance"], "no column 'chance'; there are item, label"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(panel, cli, more, words):
@@ -92,6 +162,13 @@ def test_what_cannot_be_is_one_sentence(panel, cli, more, words):
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+def test_a_handful_of_items_does_not_say_what_judges_are_worth(cli, here):
+    write_csv(here / "few.csv", ["item", "judge", "verdict"], [(i, j, (i + j) % 2) for i in range(4) for j in range(3)])
+    result = cli("calibrate", "few.csv", "--annotator", "judge", "--label", "verdict")
+    assert result.exit_code == 1
+    assert "4 items are too few to say what judges are worth" in result.stderr
+
+
 def test_a_kind_that_has_no_rates_is_refused_first(cli, tmp_path):
     path = tmp_path / "arena.csv"
     path.write_text("model_a,model_b,judge,winner\nx,y,j,x\nx,z,j,z\ny,z,k,y\n")
@@ -99,3 +176,20 @@ def test_a_kind_that_has_no_rates_is_refused_first(cli, tmp_path):
         result = cli("calibrate", path, *more)
         assert result.exit_code == 1
         assert "dissensus calibrate is for classes" in result.stderr
+
+
+def test_scores_from_0_to_10_with_gold_on_another_scale(here, cli):
+    rng = np.random.default_rng(2)
+    quality = rng.random(120)
+    scores = np.clip(np.round(10 * quality[:, None] + rng.normal(0, 1, (120, 3))), 0, 10)
+    rows = [(f"p{i}", f"m{j}", "NaN" if i == j else f"{scores[i, j]:g}") for i in range(120) for j in range(3)]
+    write_csv(here / "ten.csv", ["prompt_id", "judge_model", "score"], rows)
+    write_csv(here / "known.csv", ["prompt_id", "label"], [(f"p{i}", round(quality[i], 3)) for i in range(40)])
+    assert "--kind numbers takes them for scores" in " ".join(cli("describe", "ten.csv").stdout.split())
+    asked = ("ten.csv", "--kind", "numbers", "--abstain", "NaN")
+    assert "takes them for scores" not in cli("describe", *asked).stdout
+    found = json.loads(cli("calibrate", *asked, "--gold", "known.csv", "--json").stdout)
+    (rate,) = found["rates"]
+    assert rate["corrected_low"] < quality.mean() < rate["corrected_high"]
+    assert found["notes"][-1].endswith("corrected means are on the human scale.")
+    assert "R–G:" not in cli("calibrate", *asked, "--gold", "known.csv").stdout

@@ -5,6 +5,7 @@ import pytest
 from scipy.special import ndtri
 
 from dissensus.evaluation.ppi import (
+    chosen_differently,
     corrected_difference,
     corrected_mean,
     labels_needed,
@@ -121,3 +122,71 @@ def test_the_planned_number_of_labels_gives_the_planned_width(rate):
     n = labels_needed(good, 600, 0.08, rate=False)
     assert spread * ((1 - share) / n + share / 600) == pytest.approx(0.08**2, rel=0.02)
     assert labels_needed(first, 3000, first.high - first.low, rate=rate) == pytest.approx(100, rel=0.15)
+
+
+def chosen_by_doubt(seed, items=1500, n=150):
+    """Known items drawn with a probability that grows with doubt, in which judges err more: y, f, others and π."""
+    rng = np.random.default_rng(seed)
+    doubt = rng.random(items)
+    truth = rng.random(items) < 0.1 + 0.4 * doubt  # 0.3 on average
+    said = np.where(rng.random(items) < 0.5 * doubt, ~truth, truth) * 0.8 + 0.1
+    pi = np.where(doubt > 0.6, 3.0, 1.0)
+    pi *= n / pi.sum()
+    known = rng.random(items) < pi
+    return truth[known] * 1.0, said[known], said[~known], pi[known]
+
+
+def test_gold_with_known_probabilities_is_weighted_by_their_inverse():
+    y, f, others, pi = chosen_by_doubt(0)
+    M = y.size + others.size
+    pi_scaled = pi * sum(1 / p for p in pi) / M
+    w = [1 / (p * M) for p in pi_scaled]
+    mean_y, mean_f = (sum(a * b for a, b in zip(w, one, strict=True)) for one in (y, f))
+    part = [(1 - p) * a * a for p, a in zip(pi_scaled, w, strict=True)]
+    lam = sum(d * (a - mean_y) * (b - mean_f) for d, a, b in zip(part, y, f, strict=True))
+    lam /= sum(d * (b - mean_f) ** 2 for d, b in zip(part, f, strict=True))
+    value = lam * np.mean([*f, *others]) + sum(a * (b - lam * c) for a, b, c in zip(w, y, f, strict=True))
+    one = corrected_mean(y, f, others, probability=pi)
+    assert 0 < lam < 1
+    assert one.weight == pytest.approx(lam)
+    assert one.value == pytest.approx(value)
+    assert one.human.value == pytest.approx(mean_y)
+    assert corrected_mean(y, f, others, probability=10 * pi).value == pytest.approx(value)  # relative ones will do
+
+
+def test_weighted_intervals_cover_where_unweighted_ones_do_not():
+    drawn_often = [chosen_by_doubt(seed) for seed in range(300)]
+    for rate in (True, False):
+        found = [corrected_mean(y, f, o, rate=rate, probability=pi) for y, f, o, pi in drawn_often]
+        assert 0.92 <= np.mean([one.low <= 0.3 <= one.high for one in found]) <= 0.98
+        careless = [corrected_mean(y, f, o, rate=rate) for y, f, o, _ in drawn_often]
+        assert np.mean([one.low <= 0.3 <= one.high for one in careless]) < 0.85
+
+
+def test_equal_probabilities_change_next_to_nothing():
+    y, f, others = drawn(n=150, others=1200)
+    one, other = (corrected_mean(y, f, others, rate=True, probability=p) for p in (None, np.full(150, 0.1)))
+    np.testing.assert_allclose([one.value, one.low, one.high], [other.value, other.low, other.high], atol=0.006)
+
+
+def test_a_draw_at_random_is_seldom_taken_for_a_choice():
+    rng = np.random.default_rng(0)
+    x = np.column_stack([rng.random(800), rng.random(800) < 0.1, np.ones(800)])
+    p = [chosen_differently(x, rng.permutation(800)[:60])[0] for _ in range(400)]
+    assert np.mean(np.array(p) < 0.01) < 0.03
+    low = np.argsort(x[:, 0] + rng.random(800))[:60]
+    p, column, gap = chosen_differently(x, low)
+    assert (p < 1e-6, column, gap < -0.5) == (True, 0, True)
+    assert chosen_differently(x, np.arange(800))[0] == 1  # all are known
+
+
+def test_events_that_came_by_chance_bias_the_mean_less():
+    rng = np.random.default_rng(0)
+    ours, theirs = [], []
+    for _ in range(600):
+        truth = rng.random(500) < 0.05
+        said = np.where(truth, rng.choice([0.9, 0.1], 500, p=[0.7, 0.3]), 0.02)
+        drawn = truth[:150] * 1.0, said[:150], said[150:]
+        ours.append(tuned_mean(*drawn, used=2)[0])
+        theirs.append(tuned_mean(*drawn)[0])
+    assert abs(np.mean(ours) - 0.05) < 0.8 * abs(np.mean(theirs) - 0.05)

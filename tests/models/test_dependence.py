@@ -178,21 +178,21 @@ def test_any_number_of_labels_is_worth_less_than_one_over_rho():
     table = simulate(100, 40, 2, redundancy=(1, 30), seed=5).annotations
     model = dz.methods["dawid-skene"](dependence=0.5).fit(table)
     n = np.diff(table.item_ptr)
-    np.testing.assert_allclose(model.effective_labels_, [k / (1 + (k - 1) * 0.5) for k in n])
-    assert model.effective_labels_.max() < 2
+    np.testing.assert_allclose(model.counted_labels_, [k / (1 + (k - 1) * 0.5) for k in n])
+    assert model.counted_labels_.max() < 2
 
 
 @pytest.mark.parametrize(("dependence", "rhos"), [("auto", (DEFAULT, *RANGE)), (0.3, (0.3, 0.3, 0.3)), (None, None)])
-def test_a_panel_is_worth_the_mean_of_its_items(dependence, rhos):
+def test_labels_count_as_the_mean_of_the_items(dependence, rhos):
     table = simulate(100, 40, 2, redundancy=(1, 30), seed=5).annotations
-    worth = dz.methods["dawid-skene"](dependence=dependence).fit(table).panel_worth()
+    worth = dz.methods["dawid-skene"](dependence=dependence).fit(table).mean_counted_labels()
     if rhos is None:
         assert worth is None
         return
     value, high, low = (np.mean([k / (1 + (k - 1) * rho) for k in np.diff(table.item_ptr)]) for rho in rhos)
     assert [worth.value, worth.low, worth.high] == pytest.approx([value, low, high])
     assert worth.labels == len(table) / 100
-    assert (f"{value:.1f} independent ones ({low:.1f} to {high:.1f})" in str(worth)) == (low < high)
+    assert (f"as {value:.1f} ({low:.1f} to {high:.1f})" in str(worth)) == (low < high)
 
 
 def rare_classes():

@@ -5,7 +5,7 @@ import pytest
 
 import dissensus as dz
 from dissensus import Annotations, calibrate, review_panel
-from dissensus.exceptions import DataError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.questions.panel import _correlations, _errors, _kish
 
 JUDGES = ["llama-1", "llama-2", "qwen-1", "qwen-2", "human x"]
@@ -188,3 +188,71 @@ def test_what_cannot_be_is_one_sentence(change, message):
     table, truth, _ = panel()
     with pytest.raises(DataError, match=message):
         calibrate(**{"table": table, "gold": only(0 * truth, 50)} | change)
+
+
+def test_gold_that_was_chosen_is_noticed_and_weighted():
+    table, truth, said = panel(1000, seed=2)
+    doubt = 1 - np.abs(2 * said.mean(axis=1) - 1)
+    chance = 0.05 + 0.25 * doubt
+    chosen = np.where(np.random.default_rng(0).random(1000) < chance, truth, -1)
+    (note,) = calibrate(table, chosen).notes
+    assert note.startswith("judges agree less on gold items than others (p = ")
+    assert calibrate(table, only(truth, 150)).notes == ()
+    weighted = calibrate(table, chosen, probability=chance)
+    assert weighted.notes == ()
+    assert weighted["yes"].low < truth.mean() < weighted["yes"].high
+    assert weighted.rates[0].rogan_gladen is None
+    known = chosen >= 0
+    at = known & (truth == 1)
+    share = np.average(said[at, 0] == 1, weights=1 / chance[at])
+    found = {(one.judge, one.name): one for one in weighted.recalls}
+    assert found[JUDGES[0], "yes"].recall.value == pytest.approx(share)
+    assert found[JUDGES[0], "yes"].items == at.sum()
+    with pytest.raises(BadParameter, match="width plans gold that is drawn evenly"):
+        calibrate(table, chosen, probability=chance, width=0.1)
+    with pytest.raises(DataError, match="gold items have no probability above 0; the first is"):
+        calibrate(table, chosen, probability=0 * chance)
+
+
+def test_few_gold_labels_of_a_class_are_said():
+    table, truth, _ = panel(rate=0.05)
+    assert calibrate(table, only(truth, 60)).notes[-1].startswith("few gold labels of 'yes' ")
+
+
+def test_dear_judges_are_bought_late():
+    table, _, _ = panel(2000, shared=0.9)
+    first = review_panel(table).kept[0][0]
+    price = dict.fromkeys(JUDGES, 1.0) | {first: 100.0}
+    found = review_panel(table, cost=price)
+    assert found.kept[-1][0] == first
+    assert found.cost.max() == 100
+    with pytest.raises(DataError, match="judge 'human x' has no cost"):
+        review_panel(table, cost=dict.fromkeys(JUDGES[:4], 1.0))
+
+
+def test_a_position_may_differ_from_judge_to_judge():
+    table, truth, said = panel(600, seed=5)
+    rng = np.random.default_rng(1)
+    first = rng.random(said.shape) < 0.5
+    said = np.where(first & (rng.random(said.shape) < 0.4), 1, said)
+    item, judge = np.nonzero(np.ones_like(said))
+    table = Annotations.from_arrays(item, np.array(JUDGES, object)[judge], said[item, judge])
+    names = [JUDGES.index(name) for name in table.annotators]
+    rows = np.where(first[table.item, np.array(names)[table.annotator]], "first", "last")
+    (found,) = [one for one in calibrate(table, truth, columns={"position": rows}).effects if not one.judge]
+    clean = said.astype(float)
+    for j in range(5):
+        for z in (0, 1):
+            clean[truth == z, j] -= clean[truth == z, j].mean()
+    assert found.excess.value == pytest.approx(clean[~first].mean() - clean[first].mean())
+    assert found.excess.high < -0.1
+
+
+def test_the_next_items_are_whole_prompts():
+    table, truth, _ = panel(600)
+    prompts = np.arange(600) // 2
+    gold = np.where(np.isin(prompts, np.random.default_rng(0).permutation(300)[:40]), truth, -1)
+    plan = calibrate(table, gold, prompts=prompts, width=0.1).plan
+    _, count = np.unique(prompts[np.array(plan.more)], return_counts=True)
+    assert (count == 2).all()
+    assert plan.needed == 80 + len(plan.more)

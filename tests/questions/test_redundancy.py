@@ -11,7 +11,7 @@ from dissensus.evaluation import Estimate, accuracy, expected_accuracy
 from dissensus.evaluation.hard import TIE, hits
 from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.models.base import Aggregator, Likelihoods, methods_for
-from dissensus.models.dependence import PanelWorth
+from dissensus.models.dependence import CountedLabels
 from dissensus.models.methods import DawidSkene, MajorityVote, OneCoin
 from dissensus.questions.redundancy import Level, NextLabel, Redundancy, Rehearsal, redundancy
 from dissensus.table.simulate import simulate
@@ -475,8 +475,8 @@ def test_the_verdict_says_what_was_measured_and_where_to_buy():
     assert (
         "for the one item with the most to gain (25.0 % of all): it holds" in found_with(gain=[0.2, 0, 0, 0]).verdict()
     )
-    worth = found_with(worth=PanelWorth(1.6, 1.0, 6.0, labels=24)).verdict()
-    assert worth.endswith("The 24.0 labels of an item are worth about 1.6 independent ones (1.0 to 6.0).")
+    worth = found_with(worth=CountedLabels(1.6, 1.0, 6.0, labels=24)).verdict()
+    assert worth.endswith("Confidence counts the 24.0 labels of an item as 1.6 (1.0 to 6.0): annotators err alike.")
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97).verdict()
     assert gold.endswith("By gold 88.0 % of the items are right, where the model believes 97.0 %.")
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Gold, Source, option
-from dissensus.exceptions import BadParameter, MissingColumn
+from dissensus.cli.options import Gold, Source, item_column, option
+from dissensus.exceptions import BadParameter, DataError, DissensusError, MissingColumn
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
@@ -17,8 +18,13 @@ if TYPE_CHECKING:
     from dissensus.questions.panel import PanelReview
     from dissensus.table.annotations import Annotations
 
-EFFECT_WORDS = ("position", "order", "side", "length", "words", "tokens", "characters", "system", "model", "family")
-"""Words in the names of columns of ITEMS that judges may react to."""
+EFFECT_WORDS = (
+    "position", "order", "side", "length", "words", "tokens", "characters", "system", "model", "family", "provider",
+)  # fmt: skip
+"""Words in the names of columns of ITEMS or FILE that judges may react to."""
+MAX_ITEMS_NAMED = 5  # to have labelled next
+QUOTED = re.compile(r"'([^']*)'")  # a column in the account of a reading
+MIN_PANEL_ITEMS = 50  # from which on errors in common are spoken of without human labels, as in the report
 MAX_JUDGES_SHOWN = 12
 MAX_EFFECTS_SHOWN = 10
 MAX_GOLD_CLASSES = 2  # different numbers of gold that are still taken for classes, beside scores
@@ -29,6 +35,29 @@ class HumanGold(Gold):
     """Gold that corrects."""
 
     gold: Path | None = option(None, "Human labels of items that were drawn at random.", metavar="GOLD")
+    gold_probability: str | None = option(
+        None, "GOLD's column of the probability with which an item was drawn.", metavar="COLUMN"
+    )
+
+    def probabilities(self, table: Annotations) -> list[Any] | None:
+        """(I,) of the column named, if any."""
+        from dissensus.cli.inputs import read_table
+        from dissensus.report.study import aligned
+
+        name = self.gold_probability
+        if name is None or self.gold is None:
+            return None
+        frame = read_table(self.gold)
+        if name not in frame.column_names:
+            raise MissingColumn(f"{self.gold}: no column {name!r}; there are {', '.join(frame.column_names)}.")
+        if (item := self.gold_item or item_column(table, self.gold)) is not None:
+            frame = frame.select([item, name]).rename_columns(["item", name])
+        try:
+            return [
+                float("nan") if one in (None, "") else float(one) for one in aligned(frame, "item", table.items)[name]
+            ]
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{self.gold}: column {name!r} must hold numbers: {error}.") from None
 
 
 def calibrate(
@@ -38,6 +67,9 @@ def calibrate(
     width: float | None = option(
         None, "Say how many more gold labels make every interval as narrow as this, such as 0.05."
     ),
+    next_file: Path | None = option(
+        None, "Write the items to have labelled next, for --width.", "--next", metavar="FILE"
+    ),
     items: Path | None = options.ITEMS,
     system: str | None = option(
         None,
@@ -45,6 +77,7 @@ def calibrate(
         metavar="COLUMN",
     ),
     prompt: str | None = option(None, "Column of what was answered: differences are paired by it.", metavar="COLUMN"),
+    cost: Path | None = option(None, "Prices of calls, to buy judges by: columns annotator and cost.", metavar="FILE"),
     method: str | None = options.METHOD,
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
@@ -59,18 +92,26 @@ def calibrate(
     Example: dissensus calibrate verdicts.csv --gold human.csv -o items.csv
 
     Example: dissensus calibrate verdicts.csv --gold human.csv --items answers.csv --system model --prompt prompt
+
+    Example: dissensus calibrate verdicts.csv --gold human.csv --width 0.05 --next next.csv
     """
     folder.check_file(output, "items")
+    folder.check_file(next_file, "items", "--next")
+    if next_file is not None and width is None:
+        raise BadParameter("--next writes the items that --width asks for; give --width NUMBER too.")
     options.new_model(method, setting)
     from dissensus.questions.calibrate import KINDS_CORRECTED, enough
     from dissensus.table.kinds import check_kind
 
     table = source.read_one()
     check_kind(table.kind, KINDS_CORRECTED, "dissensus calibrate")
+    if gold.gold_probability is not None and gold.gold is None:
+        raise BadParameter("--gold-probability names a column of GOLD; give that file: --gold FILE.")
     known, classes = _gold(table, gold)
     if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
-        _without_gold(source, table, method, setting, output)
+        _without_gold(source, table, method, setting, output, cost)
         return
+    from dissensus.cli.inputs import read_prices
     from dissensus.questions.calibrate import calibrate
 
     columns = _columns(table, source, items, [name for name in (system, prompt) if name is not None])
@@ -78,10 +119,11 @@ def calibrate(
     if table.kind != "numbers":
         with show.waiting(f"fitting {source.file}"):
             model = options.new_model(method, setting).fit(table)
-    others = [name for name in columns if name != prompt and any(word in name.lower() for word in EFFECT_WORDS)]
+    others = [name for name in columns if name != prompt and _may_matter(name)]
     with show.waiting(f"correcting {source.file}"):
         found = calibrate(
             table, known, classes=classes, model=model, width=width, seed=seed or 0,
+            probability=gold.probabilities(table), cost=None if cost is None else read_prices(cost, table.annotators),
             systems=None if system is None else columns[system], prompts=None if prompt is None else columns[prompt],
             columns={name: columns[name] for name in others},
         )  # fmt: skip
@@ -89,24 +131,40 @@ def calibrate(
         say(f"warning: {note}")
     if output is not None:
         folder.write_file(found.to_frame(), output)
+    if found.plan is not None and next_file is not None:
+        folder.write_file({"item": list(found.plan.more)}, next_file)
     if source.json:
-        head = {"file": show.path(source.file), "reading": source.account, **show.paths(gold_file=gold.gold)}
+        head = {"file": show.path(source.file), "reading": source.account}
+        head |= show.paths(gold_file=gold.gold, next_file=next_file)
         show.json(head | facts(found), output=output)
         return
-    _show(source.title(None), found)
-    show.written(output, "Items are", "FILE to keep the items")
+    _show(source.title(None), found, next_file)
+    if output is not None or next_file is None:
+        show.written(output, "Items are", "FILE to keep the items")
 
 
 def _without_gold(
-    source: Source, table: Annotations, method: str | None, setting: list[str] | None, output: Path | None
+    source: Source,
+    table: Annotations,
+    method: str | None,
+    setting: list[str] | None,
+    output: Path | None,
+    cost: Path | None,
 ) -> None:
     """What the panel is worth by its own posterior."""
+    from dissensus.cli.inputs import read_prices
     from dissensus.questions.panel import review_panel
 
     if output is not None:
         raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
+    if table.n_items < MIN_PANEL_ITEMS:
+        raise DataError(
+            f"{table.n_items} items are too few to say what judges are worth without human labels; have "
+            f"{MIN_PANEL_ITEMS} or more."
+        )
     with show.waiting(f"fitting {source.file}"):
-        found = review_panel(table, model=options.new_model(method, setting).fit(table))
+        prices = None if cost is None else read_prices(cost, table.annotators)
+        found = review_panel(table, model=options.new_model(method, setting).fit(table), cost=prices)
     if found is None:
         raise BadParameter("there are no human labels to correct by, and this is no panel; give some with --gold FILE.")
     if source.json:
@@ -126,7 +184,7 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     if table.kind != "numbers":
         return gold.read(table), None
     if gold.gold is not None:
-        item, label = gold_columns(gold.gold, gold.gold_item, gold.gold_label)
+        item, label = gold_columns(gold.gold, gold.gold_item or item_column(table, gold.gold), gold.gold_label)
     elif table.source is not None and table.source.gold is not None:
         item, label = table.source.gold
     else:
@@ -149,17 +207,64 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
 
 
 def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
-    """Column → (I,) what ITEMS, or FILE where none is named, says of the items."""
+    """Column → what ITEMS, or FILE where none is named, says of the items (I,); of FILE also of its rows (N,)."""
     from dissensus.cli.inputs import read_table
     from dissensus.report.study import aligned
 
-    if items is None and not wanted:
-        return {}
-    found = aligned(read_table(items or source.file), "item", table.items)
+    found: dict[str, list[Any]]
+    reading = table.source
+    if items is not None:
+        found = aligned(read_table(items), "item", table.items)
+    elif reading is not None and reading.texts:  # a tool's log
+        about = {str(item): fields for item, fields in reading.texts.items()}
+        names = dict.fromkeys(name for fields in about.values() for name in fields)
+        found = {name: [about.get(str(item), {}).get(name) for item in table.items.tolist()] for name in names}
+    else:
+        found = _columns_of_rows(table, source, wanted)
     for name in wanted:
         if name not in found:
-            raise MissingColumn(f"{items or source.file}: no column {name!r}; there are {', '.join(found)}.")
+            raise MissingColumn(f"{items or source.file}: no column {name!r}; there are {', '.join(found) or 'none'}.")
     return found
+
+
+def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> dict[str, list[Any]]:
+    """Columns of FILE: those wanted as they are of the items, others that judges may react to as they are of its rows.
+
+    The latter are left out where rows of FILE and table cannot be told to be the same, such as labels put together.
+    """
+    import numpy as np
+
+    from dissensus.cli.inputs import in_kind_of, read_table
+    from dissensus.report.study import aligned
+    from dissensus.table import names as naming
+
+    columns = {} if table.source is None else table.source.columns
+    of = {role: match[1] for role, name in columns.items() if (match := QUOTED.match(name))}
+    try:
+        frame = read_table(Path(source.file))
+    except DissensusError:
+        return {}
+    if not {"item", "annotator", "label"} <= of.keys() or not {*of.values()} <= {*frame.column_names}:
+        return {}
+    about = frame.rename_columns(["item" if name == of["item"] else name for name in frame.column_names])
+    found = aligned(about, "item", table.items) if wanted else {}
+    reacted = [name for name in frame.column_names if name not in {*of.values(), *wanted} and _may_matter(name)]
+    if not reacted or frame.num_rows != len(table):
+        return {name: found[name] for name in wanted if name in found}
+    kinds = {"item": table.items, "annotator": table.annotators, "label": table.classes}
+    codes = [
+        naming.match(in_kind_of(names, naming.to_names(naming.to_column(frame[of[role]], role))), names, role)
+        for role, names in kinds.items()
+    ]
+    order = np.lexsort(codes[::-1])
+    mine = (table.item, table.annotator, table.label)
+    same = all((code[order] == own).all() for code, own in zip(codes, mine, strict=True))
+    rows = {name: frame[name].take(order).to_pylist() for name in reacted} if same else {}
+    return {name: found[name] for name in wanted if name in found} | rows
+
+
+def _may_matter(column: str) -> bool:
+    return any(word in column.lower() for word in EFFECT_WORDS)
 
 
 def facts(found: Calibrated) -> dict[str, Any]:
@@ -188,14 +293,16 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
         "by_gold": panel.by_gold,
         "mean_correlation": panel.mean_correlation,
         "judges": [
-            {"judge": str(name), "family": family, "lost_without": float(value)} for name, family, value in judges
+            {"judge": str(name), "family": family, "lost_without": float(value)}
+            | ({} if panel.cost is None else {"cost": float(panel.cost[at])})
+            for at, (name, family, value) in enumerate(judges)
         ],
         "alike": [{"judges": [one, other], "correlation": r} for one, other, r in panel.alike(20)],
         "kept": [{"judge": name, "share": share} for name, share in panel.kept],
     }
 
 
-def _show(title: str, found: Calibrated) -> None:
+def _show(title: str, found: Calibrated, next_file: Path | None) -> None:
     show.line(f"{show.clean(title)}: {found.known:,} of {found.items.size:,} items have human labels.")
     rows = []
     for one in found.rates:
@@ -208,7 +315,8 @@ def _show(title: str, found: Calibrated) -> None:
         rows.append((name, *cells, f"{fixed.saved:,.0f}"))
     columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
     show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
-    show.text("R–G: by sensitivity and specificity (Rogan–Gladen). Saved: human labels that the judges stand for.")
+    by_errors = "R–G: by sensitivity and specificity (Rogan–Gladen). " if any(row[4] != "–" for row in rows) else ""
+    show.text(f"{by_errors}Saved: human labels that the judges stand for.")
     _show_systems(found)
     if found.accuracy is not None and found.log_loss is not None:
         show.line(
@@ -227,6 +335,14 @@ def _show(title: str, found: Calibrated) -> None:
         show.line(f"Beyond the truth, {show.name(effect.column)} ({what}) changes the verdict by {by}.")
     if found.plan is not None:
         show.line(str(found.plan))
+        if more := found.plan.more:
+            named = ", ".join(show.name(one) for one in more[:MAX_ITEMS_NAMED])
+            rest = ", …" if len(more) > MAX_ITEMS_NAMED else ""
+            show.line(
+                f"They are in {show.clean(next_file)}."
+                if next_file
+                else f"They are {named}{rest}; --next FILE keeps them."
+            )
 
 
 def _show_systems(found: Calibrated) -> None:
@@ -234,13 +350,13 @@ def _show_systems(found: Calibrated) -> None:
         (
             f"{show.name(one.systems[0])} − {show.name(one.systems[1])}: {show.name(one.name)}",
             *(_cell(one.corrected), _cell(one.human), f"{one.pairs:,}" if one.pairs else "not paired"),
-            "differ" if one.different else "",
         )
         for one in found.differences
     ]
-    columns = ("difference", "corrected", "human labels alone", "pairs with gold", "")
+    columns = ("difference", "corrected", "human labels alone", "pairs with gold")
     if rows:
-        show.table("Systems", columns, rows, numbers=columns[1:4], unbroken=columns[:1])
+        show.table("Systems", columns, rows, numbers=columns[1:], unbroken=columns[:1])
+        show.text("Two systems differ where the corrected interval leaves out 0.")
 
 
 def _show_panel(panel: PanelReview) -> None:
@@ -248,7 +364,12 @@ def _show_panel(panel: PanelReview) -> None:
     if panel.kept:
         enough = next(n for n, (_, share) in enumerate(panel.kept, 1) if share >= 0.95 or n == len(panel.kept))
         names = ", ".join(show.name(name) for name, _ in panel.kept[:enough])
-        show.line(f"{enough} of {len(panel.kept)} judges keep 95 % of the panel's answer: {names}.")
+        by = ""
+        if panel.cost is not None:
+            price = dict(zip(map(str, panel.judges), panel.cost, strict=True))
+            spent = sum(price[name] for name, _ in panel.kept[:enough])
+            by = f", for {spent:g} an item instead of {panel.cost.sum():g}"
+        show.line(f"{enough} of {len(panel.kept)} judges keep 95 % of the panel's answer{by}: {names}.")
     pairs = "; ".join(f"{show.name(one)} and {show.name(other)} {r:.2f}" for one, other, r in panel.alike(3))
     show.line(f"Errors most alike (correlation): {pairs}.")
 

@@ -70,6 +70,7 @@ def _show_classes(about: dict[str, Any]) -> None:
         show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
 
 
+MIN_SCORES = 5  # different numbers that are rather scores than names of classes
 AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
 NO_ANSWER = {"", "-", "?", "n/a", "na", "nan", "nil", "none", "null", "skip", "unknown"}
 """Class names, in small letters, that may be no answer at all."""
@@ -94,6 +95,8 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     if again := about["repeated_pairs"]:
         yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
     yield from _doubtful_names(shares)
+    if about["kind"] == "classes":
+        yield from _scores_as_classes(shares)
     if about.get("classes", about.get("distinct_values", 0)) < 2:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2:
@@ -107,6 +110,17 @@ def _doubtful_names(classes: Iterable[str]) -> Iterator[str]:
     if missing := [label for label in classes if " ".join(label.casefold().split()) in NO_ANSWER]:
         named = ", ".join(map(show.name, missing))
         yield f"Classes may be missing answers: {named}; --abstain leaves a label out."
+
+
+def _scores_as_classes(classes: Iterable[str]) -> Iterator[str]:
+    """Classes that are numbers, more of them than verdicts have."""
+    import numpy as np
+
+    from dissensus.table.kinds import numbers_of
+
+    names = [label for label in classes if " ".join(label.casefold().split()) not in NO_ANSWER]
+    if len(names) >= MIN_SCORES and numbers_of(np.array(names, object)) is not None:
+        yield "Classes are numbers; --kind numbers takes them for scores, --kind graded for grades in this order."
 
 
 def _spread(counts: dict[str, float]) -> str:

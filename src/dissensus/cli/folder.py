@@ -60,7 +60,7 @@ def check(folder: Path | None, files: Iterable[Path] = ()) -> None:
         )
 
 
-def check_file(output: Path | None, what: str) -> None:
+def check_file(output: Path | None, what: str, name: str = "-o") -> None:
     """An error, before any work is done, where one file of results cannot be written or is being read."""
     from dissensus.table.io.formats import FORMATS, suffix_of
 
@@ -68,9 +68,9 @@ def check_file(output: Path | None, what: str) -> None:
         return
     written = [suffix for one in FORMATS.values() if one.write for suffix in one.suffixes]
     if suffix_of(output) not in written:
-        raise BadParameter(f"-o {output}: {what} are written as {', '.join(written)}; name such a file.")
+        raise BadParameter(f"{name} {output}: {what} are written as {', '.join(written)}; name such a file.")
     if not output.absolute().parent.is_dir():
-        raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
+        raise BadParameter(f"{name} {output}: there is no folder {output.parent}; make it first.")
     check_no_input(output)
 
 

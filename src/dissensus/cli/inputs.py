@@ -204,6 +204,25 @@ def read_table(path: Path) -> Any:
         return read_frame(path)
 
 
+def read_prices(path: Path, people: Names) -> dict[Any, float]:
+    """Annotator → cost of a label, from a file with columns annotator and cost."""
+    frame = read_table(path)
+    key = guess_column("annotator", frame.column_names)
+    for column, role in ((key, "annotator"), ("cost", "cost")):
+        if column not in frame.column_names:
+            raise MissingColumn(f"{path}: no column {role!r}; the columns are {', '.join(frame.column_names)}.")
+    names = in_kind_of(people, naming.to_names(naming.to_column(frame[key], "annotator")))
+    prices: dict[Any, float] = {}
+    for name, value in zip(names.tolist(), frame["cost"].to_pylist(), strict=True):
+        try:
+            price = float(value)
+        except (TypeError, ValueError):
+            raise DataError(f"{path}: the cost of annotator {naming.shown(name)} is {value!r}, not a number.") from None
+        if prices.setdefault(name, price) != price:
+            raise DataError(f"{path}: annotator {naming.shown(name)} has two costs, {prices[name]:g} and {price:g}.")
+    return prices
+
+
 def _converted(path: Path, name: str, values: list[Any], convert: Callable[[Any], Any], what: str) -> list[Any]:
     """The cells of a column as numbers; DataError names the first that is none."""
     result = []

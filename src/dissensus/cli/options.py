@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 READING = "Reading FILE"  # panel of the help
+WRITTEN = ("output", "next_file")  # parameters that name files to write
 NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
 ANY_KIND = ("describe", "aggregate", "agreement", "calibrate")  # commands for all kinds; the others are for classes
 
@@ -115,6 +116,15 @@ PEOPLE = option(None, "A table about the annotators: column annotator, groups th
 ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
 
 
+def item_column(table: Annotations, path: Path) -> str | None:
+    """The column of items of FILE, where a file of known labels has one of that name."""
+    from dissensus.table.io import read_frame
+
+    name = "" if table.source is None else table.source.columns.get("item", "")
+    name = name.split("'")[1] if name.startswith("'") else ""
+    return name if name and name in read_frame(path).column_names else None
+
+
 @dataclass(frozen=True)
 class Gold:
     """A file of known labels, and how to read it."""
@@ -151,9 +161,10 @@ class Gold:
         if path is None:
             return None
         with self._explained(path):
+            item = self.gold_item or item_column(table, path)
             if table.kind == "numbers":
-                return gold_values(table, *gold_columns(path, self.gold_item, self.gold_label, NUMBERS))
-            return read_gold(path, table, self.gold_item, self.gold_label)
+                return gold_values(table, *gold_columns(path, item, self.gold_label, NUMBERS))
+            return read_gold(path, table, item, self.gold_label)
 
     def include(self, table: Annotations, known: Path | None) -> Annotations:
         """A table of sets with those that nobody ticked and that are known of some item."""
@@ -435,10 +446,10 @@ def method_name(method: str | None, tables: Annotations | Questions) -> str:
 
 
 def named_files(given: Mapping[str, Any]) -> Iterator[Path]:
-    """Every file that options but --output name: by itself, by a pattern, or by its folder."""
+    """Every file that options name but those that are written: by itself, by a pattern, or by its folder."""
     for name, value in given.items():
         for one in value if isinstance(value, list) else [value]:
-            if name == "output" or not isinstance(one, str | Path):
+            if name in WRITTEN or not isinstance(one, str | Path):
                 continue
             found = [Path(one)]
             if set("*?[") & set(str(one)):

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
 from dissensus.cli.options import Source, option
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
+from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus.common.types import Names
     from dissensus.questions.recommend import Recommendation
 
 LABELS_SHOWN = 10
@@ -64,7 +63,7 @@ def recommend(
 
     Example: dissensus recommend labels.csv --budget 200 --model trained
     """
-    from dissensus.cli.inputs import split_names
+    from dissensus.cli.inputs import read_prices, split_names
     from dissensus.questions.recommend import recommend as find
 
     price, price_file = 1.0, None
@@ -96,7 +95,7 @@ def recommend(
     people = None if annotators is None else split_names(annotators, table.annotators)
     if people is not None and not people.size:
         raise BadParameter(f"--annotators {annotators!r} names nobody; leave it out to ask all.")
-    prices = price if price_file is None else _read_prices(price_file, table.annotators if people is None else people)
+    prices = price if price_file is None else read_prices(price_file, table.annotators if people is None else people)
     with show.waiting("looking at every pair"):
         found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
     folder.write_file(found.to_arrow(), output)
@@ -169,28 +168,6 @@ def _load(path: Path) -> Any:
 
     kind: Any = LIA if there[0] == "lia.safetensors" else CrowdClassifier
     return kind.load(path, device="cpu")
-
-
-def _read_prices(path: Path, people: Names) -> dict[Any, float]:
-    from dissensus.cli.inputs import in_kind_of, read_table
-    from dissensus.table import names as naming
-    from dissensus.table.find_columns import guess_column
-
-    frame = read_table(path)
-    key = guess_column("annotator", frame.column_names)
-    for column, role in ((key, "annotator"), ("cost", "cost")):
-        if column not in frame.column_names:
-            raise MissingColumn(f"{path}: no column {role!r}; the columns are {', '.join(frame.column_names)}.")
-    names = in_kind_of(people, naming.to_names(naming.to_column(frame[key], "annotator")))
-    prices: dict[Any, float] = {}
-    for name, value in zip(names.tolist(), frame["cost"].to_pylist(), strict=True):
-        try:
-            price = float(value)
-        except (TypeError, ValueError):
-            raise DataError(f"{path}: the cost of annotator {naming.shown(name)} is {value!r}, not a number.") from None
-        if prices.setdefault(name, price) != price:
-            raise DataError(f"{path}: annotator {naming.shown(name)} has two costs, {prices[name]:g} and {price:g}.")
-    return prices
 
 
 def _facts(found: Recommendation) -> dict[str, Any]:

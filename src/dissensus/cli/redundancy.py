@@ -60,7 +60,7 @@ def _facts(found: Redundancy) -> dict[str, Any]:
     return {
         "verdict": found.verdict(),
         "labels_per_item": found.labels_per_item,
-        "effective_labels": None if found.worth is None else asdict(found.worth),
+        "counted_labels": None if found.worth is None else asdict(found.worth),
         "levels": found.rows(),
         "next_label": {
             "expected_changes": float(after.flips.sum()),

@@ -321,8 +321,8 @@ def _about_spans(about: dict[str, Any]) -> str:
 
 
 def _worth(result: Result) -> str:
-    """What an item's labels count for, where they are not taken for independent."""
-    worth = result.model.panel_worth()
+    """As how many an item's labels count, where they are not taken for independent."""
+    worth = result.model.mean_counted_labels()
     if worth is None or worth.labels <= 1:
         return ""
     fresh = result.fitted and "new_annotations" not in result.summary
@@ -430,7 +430,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         **fit_facts(model, seconds),
-        **({} if (worth := model.panel_worth()) is None else {"effective_labels": asdict(worth)}),
+        **({} if (worth := model.mean_counted_labels()) is None else {"counted_labels": asdict(worth)}),
         **items,
     }
 

@@ -33,7 +33,7 @@ from dissensus.models.dependence import (
     MIN_GOLD,
     RANGE,
     Calibration,
-    PanelWorth,
+    CountedLabels,
     design_effect,
     from_gold,
     labels_per_item,
@@ -254,12 +254,12 @@ class Aggregator(Parameters, ABC):
         return self._label_proba(posterior, item, annotator)
 
     @property
-    def effective_labels_(self) -> FloatArray:
-        """(I,) how many independent labels the labels of each item are worth."""
+    def counted_labels_(self) -> FloatArray:
+        """(I,) as how many independent labels the posterior counts those of each item."""
         return np.asarray(np.asarray(self.item_total_) / design_effect(np.asarray(self.item_total_), self.dependence_))
 
-    def panel_worth(self) -> PanelWorth | None:
-        """How many independent labels an item's labels are worth on average; None where they are taken for independent.
+    def mean_counted_labels(self) -> CountedLabels | None:
+        """As how many labels the posterior counts those of an item, on average; None where it counts them all.
 
         The interval holds what is not known of ρ; which items there are adds nothing that would be seen.
         """
@@ -276,7 +276,7 @@ class Aggregator(Parameters, ABC):
             return None
         rhos = np.minimum([self.dependence_, *self.dependence_interval_[::-1]], 1.0)  # beyond 1, worth less than one
         value, low, high = (float((n / design_effect(n, rho)).mean()) for rho in rhos)
-        return PanelWorth(value, low, high, labels=float(self.n_annotations_.sum() / items))
+        return CountedLabels(value, low, high, labels=float(self.n_annotations_.sum() / items))
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair.

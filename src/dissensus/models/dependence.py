@@ -134,14 +134,18 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class PanelWorth(Estimate):
-    """How many independent labels the labels of an item are worth on average; the interval is that of ρ."""
+class CountedLabels(Estimate):
+    """As how many labels confidence counts those of an item, on average; the interval is that of ρ.
+
+    Not what a panel's judges are worth: that is by the correlation of their errors (`questions.panel`).
+    """
 
     labels: float = np.nan  # of an item, on average
 
     def __str__(self) -> str:
         sure = "" if self.low == self.high else f" ({self.low:.1f} to {self.high:.1f})"
-        return f"The {self.labels:.1f} labels of an item are worth about {self.value:.1f} independent ones{sure}."
+        counted = f"Confidence counts the {self.labels:.1f} labels of an item as {self.value:.1f}"
+        return f"{counted}{sure}: annotators err alike."
 
 
 def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, shifts: bool = True) -> Calibration:

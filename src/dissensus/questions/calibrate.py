@@ -1,7 +1,8 @@
 """Correct what a panel says by a little gold: rates, mean scores, differences of systems, items, judges, what to buy.
 
-Gold items must be drawn at random from the items; then the corrected rates are valid whatever the judges do
-(`evaluation.ppi`). Predictions of a rate are the posterior of its class. For a panel it has learnt from gold
+Gold items must be drawn at random from the items, or with known probabilities; then the corrected rates are valid
+whatever the judges do (`evaluation.ppi`). Where no probabilities are given, a test says whether the judges answer gold
+items otherwise than the rest. Predictions of a rate are the posterior of its class. For a panel it has learnt from gold
 (`models.gold_weights`), cross-fitted: what is predicted of a known item comes from a fit that has not seen its class,
 of the others from the mean of these fits (Zrnic & Candès 2024). For a crowd of many annotators it is the posterior
 without gold, and what is said of items has ρ and shifts by gold (`models.dependence`), cross-fitted too.
@@ -29,12 +30,13 @@ from dissensus.evaluation.intervals import score_interval
 from dissensus.evaluation.ppi import (
     MIN_KNOWN,
     CorrectedMean,
+    chosen_differently,
     corrected_difference,
     corrected_mean,
     labels_needed,
     rogan_gladen,
 )
-from dissensus.exceptions import DataError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator, check_gold, item_columns
 from dissensus.models.dependence import MIN_GOLD, from_gold, soften
 from dissensus.models.gold_weights import Panel, panel_judges
@@ -43,9 +45,14 @@ from dissensus.questions.effects import Effect, item_effects
 from dissensus.questions.panel import PanelReview, review_panel
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import check_kind
+from dissensus.table.names import shown
 
 FOLDS = 5
 MEAN = "mean score"
+MIN_EVENTS = 10  # gold labels of a class, below which intervals were seen to be rough
+MAX_DRAW_P = 0.01  # p value below which gold is said not to be drawn at random
+MAX_SCALE_RATIO = 3.0  # of the ranges of human and judges' scores, from which on they are other scales
+MAX_DRAW_CLASSES = 3  # classes whose shares are looked at for that
 RIDGES = np.geomspace(0.1, 1000, 13)  # penalties of standardised scores that are tried
 
 Learn = Callable[[IntArray], Callable[[IntArray], FloatArray]]
@@ -104,7 +111,7 @@ class Plan:
         if not self.more:
             return f"The gold labels are enough for intervals {self.width:g} wide."
         some = f"{len(self.more):,} more gold labels, {self.needed:,} in all"
-        return f"Intervals {self.width:g} wide take {some}; draw the items at random."
+        return f"Intervals {self.width:g} wide take {some}; have these labelled, they are drawn at random."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,9 +173,11 @@ def calibrate(
     *,
     classes: Sequence[Any] | None = None,
     model: Aggregator | None = None,
+    probability: Any = None,
     systems: Sequence[Any] | None = None,
     prompts: Sequence[Any] | None = None,
     columns: Mapping[str, Sequence[Any]] | None = None,
+    cost: Mapping[Any, float] | None = None,
     width: float | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -185,11 +194,17 @@ def calibrate(
         Names of the classes of gold, where the table holds numbers.
     model : Aggregator, optional
         Fitted to the votes without gold; left out, one is.
+    probability : (I,), optional
+        With which each item was drawn for gold, or numbers proportional to it; used where gold is known. Left out, all
+        with the same.
     systems, prompts : (I,), optional
         Which system an item is an answer of, and to which prompt: rates of every system and their differences, paired
         where both answered the same prompts.
-    columns : name → (I,), optional
-        What else is known of the items, such as position or length: effects on what judges say (`questions.effects`).
+    columns : name → (I,) or (N,), optional
+        What else is known of the items, or of each row, such as position or length: effects on what judges say
+        (`questions.effects`).
+    cost : judge → price of a call, optional
+        Judges are bought by what they add for their price; left out, all cost the same.
     width : float, optional
         How many more gold labels make every interval as narrow as this, and of which items.
     level, seed
@@ -214,6 +229,7 @@ def calibrate(
         raise DataError(f"{known.size} labelled items have gold; have {2 * MIN_KNOWN} or more, drawn at random.")
     if not numeric and names.size < 2:
         raise DataError("there is only one class; its rate is 1, and no label can change anything.")
+    pi = _check_probability(probability, table, known, width)
     judges = panel_judges(table)
     free: FloatArray | None = None
     if table.kind != "numbers":
@@ -236,7 +252,8 @@ def calibrate(
         value = table.values[:, None]
         truth, predicted, judged = (np.hstack([one, one @ value]) for one in (truth, predicted, judged))
         quantities.append(MEAN)
-    notes: list[str] = []
+    notes = [] if pi is not None else _draw_notes(table, known, labelled)
+    notes += _scale_notes(table, gold[known]) if numeric else _few_notes(names, gold[known])
 
     def rate(at: int, items: IntArray, system: str | None) -> Rate | None:
         here, others = np.intersect1d(items, known), np.setdiff1d(items, known)
@@ -246,37 +263,41 @@ def calibrate(
             return None
         name = quantities[at]
         is_rate = name != MEAN
-        found = corrected_mean(truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate, level=level)
+        found = corrected_mean(
+            truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate, level=level,
+            probability=None if pi is None else pi[here],
+        )  # fmt: skip
         beside = None
-        if is_rate and said is not None:
+        if is_rate and said is not None and pi is None:
             beside = rogan_gladen(truth[here, at], said[here, at], said[others, at], level)
         return Rate(name, system, items.size, float(judged[items, at].mean()), found, beside)
 
     Q = len(quantities)
     rates = [one for at in range(Q) if (one := rate(at, labelled, None)) is not None]
     differences: list[SystemDifference] = []
+    prompt = None if prompts is None else _names(prompts, table.n_items, "prompts")
     if systems is not None:
         of = _names(systems, table.n_items, "systems")
-        prompt = None if prompts is None else _names(prompts, table.n_items, "prompts")
         parts = {str(one): labelled[of[labelled] == one] for one in sorted(set(of[labelled].tolist()))}
         for name, items in parts.items():
             rates += [one for at in range(Q) if (one := rate(at, items, name)) is not None]
-        differences = _differences(rates, parts, quantities, known, truth, predicted, prompt, level)
+        differences = _differences(rates, parts, quantities, known, truth, predicted, prompt, pi, level)
     posterior = None if numeric else out
     review = None
     if judges.size:
-        review = review_panel(table, gold=gold, model=model, posterior=posterior, seed=seed)
+        review = review_panel(table, gold=gold, model=model, posterior=posterior, cost=cost, seed=seed)
     loss = accuracy = None
     if posterior is not None:
         chosen = posterior[known, gold[known]]
-        loss = float(-np.log(np.maximum(chosen, 1e-12)).mean())
-        accuracy = float((posterior[known].argmax(axis=1) == gold[known]).mean())
+        weight = None if pi is None else 1 / pi[known]
+        loss = float(np.average(-np.log(np.maximum(chosen, 1e-12)), weights=weight))
+        accuracy = float(np.average(posterior[known].argmax(axis=1) == gold[known], weights=weight))
     whole = [one for one in rates if one.system is None]
     return Calibrated(
-        tuple(rates), tuple(differences), _recalls(table, judges, gold, known, names, level, numeric), review,
+        tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, level, numeric), review,
         tuple(item_effects(table, truth, known, columns, level)) if columns and not numeric else (),
-        _plan(whole, known, labelled, table.items, width, seed), known.size, table.items, names, posterior, loss,
-        accuracy, tuple(notes),
+        _plan(whole, known, labelled, table.items, prompt, width, seed), known.size, table.items, names, posterior,
+        loss, accuracy, tuple(notes),
     )  # fmt: skip
 
 
@@ -298,6 +319,74 @@ def _check(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric
     if gold.shape != (table.n_items,) or (gold < -1).any() or (gold >= names.size).any():
         raise DataError(f"gold must hold a code from −1 to {names.size - 1} for each of {table.n_items:,} items.")
     return gold, names
+
+
+def _check_probability(given: Any, table: Annotations, known: IntArray, width: float | None) -> FloatArray | None:
+    """(I,) as it is used; only that of known items is looked at."""
+    if given is None:
+        return None
+    if width is not None:
+        raise BadParameter("width plans gold that is drawn evenly; leave it out where probabilities are given.")
+    found = np.asarray(unmasked(given, np.nan), np.float64)
+    if found.shape != (table.n_items,):
+        raise DataError(f"probability must hold one number per item, {table.n_items:,} in all, got {found.shape}.")
+    bad = known[~(found[known] > 0) | ~np.isfinite(found[known])]
+    if bad.size:
+        raise DataError(
+            f"{bad.size:,} of {known.size:,} gold items have no probability above 0; the first is "
+            f"{shown(table.items[bad[0]])}: {found[bad[0]]:g}."
+        )
+    return found
+
+
+def _draw_notes(table: Annotations, known: IntArray, labelled: IntArray) -> list[str]:
+    """A sentence where judges answer gold items otherwise than the rest, by more than a random draw would explain."""
+    count = np.maximum(np.diff(table.item_ptr), 1)
+    looks: list[tuple[FloatArray, str, str]]  # what is compared, and what is said where gold has less or more of it
+    if table.kind == "numbers":
+        score = table.values[table.label]
+        mean = np.bincount(table.item, score, table.n_items) / count
+        spread = np.sqrt(np.bincount(table.item, (score - mean[table.item]) ** 2, table.n_items) / count)
+        looks = [
+            (mean, "judges score gold items lower", "judges score gold items higher"),
+            (spread, "judges agree more on gold items", "judges agree less on gold items"),
+        ]
+    else:
+        K = table.n_classes
+        votes = np.bincount(table.item.astype(np.int64) * K + table.label, minlength=table.n_items * K)
+        shares = votes.reshape(-1, K) / count[:, None]
+        common = np.argsort(-shares.sum(axis=0), kind="stable")[: min(MAX_DRAW_CLASSES, K - 1)]
+        looks = [(shares.max(axis=1), "judges agree less on gold items", "judges agree more on gold items")]
+        for at in common:
+            words = f"judges call gold items {shown(table.classes[at])}"
+            looks.append((shares[:, at], f"{words} less often", f"{words} more often"))
+    features = np.column_stack([one for one, _, _ in looks])[labelled]
+    p, column, gap = chosen_differently(features, np.searchsorted(labelled, known))
+    if p >= MAX_DRAW_P:
+        return []
+    return [
+        f"{looks[column][1 + (gap > 0)]} than others (p = {p:.1g}), as if gold was not drawn at random; then no "
+        "interval here holds: draw it at random, or give the probability with which each item was drawn."
+    ]
+
+
+def _scale_notes(table: Annotations, gold: FloatArray) -> list[str]:
+    """A sentence where human scores are on another scale than those of the judges."""
+    said = table.values[np.unique(table.label)]
+    if 1 / MAX_SCALE_RATIO <= np.ptp(gold) / max(np.ptp(said), 1e-300) <= MAX_SCALE_RATIO:
+        return []
+    scales = f"{gold.min():g} to {gold.max():g}, those of the judges {said.min():g} to {said.max():g}"
+    return [f"human scores go from {scales}: corrected means are on the human scale."]
+
+
+def _few_notes(names: Names, gold: IntArray) -> list[str]:
+    """A sentence about classes with too few gold labels."""
+    count = np.bincount(gold, minlength=names.size)
+    few = [f"{shown(names[at])} {count[at]}" for at in np.flatnonzero(count < MIN_EVENTS)]
+    if not few:
+        return []
+    named = f"{', '.join(few[:3])} and {len(few) - 3:,} more" if len(few) > 3 else ", ".join(few)
+    return [f"few gold labels of {named}: intervals of classes with fewer than {MIN_EVENTS} are rough."]
 
 
 def _names(given: Sequence[Any], n: int, what: str) -> Any:
@@ -376,7 +465,7 @@ def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> 
 
 def _differences(
     rates: list[Rate], parts: dict[str, IntArray], quantities: list[str], known: IntArray, truth: FloatArray,
-    predicted: FloatArray, prompt: Any, level: float,
+    predicted: FloatArray, prompt: Any, pi: FloatArray | None, level: float,
 ) -> list[SystemDifference]:  # fmt: skip
     by = {(one.system, one.name): one.corrected for one in rates}
     found = []
@@ -388,17 +477,14 @@ def _differences(
         for at, name in enumerate(quantities):
             if both.sum() >= MIN_KNOWN:
                 y, f = (one[pairs[:, 0], at] - one[pairs[:, 1], at] for one in (truth, predicted))
-                one = corrected_mean(y[both], f[both], f[~both], level=level)
+                drawn = None if pi is None else pi[pairs[both]].mean(axis=1)  # equal where prompts were drawn
+                one = corrected_mean(y[both], f[both], f[~both], level=level, probability=drawn)
                 found.append(SystemDifference(name, (first, second), int(both.sum()), one, one.human))
             elif (first, name) in by and (second, name) in by:
                 one, other = by[first, name], by[second, name]
-                human = corrected_difference(_alone(one), _alone(other))
+                human = corrected_difference(one.alone, other.alone)
                 found.append(SystemDifference(name, (first, second), 0, corrected_difference(one, other), human))
     return found
-
-
-def _alone(one: CorrectedMean) -> CorrectedMean:
-    return CorrectedMean(one.human.value, one.human.low, one.human.high, one.level)
 
 
 def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
@@ -411,7 +497,7 @@ def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
 
 
 def _recalls(
-    table: Annotations, judges: IntArray, gold: Any, known: IntArray, names: Names, level: float, numeric: bool
+    table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, level: float, numeric: bool
 ) -> tuple[Recall, ...]:
     """Every judge's recall of every class, on items of known class; of two classes: specificity and sensitivity."""
     from scipy.special import ndtri
@@ -421,26 +507,35 @@ def _recalls(
     A, K = table.n_annotators, table.n_classes
     rows = np.flatnonzero(np.isin(table.item, known))
     own = table.annotator[rows].astype(np.int64) * K + gold[table.item[rows]]
-    total = np.bincount(own, minlength=A * K)
-    hits = np.bincount(own, table.label[rows] == gold[table.item[rows]], A * K)
+    weight = np.ones(rows.size) if pi is None else 1 / pi[table.item[rows]]
+    count, total = np.bincount(own, minlength=A * K), np.bincount(own, weight, A * K)
+    trials = total**2 / np.maximum(np.bincount(own, weight**2, A * K), 1e-300)
+    hits = np.bincount(own, weight * (table.label[rows] == gold[table.item[rows]]), A * K)
     z, found = ndtri((1 + level) / 2), []
     for at in np.flatnonzero(total):
         judge, c = divmod(int(at), K)
         share = hits[at] / total[at]
-        low, high = score_interval(share, total[at], z)
+        low, high = score_interval(share, trials[at], z)
         estimate = Estimate(float(share), float(low), float(high), level)
-        found.append(Recall(str(table.annotators[judge]), str(names[c]), int(total[at]), estimate))
+        found.append(Recall(str(table.annotators[judge]), str(names[c]), int(count[at]), estimate))
     return tuple(found)
 
 
 def _plan(
-    rates: list[Rate], known: IntArray, labelled: IntArray, items: Names, width: float | None, seed: int
+    rates: list[Rate], known: IntArray, labelled: IntArray, items: Names, prompt: Any, width: float | None, seed: int
 ) -> Plan | None:
+    """Items to have labelled next; of prompts, all answers, so that differences stay paired."""
     if width is None:
         return None
     needs = [labels_needed(one.corrected, labelled.size, width, rate=one.name != MEAN) for one in rates]
     if any(one is None for one in needs):
         return Plan(width, None, ())
     needed = max(max(one for one in needs if one is not None), known.size)
-    left = np.random.default_rng([seed, 1]).permutation(np.setdiff1d(labelled, known))
-    return Plan(width, needed, tuple(items[np.sort(left[: needed - known.size])].tolist()))
+    left = np.setdiff1d(labelled, known)
+    group = np.arange(left.size) if prompt is None else np.unique(prompt[left].astype(str), return_inverse=True)[1]
+    place = np.random.default_rng([seed, 1]).permutation(group.max(initial=-1) + 1)[group]
+    left = left[np.argsort(place, kind="stable")]
+    cut = needed - known.size
+    while 0 < cut < left.size and np.sort(place)[cut] == np.sort(place)[cut - 1]:
+        cut += 1
+    return Plan(width, known.size + cut, tuple(items[np.sort(left[:cut])].tolist()))

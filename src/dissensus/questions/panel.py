@@ -11,12 +11,14 @@ of ρ. Of scores, errors are what gold does not explain: deviations from the mea
 known scores.
 
 A judge's value is how much of the panel's answer is lost without it: with x_ij(c) what it says for class c and q the
-panel's posterior, 1 − R² of the best linear combination of the others, less that of all.
+panel's posterior, 1 − R² of the best linear combination of the others, less that of all. Judges are bought one by one,
+the one first that adds most for the price of its call.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,10 +28,12 @@ from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate
 from dissensus.evaluation.intervals import percentile_interval
+from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.dependence import MIN_GOLD, soften
 from dissensus.models.gold_weights import panel_judges
 from dissensus.table.annotations import Annotations
+from dissensus.table.names import shown
 
 FAMILIES = (
     "llama", "mixtral", "mistral", "ministral", "qwen", "gemma", "gemini", "phi", "deepseek", "gpt", "claude", "haiku",
@@ -55,6 +59,7 @@ class PanelReview:
     order: IntArray = field(repr=False)  # (J,) judges along the tree
     value: FloatArray = field(repr=False)  # (J,) share of the panel's answer that is lost without the judge
     kept: tuple[tuple[str, float], ...] = field(repr=False)  # judges in the order to buy them, share kept with so many
+    cost: FloatArray | None = field(default=None, repr=False)  # (J,) price of a call of each; None: all cost the same
 
     def __str__(self) -> str:
         one, by = self.effective, "by gold" if self.by_gold else "by the panel's own posterior"
@@ -87,6 +92,7 @@ def review_panel(
     gold: Any = None,
     model: Aggregator | None = None,
     posterior: FloatArray | None = None,
+    cost: Mapping[Any, float] | None = None,
     seed: int = 0,
 ) -> PanelReview | None:
     """Review a panel, few annotators who label nearly every item; None where the table is none.
@@ -101,6 +107,8 @@ def review_panel(
         Fitted to votes without gold; left out, one is.
     posterior : (I, K), optional
         Of votes: what the panel answers; left out, that of the model.
+    cost : judge → price of a call, optional
+        Left out, all cost the same.
     """
     judges = panel_judges(table)
     if judges.size == 0:
@@ -130,8 +138,9 @@ def review_panel(
     if posterior is None and model is not None:
         posterior = np.asarray(model.posterior_)
     value, kept = np.full(judges.size, np.nan), list[tuple[int, float]]()
+    price = None if cost is None else _prices(cost, table.annotators[judges])
     if posterior is not None and table.kind != "numbers":
-        value, kept = _Said(table, judges).values(posterior)
+        value, kept = _Said(table, judges).values(posterior, price)
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -142,8 +151,17 @@ def review_panel(
     return PanelReview(
         names, tuple(family(one) for one in names), by_gold, worth, _mean_off_diagonal(correlation), correlation,
         tuple(tuple(float(x) for x in row) for row in tree), leaves_list(tree), value,
-        tuple((str(names[at]), share) for at, share in kept),
+        tuple((str(names[at]), share) for at, share in kept), price,
     )  # fmt: skip
+
+
+def _prices(cost: Mapping[Any, float], names: Names) -> FloatArray:
+    """(J,) prices, which must be above 0."""
+    for name in names.tolist():
+        if not cost.get(name, -1.0) > 0:
+            said = f"costs {cost[name]:g}" if name in cost else "has no cost"
+            raise DataError(f"judge {shown(name)} {said}; give each judge's price of a call, above 0.")
+    return np.array([cost[name] for name in names.tolist()])
 
 
 def _errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) -> FloatArray:
@@ -227,7 +245,9 @@ class _Said:
             total += (drawn @ self.there).toarray()
         return _correlation(product, total, total, (self.there.T @ self.there).toarray())
 
-    def values(self, posterior: FloatArray) -> tuple[FloatArray, list[tuple[int, float]]]:
+    def values(
+        self, posterior: FloatArray, price: FloatArray | None = None
+    ) -> tuple[FloatArray, list[tuple[int, float]]]:
         """(J,) value of each judge, and the judges in the order to buy them with the share kept."""
         J, K = self.there.shape[1], len(self.of)
         gram, right, total = np.zeros((J, J)), np.zeros(J), 0.0
@@ -249,7 +269,9 @@ class _Said:
         kept: list[tuple[int, float]] = []
         left = everybody.copy()
         while left:
-            best = max(left, key=lambda j: explained([k for k, _ in kept] + [j]))
+            bought = [k for k, _ in kept]
+            so_far, added = explained(bought), {j: explained([*bought, j]) for j in left}
+            best = max(left, key=lambda j: (added[j] - so_far) / (1.0 if price is None else price[j]))
             left.remove(best)
-            kept.append((best, explained([k for k, _ in kept] + [best]) / whole))
+            kept.append((best, added[best] / whole))
         return np.maximum(value, 0), kept

@@ -53,7 +53,7 @@ from dissensus.evaluation import Estimate, bootstrap_sums
 from dissensus.evaluation.hard import hits, tied
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
-from dissensus.models.dependence import PanelWorth
+from dissensus.models.dependence import CountedLabels
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -151,7 +151,7 @@ class Redundancy:
     labels_per_item: float  # on average, of items with labels
     n_classes: int
     model: Aggregator = field(repr=False)  # the fit to all annotations
-    worth: PanelWorth | None = None  # of an item's labels, in independent ones; None where they are taken for such
+    worth: CountedLabels | None = None  # of an item's labels, in independent ones; None where they are taken for such
 
     def __repr__(self) -> str:
         return f"Redundancy at {len(self)} levels: {self.verdict()}"
@@ -322,7 +322,7 @@ def redundancy(
         len(part) / part.n_items,
         table.n_classes,
         model_all,
-        model_all.panel_worth(),
+        model_all.mean_counted_labels(),
     )
 
 

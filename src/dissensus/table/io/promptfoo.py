@@ -1,8 +1,9 @@
 """promptfoo's results, out.json or a line each: the assertions of an answer are its judges.
 
 An item is a test with a prompt and a provider; it is called by the parts of "test/prompt/provider" in which the items
-differ. A judge is called by the metric of its assertion, else by its provider, else by its type. Judges that were asked
-the same in one test answer one question; pass is its label, score its number. A human's grade is known to be right.
+differ, and its fields say provider and test where providers differ. A judge is called by the metric of its assertion,
+else by its provider, else by its type. Judges that were asked the same in one test answer one question; pass is its
+label, score its number. A human's grade is known to be right.
 """
 
 from __future__ import annotations
@@ -48,9 +49,7 @@ def item_names(found: list[Record], path: Path) -> list[Any]:
             raise DataError(
                 f"{path}: a result has testIdx {shown(test)} and promptIdx {shown(prompt)}; expected numbers."
             )
-        given = result.get("provider")
-        about: Record = given if isinstance(given, dict) else {"id": given}
-        places.append((test, prompt, str(about.get("label") or about.get("id"))))
+        places.append((test, prompt, answered_by(result)))
     differ = [place for place in (1, 2) if len({one[place] for one in places}) > 1]
     names = ["/".join(map(str, (one[0], *(one[k] for k in differ)))) if differ else one[0] for one in places]
     seen: set[Any] = set()
@@ -62,6 +61,13 @@ def item_names(found: list[Record], path: Path) -> list[Any]:
             )
         seen.add(name)
     return names
+
+
+def answered_by(result: Record) -> str:
+    """How the model that answered is called."""
+    given = result.get("provider")
+    about: Record = given if isinstance(given, dict) else {"id": given}
+    return str(about.get("label") or about.get("id"))
 
 
 def judge(assertion: Record, named: Any = None) -> str:
@@ -96,9 +102,12 @@ def answers(path: Path, columns: Columns) -> Rows:
     ]  # fmt: skip
     questions = _questions(found, path, columns.annotator)
     several = len(set(questions.values())) > 1
-    for item, result in zip(names, found, strict=True):
+    providers = [answered_by(result) for result in found]
+    for item, result, by in zip(names, found, providers, strict=True):
         where = _where(result, path)
-        yield Item(item, _fields(result, where))
+        about = {"provider": by, "test": result.get("testIdx")} if len(set(providers)) > 1 else {}
+        fields = _fields(result, where)
+        yield Item(item, fields | {key: value for key, value in about.items() if key not in fields})
         given = components(result, path)
         if not given:
             yield Answer(item, "", None, left_out="results without an assertion")
