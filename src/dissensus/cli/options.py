@@ -38,7 +38,8 @@ T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 READING = "Reading FILE"  # panel of the help
 NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
-ANY_KIND = ("describe", "aggregate", "agreement", "calibrate")  # commands for all kinds; the others are for classes
+ANY_KIND = ("describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report")
+"""Commands for all kinds of labels; the others are for classes."""
 
 
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
@@ -156,9 +157,11 @@ class Gold:
             return read_gold(path, table, self.gold_item, self.gold_label)
 
     def include(self, table: Annotations, known: Path | None) -> Annotations:
-        """A table of sets with those that nobody ticked and that are known of some item."""
+        """A table of sets or objects with those too that nobody gave and that are known of some item."""
         from dissensus.table.io import gold_columns
 
+        if table.kind not in ("sets", "objects"):
+            return table
         source = table.source
         columns = [] if source is None or source.gold is None else [source.gold]
         for path in (self.gold, known):
