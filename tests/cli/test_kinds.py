@@ -140,3 +140,31 @@ def test_known_sets_may_be_such_as_nobody_ticked(cli, tmp_path):
     assert (said["gold"]["items"], said["gold"]["accuracy"]) == (3, pytest.approx(2 / 3))
     known = json.loads(cli("aggregate", labels, "--gold", gold, "--known", gold, "--json").stdout)
     assert known["gold"]["accuracy"] == 1
+
+
+@pytest.mark.parametrize("kind", ["numbers", "pairs"])
+@pytest.mark.parametrize("command", ["compare", "diagnose", "recommend", "report"])
+def test_commands_answer_for_the_kind(cli, files, command, kind):
+    more = {"compare": ["--splits", 1, "--resamples", 10], "recommend": ["--budget", 3], "report": ["-o", "page.html"]}
+    done = cli(command, {"numbers": "numbers.csv", "pairs": "arena.csv"}[kind], *more.get(command, ()), "--json")
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    fields = {
+        "compare": {"best", "verdict", "methods"}, "diagnose": {"annotators", "contested_items"},
+        "recommend": {"recommended", "verdict"}, "report": {"headline", "findings"},
+    }  # fmt: skip
+    assert fields[command] <= said.keys()
+    assert said.get("best", "win-rate") in ("gaussian", "mean", "median", "bradley-terry", "win-rate")
+    if command == "recommend":
+        assert len(said["recommended"]) == 3
+        assert "whom" in cli(command, "arena.csv", "--budget", 3, "--cost", 2).stderr
+
+
+def test_a_known_text_need_not_be_one_that_somebody_wrote(cli, tmp_path):
+    labels, gold = tmp_path / "texts.csv", tmp_path / "gold.csv"
+    labels.write_text("item,annotator,label\n1,x,the cat\n1,y,the cat\n1,z,a cat\n2,x,hello\n2,y,hello\n")
+    gold.write_text("item,label\n1,the black cat\n2,hello\n")
+    said = json.loads(cli("aggregate", labels, "--kind", "objects", "--gold", gold, "--json").stdout)
+    assert (said["gold"]["items"], said["gold"]["accuracy"]) == (2, 0.5)
+    compared = cli("compare", labels, "--kind", "objects", "--gold", gold, "--splits", 1, "--resamples", 5, "--json")
+    assert json.loads(compared.stdout)["methods"][0]["gold_distance"] == pytest.approx((1 / 3 + 0) / 2)

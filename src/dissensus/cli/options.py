@@ -400,12 +400,18 @@ def hide_pandas() -> None:
 
 def _of_classes(tables: Annotations | Questions) -> tuple[Annotations | Questions, list[str]]:
     """The questions with classes, where there are such beside others, and what the others are called."""
+    from dissensus.table.kinds import CLASS_KINDS
+
     if not isinstance(tables, Mapping):
         return tables, []
     chosen = {question: table for question, table in tables.items() if table.kind == "classes"}
     if not chosen or len(chosen) == len(tables):
         return tables, []
-    aside = [f"{question!r} ({table.kind})" for question, table in tables.items() if question not in chosen]
+    aside = [
+        f"{question!r} ({table.kind}" + (f"; --label {question!r} takes it)" if table.kind in CLASS_KINDS else ")")
+        for question, table in tables.items()
+        if question not in chosen
+    ]
     return (next(iter(chosen.values())) if len(chosen) == 1 else type(tables)(chosen)), aside
 
 
