@@ -57,7 +57,7 @@ def run_case(name: str, gold: str | None, redundancy: int) -> dict[str, Any] | N
         "average": best - float(np.mean(list(accuracy.values()))),
         "vote_behind": vote.behind.value,
         "accuracy": accuracy,
-        "log_likelihood": {one.method: one.log_likelihood.value for one in found},
+        "log_likelihood": {one.method: one.score.value for one in found},
         "seconds": time.perf_counter() - begin,
     }
 

@@ -30,7 +30,8 @@ def files(here):
 
 def test_options_know_all_kinds():
     assert {kind.value for kind in Kind} == set(KINDS)
-    assert ANY_KIND == ("describe", "aggregate", "agreement", "calibrate")
+    every = {"describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report"}
+    assert set(ANY_KIND) == every
 
 
 def test_numbers_are_aggregated_scored_and_described(cli, files):
@@ -90,9 +91,7 @@ def test_grades_take_their_own_method_and_scale(cli, files):
     assert "--kind graded" in cli("describe", "graded.csv").stdout
 
 
-OTHER = {
-    "recommend": ["--budget", "5"], "evaluate": ["numbers.csv"], "diff": ["numbers.csv"],
-}  # fmt: skip
+OTHER = {"evaluate": ["numbers.csv"], "diff": ["numbers.csv"]}
 REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "methods", "datasets")]
 
 
@@ -128,9 +127,9 @@ def test_sets_and_objects_are_described_answered_and_scored(cli, tmp_path, kind,
     items = (out / "items.csv").read_bytes()
     assert cli("aggregate", path, "--model", out, "-o", tmp_path / "again", *more).exit_code == 0
     assert (tmp_path / "again/items.csv").read_bytes() == items
-    refused = cli("compare", path, *more)
+    refused = cli("explain", path, *more)
     assert refused.exit_code == 1
-    assert "dissensus compare is for" in refused.stderr
+    assert "dissensus explain is for" in refused.stderr
 
 
 def test_known_sets_may_be_such_as_nobody_ticked(cli, tmp_path):
@@ -141,3 +140,31 @@ def test_known_sets_may_be_such_as_nobody_ticked(cli, tmp_path):
     assert (said["gold"]["items"], said["gold"]["accuracy"]) == (3, pytest.approx(2 / 3))
     known = json.loads(cli("aggregate", labels, "--gold", gold, "--known", gold, "--json").stdout)
     assert known["gold"]["accuracy"] == 1
+
+
+@pytest.mark.parametrize("kind", ["numbers", "pairs"])
+@pytest.mark.parametrize("command", ["compare", "diagnose", "recommend", "report"])
+def test_commands_answer_for_the_kind(cli, files, command, kind):
+    more = {"compare": ["--splits", 1, "--resamples", 10], "recommend": ["--budget", 3], "report": ["-o", "page.html"]}
+    done = cli(command, {"numbers": "numbers.csv", "pairs": "arena.csv"}[kind], *more.get(command, ()), "--json")
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)
+    fields = {
+        "compare": {"best", "verdict", "methods"}, "diagnose": {"annotators", "contested_items"},
+        "recommend": {"recommended", "verdict"}, "report": {"headline", "findings"},
+    }  # fmt: skip
+    assert fields[command] <= said.keys()
+    assert said.get("best", "win-rate") in ("gaussian", "mean", "median", "bradley-terry", "win-rate")
+    if command == "recommend":
+        assert len(said["recommended"]) == 3
+        assert "whom" in cli(command, "arena.csv", "--budget", 3, "--cost", 2).stderr
+
+
+def test_a_known_text_need_not_be_one_that_somebody_wrote(cli, tmp_path):
+    labels, gold = tmp_path / "texts.csv", tmp_path / "gold.csv"
+    labels.write_text("item,annotator,label\n1,x,the cat\n1,y,the cat\n1,z,a cat\n2,x,hello\n2,y,hello\n")
+    gold.write_text("item,label\n1,the black cat\n2,hello\n")
+    said = json.loads(cli("aggregate", labels, "--kind", "objects", "--gold", gold, "--json").stdout)
+    assert (said["gold"]["items"], said["gold"]["accuracy"]) == (2, 0.5)
+    compared = cli("compare", labels, "--kind", "objects", "--gold", gold, "--splits", 1, "--resamples", 5, "--json")
+    assert json.loads(compared.stdout)["methods"][0]["gold_distance"] == pytest.approx((1 / 3 + 0) / 2)

@@ -66,7 +66,7 @@ def test_agreement_of_spans_and_commands_that_are_not_for_them(cli, tags):
     assert found["exact_f1"]["value"] < found["overlap_f1"]["value"]
     assert "F1 of spans, exact" in cli("agreement", tags, "--resamples", 0).stdout
     assert cli("describe", tags).exit_code == 0
-    refused = cli("compare", tags)
+    refused = cli("explain", tags)
     assert (refused.exit_code, refused.stderr.count("\n")) != (0, 0)
     assert "these labels are tags of tokens or characters" in refused.stderr
 

@@ -45,8 +45,8 @@ def test_score_is_the_mean_log_probability_of_what_was_hidden():
     hidden = [comparison.hide(table, 0.3, np.random.default_rng([5, number])) for number in range(2)]
     logs = [np.log(Fixed().shares[table.label[row]]) for mask in hidden for row in np.flatnonzero(mask)]
     assert found.hidden == len(logs) == 2 * round(0.3 * len(table))
-    assert found["fixed"].log_likelihood.value == pytest.approx(np.mean(logs))
-    assert found["fixed"].log_likelihood.low < np.mean(logs) < found["fixed"].log_likelihood.high
+    assert found["fixed"].score.value == pytest.approx(np.mean(logs))
+    assert found["fixed"].score.low < np.mean(logs) < found["fixed"].score.high
 
 
 @pytest.mark.parametrize("kind", ["weight", "proba"])
@@ -57,7 +57,7 @@ def test_weights_and_probabilistic_rows_count_as_they_say(kind):
     logs = np.log(Fixed().shares)
     rows = [table.proba[r] @ logs if kind == "proba" else logs[table.label[r]] for r in np.flatnonzero(mask)]
     literal = np.average(rows, weights=None if kind == "proba" else table.weight[mask])
-    assert dz.compare(table, ["fixed"], splits=1)["fixed"].log_likelihood.value == pytest.approx(literal)
+    assert dz.compare(table, ["fixed"], splits=1)["fixed"].score.value == pytest.approx(literal)
 
 
 def test_every_item_keeps_a_label_and_the_draw_is_the_seed_s():
@@ -77,7 +77,7 @@ def test_a_model_never_sees_what_it_predicts():
     rng = np.random.default_rng(0)
     table = Annotations.from_arrays(np.repeat(np.arange(400), 5), rng.integers(0, 30, 2000), rng.integers(0, 3, 2000))
     found = dz.compare(table, ["majority-vote", "dawid-skene", "glad", "one-coin", "fixed", "mace"])
-    assert all(one.log_likelihood.value < np.log(1 / 3) + 0.01 for one in found)
+    assert all(one.score.value < np.log(1 / 3) + 0.01 for one in found)
 
 
 def test_better_methods_come_first_and_are_told_apart():
@@ -89,7 +89,7 @@ def test_better_methods_come_first_and_are_told_apart():
     vote = found["majority-vote"]
     assert not vote.tied
     assert vote.behind.low > 0
-    difference = found["dawid-skene"].log_likelihood.value - vote.log_likelihood.value
+    difference = found["dawid-skene"].score.value - vote.score.value
     assert vote.behind.value == pytest.approx(difference)
     assert "majority vote is" in found.verdict()
     assert "behind" in found.verdict()
@@ -156,7 +156,7 @@ def test_all_methods_that_can_take_the_table_are_tried():
     assert {one.method for one in found} == able
     assert [step[1] for step in steps] == list(range(len(able)))
     assert {step[2] for step in steps} == {len(able)}
-    assert dict(results) == {one.method: pytest.approx(one.log_likelihood.value) for one in found}
+    assert dict(results) == {one.method: pytest.approx(one.score.value) for one in found}
     frame = found.to_frame()
     assert list(frame["method"]) == [one.method for one in found]
     assert "accuracy" not in frame.columns

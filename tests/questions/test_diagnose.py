@@ -126,7 +126,7 @@ def test_frame_has_probabilities_flags_and_reasons():
         assert "honest people here would" in frame.loc[name, "reasons"]
     assert any("times of" in frame.loc[name, "reasons"] for name in found.flagged("unrelated"))
     assert "go against what others say" in frame.loc[found.flagged("contrary")[0], "reasons"]
-    with pytest.raises(BadParameter, match="flag must be 'unrelated', 'contrary' or 'copies'"):
+    with pytest.raises(BadParameter, match="flag must be 'unrelated', 'contrary', 'copies', 'higher' or 'lower'"):
         found.flagged("spamer")
     said = (
         "Diagnosis of 42 annotators, whose answers are: 5 unrelated to the items, 1 contrary to the others, 5 same as"

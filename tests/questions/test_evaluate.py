@@ -15,8 +15,8 @@ from dissensus.evaluation.calibration import gaps
 from dissensus.evaluation.hard import mean_f1, mean_recall, outcomes
 from dissensus.exceptions import BadParameter, DataError, MissingColumn
 from dissensus.questions import evaluate as module
-from dissensus.questions.compare import log_likelihood
 from dissensus.questions.predictions import Predictions
+from dissensus.questions.scoring import log_likelihood
 from dissensus.table.simulate import simulate
 
 K, CLASSES = 3, ["no", "perhaps", "yes"]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dissensus import Annotations, diagnose, methods, read
+from dissensus import Annotations, methods, read
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.table import kinds
 from dissensus.table.io import gold_values
@@ -110,7 +110,7 @@ def test_numbers_make_no_votes_and_no_class_method_takes_them():
     about = table.describe()
     assert about["values"]["median"] == 2.5
     assert about["sd_within_items"] == pytest.approx(np.sqrt((0.5 + 0.125) / 2))
-    for use in (table.votes, lambda: methods["consensus"]().fit(table), lambda: diagnose(table)):
+    for use in (table.votes, lambda: methods["consensus"]().fit(table)):
         with pytest.raises(DataError, match="numbers"):
             use()
 
@@ -213,3 +213,16 @@ def test_rows_that_make_one_set_are_counted(tmp_path):
     path.write_text("item,annotator,label\n1,x,a\n1,x,b\n1,y,b\n")
     table = read(path, kind="sets")
     assert (len(table), table.source.rows, table.source.unused.total()) == (2, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (["3,5", "4,0"], "decimal point in place of the comma"),
+        (["50%", "70%"], "without the % sign"),
+        (["1e300", "2"], "divide the labels first"),
+    ],
+)
+def test_numbers_in_another_notation_are_told_what_to_do(labels, words):
+    with pytest.raises(DataError, match=words):
+        Annotations.from_arrays([1, 2], ["a", "b"], labels, kind="numbers")

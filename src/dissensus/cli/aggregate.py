@@ -116,8 +116,7 @@ def aggregate(
                     raise BadParameter(
                         f"{name} is for classes, and these labels are {KINDS[one.kinds[0]]}; leave it out."
                     )
-            if table.kind == "sets":
-                table = gold.include(table, known)
+            table = gold.include(table, known)
             if model is None:
                 return kinds.fit(one, table, gold.read(table), gold.read_file(known, table), f"fitting {what}")
             table = table.as_kind(one.kinds[0])

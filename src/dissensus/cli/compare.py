@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dissensus.questions.compare import Comparison
     from dissensus.table.annotations import Annotations
 
+SIMPLE = ("mean", "median", "votes", "win-rate", "medoid")  # methods of `questions.scoring`, which a help need not load
+
 
 def compare(
     *,
@@ -32,8 +34,9 @@ def compare(
     source: Source,
 ) -> None:
     """Part of the annotations is hidden, every method is fitted to the rest and says what it expects of the hidden
-    ones: log-likelihood is the mean log probability of what they were. Methods that a paired bootstrap over items
-    cannot tell apart from the best are marked. With --gold, accuracy stands beside it.
+    ones: log-likelihood is the mean log probability of what they were; of numbers and texts it is the error or the
+    distance. Methods that a paired bootstrap over items cannot tell apart from the best are marked. With --gold,
+    accuracy stands beside it (F1 of spans, Jaccard index of sets, error of numbers).
 
     Example: dissensus compare labels.csv --gold gold.csv
 
@@ -45,6 +48,7 @@ def compare(
     def contest(table: Annotations, question: str | None) -> Comparison:
         from dissensus.questions.compare import compare
 
+        table = gold.include(table, None)
         known = gold.read(table)
         scores: dict[str, float] = {}
         with show.waiting(f"comparing the methods on {source.title(question)}") as bar:
@@ -73,7 +77,8 @@ def _check_names(methods: list[str] | None) -> list[str] | None:
 
     names = [name.strip() for given in methods for name in given.split(",") if name.strip()]
     for name in names:
-        registry.entry(name)
+        if name not in SIMPLE:
+            registry.entry(name)
     if not names:
         raise BadParameter("--methods names none; leave it out for all, or give names with commas between them.")
     if len(set(names)) < len(names):
@@ -93,20 +98,23 @@ def _facts(result: Comparison) -> dict[str, Any]:
 
 
 def _show(title: str, result: Comparison) -> None:
+    measure = result.measure
     worst = max(result.contestants[-1].behind.value, 1e-12)
     rows = []
     for one in result:
         behind = one.behind.value
         mark = "≈ best" if one.tied and behind else show.bar(behind / worst, 10)
-        cells = [one.method, f"{one.log_likelihood.value:.4f}", _with_half_width(one.behind, 4) if behind else "best"]
-        accuracy = [] if one.accuracy is None else [f"{_with_half_width(one.accuracy, 1, 100)} %"]
+        score = result.shown(one.score).value
+        cells = [one.method, f"{score:.4f}", _with_half_width(one.behind, 4) if behind else "best"]
+        unit = (100, " %") if measure.sign > 0 else (1, "")
+        accuracy = [] if one.accuracy is None else [_with_half_width(one.accuracy, 1, unit[0]) + unit[1]]
         rows.append((*cells, mark, *accuracy, f"{one.seconds:.2f}"))
-    gold = ["accuracy"] if result.contestants[0].accuracy is not None else []
-    columns = ["method", "log-likelihood", "behind the best", "", *gold, "seconds"]
-    numbers = ("log-likelihood", "behind the best", "accuracy", "seconds")
+    gold = [measure.gold.replace("_", " ")] if result.contestants[0].accuracy is not None else []
+    columns = ["method", measure.title, "behind the best", "", *gold, "seconds"]
+    numbers = (measure.title, "behind the best", *gold, "seconds")
     show.table(show.clean(title), columns, rows, numbers=numbers, unbroken=("method",))
     show.text(
-        f"Mean log probability of {result.hidden:,} hidden annotations ({result.splits} splits, "
+        f"{measure.said} {result.hidden:,} hidden annotations ({result.splits} splits, "
         f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items, of each method alone. ≈: not "
         "to be told apart from the best, once it is counted how many methods are tried. It judges how well labels are "
         "predicted, not how often the truth is found."

@@ -39,7 +39,8 @@ own_process = False  # True where `dissensus` is the process, not a function cal
 READING = "Reading FILE"  # panel of the help
 WRITTEN = ("output", "next_file")  # parameters that name files to write
 NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
-ANY_KIND = ("describe", "aggregate", "agreement", "calibrate")  # commands for all kinds; the others are for classes
+ANY_KIND = ("describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report")
+"""Commands for all kinds of labels; the others are for classes."""
 
 
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
@@ -167,9 +168,11 @@ class Gold:
             return read_gold(path, table, item, self.gold_label)
 
     def include(self, table: Annotations, known: Path | None) -> Annotations:
-        """A table of sets with those that nobody ticked and that are known of some item."""
+        """A table of sets or objects with those too that nobody gave and that are known of some item."""
         from dissensus.table.io import gold_columns
 
+        if table.kind not in ("sets", "objects"):
+            return table
         source = table.source
         columns = [] if source is None or source.gold is None else [source.gold]
         for path in (self.gold, known):
@@ -408,12 +411,18 @@ def hide_pandas() -> None:
 
 def _of_classes(tables: Annotations | Questions) -> tuple[Annotations | Questions, list[str]]:
     """The questions with classes, where there are such beside others, and what the others are called."""
+    from dissensus.table.kinds import CLASS_KINDS
+
     if not isinstance(tables, Mapping):
         return tables, []
     chosen = {question: table for question, table in tables.items() if table.kind == "classes"}
     if not chosen or len(chosen) == len(tables):
         return tables, []
-    aside = [f"{question!r} ({table.kind})" for question, table in tables.items() if question not in chosen]
+    aside = [
+        f"{question!r} ({table.kind}" + (f"; --label {question!r} takes it)" if table.kind in CLASS_KINDS else ")")
+        for question, table in tables.items()
+        if question not in chosen
+    ]
     return (next(iter(chosen.values())) if len(chosen) == 1 else type(tables)(chosen)), aside
 
 

@@ -15,7 +15,9 @@ from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
+    from dissensus.models.base import Aggregator
     from dissensus.questions.recommend import Recommendation
+    from dissensus.table.annotations import Annotations
 
 LABELS_SHOWN = 10
 ANNOTATORS_SHOWN = 5
@@ -55,7 +57,8 @@ def recommend(
     """A method is fitted to FILE, and every pair of an item and an annotator that is not in it is looked at: how much
     would the label tell, about the class of the item and about how good the annotator is. OUT gets rank, item,
     annotator, gain (in nats, given the labels above it), about_item (the item's part of it), cost, gain_per_cost and
-    p_change (the probability that all labels asked for about the item change its label).
+    p_change (the probability that all labels asked for about the item change its label). Of numbers, comparisons, sets,
+    spans and texts: rank, what to ask about (item, document, or left and right), gain and labels so far.
 
     Example: dissensus recommend labels.csv --budget 500 -o next.csv
 
@@ -65,6 +68,7 @@ def recommend(
     """
     from dissensus.cli.inputs import read_prices, split_names
     from dissensus.questions.recommend import recommend as find
+    from dissensus.table.kinds import CLASS_KINDS
 
     price, price_file = 1.0, None
     try:
@@ -82,6 +86,12 @@ def recommend(
     if model is None:
         options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     table = source.read_one()
+    if table.kind not in CLASS_KINDS:
+        whom: dict[str, Any] = {"--annotators": annotators, "--model": model, "--cost": None if cost == "1" else cost}
+        whom |= {"--capacity": None if capacity == "auto" else capacity}
+        whom |= {"--per-item": None if per_item == "auto" else per_item, "--settled": None if settled == "0.9" else 1}
+        _ask_next(table, options.new_model(method, setting, table.kind), budget, output, source, whom)
+        return
     fitted: Any = options.new_model(method, setting, table.kind) if model is None else None
     began = time.perf_counter()
     if model is None:
@@ -112,6 +122,42 @@ def recommend(
         show.text(sentence)
     if len(found):
         _show(found, preview=output is None)
+        show.written(output, "They are", "FILE to keep all of them")
+
+
+def _ask_next(
+    table: Annotations, model: Aggregator, budget: float, output: Path | None, source: Source, whom: dict[str, Any]
+) -> None:
+    """Say which items, documents or pairs to ask about, of labels that are no classes."""
+    from dissensus.models.base import methods
+    from dissensus.questions.ask_next import ask_next
+    from dissensus.table.kinds import KINDS
+
+    for name, given in whom.items():
+        if given is not None:
+            raise BadParameter(
+                f"{name} is for classes, and these labels are {KINDS[table.kind]}: what to ask is said, not whom."
+            )
+    began = time.perf_counter()
+    with show.waiting(f"fitting {source.file}"):
+        found = ask_next(model.fit(table), table, budget=budget)
+    frame = found.to_frame("pyarrow")
+    folder.write_file(frame, output)
+    if source.json:
+        about = {"file": show.path(source.file), "reading": source.account, "budget": budget}
+        about |= {"seconds": time.perf_counter() - began, "method": methods.name_of(type(model)), "labels": len(found)}
+        about |= {"candidates": found.candidates, "verdict": found.verdict(), "gain": float(found.gain.sum())}
+        show.json(about | ({"recommended": frame.to_pylist()} if output is None else {}), output=output)
+        return
+    show.line(f"{show.clean(source.file)}: {found.verdict()}")
+    if len(found) and output is None:
+        columns = [name for name in frame.column_names if name != "rank"]
+        rows = [
+            tuple(show.name(row[name]) if name not in ("gain", "labels") else f"{row[name]:.3g}" for name in columns)
+            for row in frame.slice(0, LABELS_SHOWN).to_pylist()
+        ]
+        show.table("Ask first", columns, rows, numbers=("gain", "labels"))
+    if len(found):
         show.written(output, "They are", "FILE to keep all of them")
 
 

@@ -52,7 +52,8 @@ def report(
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
-    """The page is one file that needs no network. Beside it go the same numbers as JSON and, as annotators are people,
+    """The page is one file that needs no network. Of numbers it shows values with intervals, of comparisons a ranking,
+    of spans the texts with the spans in them. Beside it go the same numbers as JSON and, as annotators are people,
     the key to their pseudonyms. A file of several questions becomes one page each.
 
     Example: dissensus report labels.csv --gold gold.csv --items items.csv -o report.html
@@ -102,12 +103,15 @@ def report(
 
     def write(table: Annotations, question: str | None) -> dict[str, Any]:
         from dissensus.report import Report
+        from dissensus.table.kinds import CLASS_KINDS
 
         name = called if question is None else f"{called}: {question}"
+        table = gold.include(table, None)
         known = gold.read(table)
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
-            held = _contest(table, known, seed or 0, bar.tell) if method is None else None
+            classes = table.kind in CLASS_KINDS
+            held = _contest(table, known, seed or 0, bar.tell) if method is None and classes else None
             chosen = options.method_name(method, table)
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)

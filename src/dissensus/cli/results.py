@@ -83,10 +83,10 @@ def fit(
     summary = summarise(model, count_items(model, gold) | {"status": status.counts()}, seconds)
     if not flags:
         return Result(model, summary, status=status)
-    from dissensus.questions.diagnose import diagnose
+    from dissensus.questions.diagnose import diagnose_classes
 
     with show.waiting("looking at the annotators"):
-        found = diagnose(table, threads=model.get_params(deep=False).get("threads"))
+        found = diagnose_classes(table, threads=model.get_params(deep=False).get("threads"))
     return Result(model, summary | {"annotators_to_look_at": flagged(found)}, diagnosis=found, status=status)
 
 

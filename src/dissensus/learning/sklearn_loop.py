@@ -23,7 +23,7 @@ from dissensus.learning import inputs as given
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.models.base import arg_max
-from dissensus.questions.compare import log_likelihood
+from dissensus.questions.scoring import log_likelihood
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 

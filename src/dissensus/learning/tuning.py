@@ -19,7 +19,8 @@ import numpy as np
 from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
-from dissensus.questions.compare import flat, hide, log_likelihood
+from dissensus.questions.compare import flat, hide
+from dissensus.questions.scoring import log_likelihood
 from dissensus.table.annotations import Annotations
 
 SHARE = 0.2  # of the annotations that is hidden

@@ -2,6 +2,8 @@
 
     score(m) = mean over hidden rows of log P_m(label | item, annotator; the other rows)
 
+(of numbers, texts and other labels with a distance, minus the distance to what was expected; `questions.scoring`).
+
 A method that knows the items and the annotators better is less surprised by what it has not seen. Nobody can cheat by
 being too sure: what a method has never thought possible costs it dearly. Two methods are told apart by the paired
 bootstrap over items (Efron & Tibshirani 1993) of the difference of their scores, each method against the best, with
@@ -18,22 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import random_ranks
 from dissensus.common.formatting import word_list
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.common.types import BoolArray, FloatArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
-from dissensus.evaluation.hard import hits
 from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
-from dissensus.models.base import Aggregator, check_gold, methods
+from dissensus.models.base import Aggregator, check_gold, default_method, methods
+from dissensus.models.numbers import check_values
+from dissensus.questions.scoring import LOG, SCORING, Measure, Method, log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 MAJORITY = "majority-vote"
-MIN_PROBABILITY = 1e-300  # that a hidden label is given: no method says 0, but a product may round to it
 SIGNIFICANT = 0.05
 MIN_HIDDEN = 30  # annotations, below which nothing is said of methods
 NEGLIGIBLE = 0.01  # nats per annotation: on real sets, what a vote is behind where it is as often right
@@ -47,14 +48,14 @@ class Contestant:
     """Scores of one method."""
 
     method: str
-    log_likelihood: Estimate  # mean over hidden annotations, interval by bootstrap over items
-    calibration: float  # expected calibration error of the predicted labels against the hidden ones
-    accuracy: Estimate | None  # of a fit to all annotations, where gold is known
+    score: Estimate  # mean over hidden annotations, interval by bootstrap over items; `Comparison.measure` says of what
+    calibration: float | None  # expected calibration error of predicted labels against the hidden ones, of classes
+    accuracy: Estimate | None  # by gold, of a fit to all annotations; of other kinds, what `measure.gold` says
     seconds: float  # of a fit, on average
-    behind: Estimate  # how far its log-likelihood is below the best's
+    behind: Estimate  # how far its score is below the best's
     p_value: float  # of that difference, corrected for the number of methods
     tied: bool  # not to be told apart from the best
-    model: Aggregator | None = field(repr=False, default=None)  # the fit to all annotations, where there was one
+    model: Any = field(repr=False, default=None)  # the fit to all annotations, where there was one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,13 +67,16 @@ class Comparison:
     splits: int
     share: float
     failed: dict[str, str]  # method → why it could not be fitted
+    measure: Measure = LOG
+    least: str = MAJORITY  # the simplest of the methods
+    used: str = DEFAULT_METHOD  # what all commands fit to such labels
 
     def __repr__(self) -> str:
         return f"Comparison of {len(self)} methods: {self.verdict()}"
 
     @property
     def best(self) -> str:
-        """The method with the highest log-likelihood of hidden annotations."""
+        """The method that predicts hidden annotations best."""
         return self.contestants[0].method
 
     @property
@@ -91,17 +95,19 @@ class Comparison:
 
     @property
     def _vote(self) -> Contestant | None:
-        return next((one for one in self if one.method == MAJORITY), None)
+        return next((one for one in self if one.method == self.least), None)
 
     @property
     def majority_will_do(self) -> bool:
-        """True if majority vote is best, cannot be told apart from the best, or is negligibly behind."""
+        """True if the simplest method is best, cannot be told apart from the best, or is negligibly behind."""
         vote = self._vote
-        return vote is not None and (vote.tied or vote.behind.high < NEGLIGIBLE)
+        negligible = NEGLIGIBLE if self.measure.sign > 0 else 0.0
+        return vote is not None and (vote.tied or vote.behind.high < negligible)
 
     def verdict(self) -> str:
         """Say in a sentence or two which method to use."""
-        vote, others = self._vote, self.tied[1:]
+        vote, others, unit = self._vote, self.tied[1:], self.measure.unit
+        simple = "majority vote" if self.least == MAJORITY else self.least
         best = f"{self.best} predicts hidden annotations best"
         if len(self) == 1:
             return f"{self.best} was the only method; there is nothing to compare it with."
@@ -110,23 +116,27 @@ class Comparison:
                 f"Nothing can be told: only {self.hidden} annotations could be hidden and predicted, and it takes "
                 f"{MIN_HIDDEN} or more."
             )
-        if self.best == MAJORITY:
-            return "Majority vote predicts hidden annotations best: nothing more elaborate is needed here."
+        if self.best == self.least:
+            return f"{_capital(simple)} predicts hidden annotations best: nothing more elaborate is needed here."
         if vote is not None and self.majority_will_do:
-            how = f"by {vote.behind.value:.4f} nats per annotation, which is next to nothing"
+            how = f"by {vote.behind.value:.4f} {unit}, which is next to nothing"
             how = "but not by more than chance would" if vote.tied else how
-            return f"Majority vote is as good here: {best}, {how}."
+            return f"{_capital(simple)} is as good here: {best}, {how}."
         if others:
             best += f", and cannot be told apart from {word_list(others)}"
         if vote is not None:
             behind = vote.behind
-            best += f"; majority vote is {behind.value:.3f} nats per annotation behind "
+            best += f"; {simple} is {behind.value:.3f} {unit} behind "
             best += f"({behind.low:.3f} to {behind.high:.3f})"
-        used = next((one for one in self if one.method == DEFAULT_METHOD), None)
+        used = next((one for one in self if one.method == self.used), None)
         if used is not None and not used.tied:
-            best += f". {DEFAULT_METHOD}, which all commands use, is {used.behind.value:.3f} behind; whoever predicts "
-            best += "copies well is not more often right"
+            best += f". {self.used}, which all commands use, is {used.behind.value:.3f} behind"
+            best += "; whoever predicts copies well is not more often right" * (self.measure is LOG)
         return f"{best}."
+
+    def shown(self, score: Estimate) -> Estimate:
+        """A score as people know it: an error or a distance without the minus."""
+        return score if self.measure.sign > 0 else Estimate(-score.value, -score.high, -score.low)
 
     def to_frame(self) -> Any:
         """One row per method, the best first; a pandas frame where pandas is installed, else an Arrow table."""
@@ -136,11 +146,11 @@ class Comparison:
         """The same as plain values."""
         return [
             {"method": one.method}
-            | flat("log_likelihood", one.log_likelihood)
-            | {"calibration_error": one.calibration}
+            | flat(self.measure.name, self.shown(one.score))
+            | ({} if one.calibration is None else {"calibration_error": one.calibration})
             | flat("behind", one.behind)
             | {"p_value": one.p_value, "tied": one.tied, "seconds": one.seconds}
-            | flat("accuracy", one.accuracy)
+            | flat(self.measure.gold, one.accuracy)
             for one in self
         ]
 
@@ -149,7 +159,7 @@ def compare(
     table: Annotations,
     names: Iterable[str | Aggregator] | None = None,
     *,
-    gold: IntArray | None = None,
+    gold: Any = None,
     share: float = 0.2,
     splits: int = 3,
     resamples: int = 1000,
@@ -162,9 +172,9 @@ def compare(
     Parameters
     ----------
     names : method names, or models not yet fitted; optional
-        Left out: every registered method that can take the table.
+        Left out: every registered method that can take the table, and the simple ones of `questions.scoring`.
     gold : (I,) int, optional
-        Known classes, −1 where unknown: accuracy is reported beside. It decides nothing.
+        Known classes, −1 where unknown (of numbers, floats and NaN): accuracy is reported beside. It decides nothing.
     share, splits : float, int
         Share of the annotations that is hidden in each of so many random splits; every item keeps at least one.
     resamples, seed
@@ -177,8 +187,9 @@ def compare(
     >>> compare(simulate(300, 12, 3, seed=1).annotations, ["majority-vote", "dawid-skene"]).best
     'dawid-skene'
     """
-    check_kind(table.kind, CLASS_KINDS, "compare")
-    gold = check_gold(gold, table)
+    if table.kind == "pairs" and gold is not None:
+        raise BadParameter("comparisons of two things have no known labels; leave gold out.")
+    gold = check_values(gold, table) if table.kind == "numbers" else check_gold(gold, table)
     models = _models(names, table)
     check_argument("splits", splits, int, low=1, must="must be at least 1")
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
@@ -193,6 +204,8 @@ def compare(
 
         try:
             found[name] = _try_out(model, table, hidden, gold, begin)
+            if not np.isfinite(found[name].by_item).all():
+                raise DataError("its predictions are no numbers.")
         except DataError as error:  # such as a table that this method cannot take
             failed[name] = str(error)
             continue
@@ -200,25 +213,25 @@ def compare(
             on_result(name, found[name].mean())
     if not found:
         raise DataError(f"no method could be fitted; {next(iter(failed))} says: {next(iter(failed.values()))}")
-    return _rank(found, failed, share, splits, resamples, seed)
+    return _rank(found, failed, table.kind, share, splits, resamples, seed)
 
 
 @dataclass
 class _Found:
     """Scores of one method over all splits."""
 
-    model: Aggregator | None
-    by_item: FloatArray  # (I,) log-likelihood of the hidden rows of each item
+    model: Any
+    by_item: FloatArray  # (I,) scores of the hidden rows of each item
     weight: FloatArray  # (I,) of those rows
-    calibration: float
-    right: FloatArray | None  # (gold items,) 1, 0 or the share of a tie
+    calibration: float | None
+    right: FloatArray | None  # (gold items, 2) scores and what they are shares of
     seconds: float
 
     def mean(self) -> float:
         return float(self.by_item.sum() / self.weight.sum())
 
 
-def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Aggregator]:
+def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Method]:
     if isinstance(names, str):
         raise BadParameter(f"names must be a list of methods, got the text {names!r}.")
     if names is None:
@@ -229,9 +242,10 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
             and not entry.facts.get("needs_features")
             and not (entry.facts.get("binary") and table.n_classes > 2)
         ]
-    models: dict[str, Aggregator] = {}
+        names += SCORING[table.kind].simple
+    models: dict[str, Method] = {}
     for one in names:
-        name, model = named_model(one)
+        name, model = _named(one, table.kind)
         if name in models:
             name = repr(model)
         if name in models:
@@ -242,17 +256,27 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
     return models
 
 
+def _named(model: str | Aggregator, kind: str) -> tuple[str, Method]:
+    """As `named_model`; the simple methods of a kind have names too."""
+    if isinstance(model, str) and (simple := SCORING[kind].simple.get(model)):
+        return model, simple()
+    name, found = named_model(model)
+    if kind not in found.kinds:
+        check_kind(kind, found.kinds, name)
+    return name, found
+
+
 def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
     """Name of a method, and a model of it that is not fitted."""
     return (model, methods[model]()) if isinstance(model, str) else (methods.name_of(type(model)), model)
 
 
-def fresh(model: Aggregator) -> Aggregator:
+def fresh(model: Any) -> Any:
     """A copy with the same keywords, not fitted."""
     return type(model)(**model.get_params())
 
 
-def timed_fit(model: Aggregator, table: Annotations) -> tuple[Aggregator, float]:
+def timed_fit(model: Any, table: Annotations) -> tuple[Any, float]:
     """Fit a copy of a model; also return the seconds. A fit that does not converge shows in its score: no warning."""
     began = time.perf_counter()
     with warnings.catch_warnings():
@@ -261,51 +285,43 @@ def timed_fit(model: Aggregator, table: Annotations) -> tuple[Aggregator, float]
 
 
 def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """(N,) True for hidden rows: a random share of all rows; every item keeps one."""
+    """(N,) True for hidden rows: a random share of all; what must stay of each kind says `questions.scoring`."""
     check_argument("share", share, float, above=0, below=1)
-    free = np.flatnonzero(random_ranks(table.item, rng))  # all rows but one of each item
-    if free.size == 0:
-        raise DataError("no item has two annotations; none can be hidden and predicted from the others.")
-    chosen = rng.choice(free, min(free.size, max(1, round(share * len(table)))), replace=False)
-    return np.isin(np.arange(len(table)), chosen)
+    return SCORING[table.kind].hide(table, share, rng)
 
 
 def _try_out(
-    model: Aggregator,
+    model: Method,
     table: Annotations,
     hidden: list[BoolArray],
-    gold: IntArray | None,
+    gold: Any,
     step: Callable[[int], None],
 ) -> _Found:
     by_item, weight = np.zeros(table.n_items), np.zeros(table.n_items)
-    seconds, errors = [], []
+    seconds, errors, scoring = [], [], SCORING[table.kind]
     for number, mask in enumerate(hidden):
         step(number)
         rest = table.select(rows=mask)
         fitted, took = timed_fit(model, table.select(rows=~mask))
-        expected = fitted.predict_annotations(rest)
-        logs, w = log_likelihood(rest, expected)
-        by_item += np.bincount(rest.item, logs * w, rest.n_items)
-        weight += np.bincount(rest.item, w, rest.n_items)
-        errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
+        if table.kind in CLASS_KINDS:
+            expected = fitted.predict_annotations(rest)
+            scores = log_likelihood(rest, expected)[0]
+            errors.append(expected_calibration_error(rest.label.astype(np.int64), expected))
+        else:
+            scores = scoring.rows(fitted, rest)
+        by_item += np.bincount(rest.item, scores * rest.row_weights, rest.n_items)
+        weight += np.bincount(rest.item, rest.row_weights, rest.n_items)
         seconds.append(took)
     whole = right = None
     if gold is not None:
         step(len(hidden))
         whole, _ = timed_fit(model, table)
-        right = hits(gold, whole.posterior_)
-    return _Found(whole, by_item, weight, float(np.mean(errors)), right, float(np.mean(seconds)))
-
-
-def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(N,) log P of each row's label (its mean under a probabilistic row), and the rows' weights."""
-    logs = np.log(np.maximum(expected, MIN_PROBABILITY))
-    found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
-    return found, np.ones(len(table)) if table.weight is None else table.weight
+        right = None if scoring.gold is None else scoring.gold(whole, table, gold)
+    return _Found(whole, by_item, weight, float(np.mean(errors)) if errors else None, right, float(np.mean(seconds)))
 
 
 def _rank(
-    found: dict[str, _Found], failed: dict[str, str], share: float, splits: int, resamples: int, seed: int
+    found: dict[str, _Found], failed: dict[str, str], kind: str, share: float, splits: int, resamples: int, seed: int
 ) -> Comparison:
     order = sorted(found, key=lambda name: -found[name].mean())
     best = found[order[0]]
@@ -322,7 +338,7 @@ def _rank(
             name,
             bootstrap(np.stack([one.by_item, one.weight], axis=1)[some], lambda s: s[:, 0] / s[:, 1], **draws),
             one.calibration,
-            None if one.right is None else bootstrap(one.right, **draws),
+            None if one.right is None else bootstrap(one.right, lambda s: s[:, 0] / s[:, 1], **draws),
             one.seconds,
             differences[name].mean,
             corrected[name],
@@ -331,7 +347,14 @@ def _rank(
         )
         for name, one in ((name, found[name]) for name in order)
     )
-    return Comparison(contestants, round(weight), splits, share, failed)
+    scoring = SCORING[kind]
+    return Comparison(
+        contestants, round(weight), splits, share, failed, scoring.measure, scoring.least, default_method(kind)
+    )
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
 
 
 def flat(name: str, estimate: Estimate | None) -> dict[str, Any]:

@@ -4,7 +4,8 @@ A flag is a tested hypothesis. `unrelated` (labels do not depend on the item) an
 against the others') are flagged where P(honest | labels) ≤ `MAX_HONEST`, see `honesty`, and where at most `MAX_HONEST`
 of honest annotators with the same items would look as extreme; the reason says what was seen, and how many would.
 `copies`: a group agrees on labels that nobody else leads us to expect, see `models.copies`. Who has too few labels is
-never named: there is only their number.
+never named: there is only their number. Labels that are no classes have tests of their own, see `habits`; grades have
+both.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, Names
 from dissensus.exceptions import DataError
 from dissensus.models.copies import Copies, find_copies
+from dissensus.questions.habits import FLAG_WORDS as HABIT_WORDS
+from dissensus.questions.habits import Habits, find_habits
 from dissensus.questions.honesty import Honesty, ask_others, judge
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import CLASS_KINDS, check_kind
+from dissensus.table.kinds import CLASS_KINDS
 
-Flag = Literal["unrelated", "contrary", "copies"]
+Flag = Literal["unrelated", "contrary", "copies", "higher", "lower"]
 FLAG_WORDS: dict[Flag, str] = {
     "unrelated": "unrelated to the items",
     "contrary": "contrary to the others",
     "copies": "same as another's",
+    "higher": HABIT_WORDS["higher"],
+    "lower": HABIT_WORDS["lower"],
 }
 """What the answers of somebody with a flag are, for people to read: on the command line, in the report, in Python."""
 
@@ -55,7 +60,8 @@ class Diagnosis:
     unsettled: str = ""  # why nobody is named before the classes' spelling is settled
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{len(self.flagged(flag))} {words}" for flag, words in FLAG_WORDS.items())
+        found = {words: len(self.flagged(flag)) for flag, words in FLAG_WORDS.items()}
+        counts = ", ".join(f"{n} {words}" for place, (words, n) in enumerate(found.items()) if n or place < 3)
         return (
             f"Diagnosis of {self.active_annotators:,} annotators, whose answers are: {counts}; "
             f"{self.too_few_labels:,} with too few labels to say"
@@ -73,8 +79,10 @@ class Diagnosis:
         return as_frame({"annotator": self.annotators} | {name: getattr(self, name) for name in measures} | said)
 
 
-def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
-    """Flag annotators whose labels do not depend on the item, go against the others', or are copied.
+def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | Habits:
+    """Flag annotators whose labels do not depend on the item, go against the others', are copied, or lie elsewhere.
+
+    Of labels that are no classes, the flags and their tests are those of `dissensus.questions.habits`.
 
     Nobody is flagged where classes differ by capitals or spaces only: whoever spells otherwise seems to contradict.
 
@@ -83,7 +91,13 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     >>> found.flagged("contrary"), len(found.flagged("unrelated")), [len(group) for group in found.groups]
     (['a20'], 5, [5])
     """
-    check_kind(table.kind, CLASS_KINDS, "diagnose")
+    if table.kind not in CLASS_KINDS:
+        return find_habits(table)
+    return diagnose_classes(table, threads=threads)
+
+
+def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagnosis:
+    """The same of a table of classes or grades."""
     if table.n_annotations == 0:
         raise DataError("the table has no annotations; there is nobody to judge.")
     A = table.n_annotators
@@ -95,12 +109,14 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     reasons = []
     group_of = {code: group for group in copies.groups for code in group}
     unsettled = naming.unsettled_spellings(table.classes)
+    shifts = _shifts(table) if table.kind == "graded" and table.proba is None else {}
     for code in range(A):
         said: dict[Flag, str] = {}
         if not unsettled and labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_HONEST:
             said |= _explain(table, found, code)
         if code in group_of and not unsettled:
             said["copies"] = _explain_copies(table, copies, code, group_of[code])
+        said |= shifts.get(code, {})
         flags.append(tuple(said))
         reasons.append("; ".join(said.values()))
     active = np.diff(table.annotator_ptr) > 0
@@ -119,6 +135,12 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis:
         int((active & (labels < MIN_LABELS)).sum()),
         unsettled,
     )
+
+
+def _shifts(table: Annotations) -> dict[int, dict[Flag, str]]:
+    """Who gives higher or lower grades than others to the same items: code → flag and reason."""
+    found = find_habits(table).said
+    return {code: {flag: said[flag] for flag in ("higher", "lower") if flag in said} for code, said in enumerate(found)}
 
 
 def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:

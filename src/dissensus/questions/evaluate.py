@@ -32,8 +32,9 @@ from dissensus.evaluation.perspectivist import absolute_distance, error_rate
 from dissensus.evaluation.soft import MEASURES, entropy, wasserstein
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import check_gold
-from dissensus.questions.compare import flat, log_likelihood
+from dissensus.questions.compare import flat
 from dissensus.questions.predictions import Aligned, Predictions, in_text
+from dissensus.questions.scoring import log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.names import shown

@@ -21,6 +21,7 @@ from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
 from dissensus.models.base import check_gold
 from dissensus.models.dependence import MIN_GOLD
+from dissensus.models.numbers import check_values
 from dissensus.questions.item_status import SETTLED, is_settled
 from dissensus.report.method_contest import Contest, contest
 from dissensus.report.section import Finding, Section
@@ -28,7 +29,7 @@ from dissensus.report.section import sections as registry
 from dissensus.report.sections.redundancy import next_step
 from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.io import write_frame, write_json
-from dissensus.table.kinds import CLASS_KINDS, check_kind
+from dissensus.table.kinds import CLASS_KINDS
 
 MAX_FINDINGS = 5
 MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
@@ -98,16 +99,20 @@ class Report(Study):
         if self.X is not None and self.model is None:
             raise BadParameter("X is what a model takes; give the model too.")
         table, fitted = self.table, self.fitted
-        check_kind(table.kind, CLASS_KINDS, "a report")
         fitted._check_fitted()
         if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
             raise DataError(
                 f"the model was fitted to another table ({fitted.items_.size:,} items, this one has "
                 f"{table.n_items:,}); give the table that it was fitted to."
             )
-        self.table = table.to_classes(fitted.classes_)
-        self.gold = check_gold(self.gold, table)
-        self.items = aligned(self.items, "item", table.items)
+        if table.kind in CLASS_KINDS:
+            self.table = table.to_classes(fitted.classes_)
+        self.gold = check_values(self.gold, table) if table.kind == "numbers" else check_gold(self.gold, table)
+        about = table.sequences.documents if table.kind == "spans" else table.items
+        if self.items is None and table.kind == "spans" and table.source is not None and table.source.texts:
+            texts = table.source.texts
+            self.items = {"item": list(map(str, texts)), "text": [_text_of(one) for one in texts.values()]}
+        self.items = aligned(self.items, "item", about)
         self.annotators = aligned(self.annotators, "annotator", table.annotators)
         self._check_shown()
         self.search = None if self.clustering is None else _as_facts(self.search, self.clustering)
@@ -180,7 +185,9 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
     findings = []
     for name, entry in registry.in_place():
         section = entry.value()
-        if (only is not None and name not in only) or not section.applies(study):
+        if (only is not None and name not in only) or study.table.kind not in section.kinds:
+            continue
+        if not section.applies(study):
             continue
         found[name] = section.collect(study)
         findings += [{"section": name} | asdict(one) for one in section.findings(found[name])]
@@ -200,6 +207,8 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
 
 def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     """Say how much there is, how much of it is settled, how sure that is, what to do next, and by which method."""
+    if study.table.kind not in CLASS_KINDS:
+        return _headline_of_kind(study, sections)
     table, settled = study.table, is_settled(study.confidence, np.diff(study.table.item_ptr))
     of, by = count(table.n_items, "item"), count(table.n_annotators, "annotator")
     said = [f"{count(table.n_annotations, 'label')} of {of} by {by}."]
@@ -225,6 +234,27 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     if worth is not None and study.gold is None and settled.mean() < 0.5:
         said.append(f"The classes of {MIN_GOLD} items (`dissensus aggregate --known`) would say how sure to be.")
     return [*said, f"Labels by {study.method}."]
+
+
+def _headline_of_kind(study: Study, sections: Mapping[str, Any]) -> list[str]:
+    """The same of labels that are no classes: how much there is, what came out, and by which method."""
+    table, about = study.table, sections.get("answers", {})
+    what = f"{table.n_items:,} items"
+    if table.kind == "pairs":
+        what = f"{table.sides.things.size:,} things, compared in {what}"
+    elif table.kind == "spans":
+        what = f"{table.sequences.documents.size:,} documents ({table.n_items:,} places)"
+    said = [f"{table.n_annotations:,} labels of {what} by {table.n_annotators:,} annotators."]
+    if table.kind == "pairs":
+        said += about["finding"][:1] if about else []
+    else:
+        said += [f"{one[1][0].upper()}{one[1][1:]}: {one[0]}." for one in about.get("numbers", ())[:2]]
+    return [*said, f"Answers by {study.method}."]
+
+
+def _text_of(fields: Mapping[str, Any]) -> str | None:
+    """The longest text of an item of an export."""
+    return max((one for one in fields.values() if isinstance(one, str)), key=len, default=None)
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:

@@ -57,12 +57,15 @@ class Column:
     """One column of a table.
 
     kind: text, long (text over several lines, or a list of texts), picture (a data URI), number, percent, chips (a
-    list), shares (class → share, as a bar), interval ([value, low, high] from 0 to 1). Percent and interval are shares
-    from 0 to 1.
+    list), shares (class → share, as a bar), list (the same, which need not sum to one), marked (parts of a text: [text]
+    or [text, label, number of its colour, how sure]), interval ([value, low, high] from 0 to 1). Percent and interval
+    are shares from 0 to 1.
     """
 
     title: str
-    kind: Literal["text", "long", "picture", "number", "percent", "chips", "shares", "interval"] = "text"
+    kind: Literal["text", "long", "picture", "number", "percent", "chips", "shares", "list", "marked", "interval"] = (
+        "text"
+    )
     digits: int = 0
     note: str = ""  # what the column means, shown with its head
 

@@ -46,6 +46,13 @@ def dots(rows: Rows, size: int, opacity: float, tips: Iterable[Tip], **channels:
     return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, tips, **channels)
 
 
+def intervals(rows: Sequence[Mapping[str, Any]], name: str, x: Channel, tips: Iterable[Tip], **channels: Any) -> Any:
+    """Draw the `value` of each row as a dot on a line from `low` to `high`, rows above each other in their order."""
+    y = names(name, [str(row[name]) for row in rows], limit=200)
+    bars = plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
+    return bars + dots(rows, 80, 1, [f"{name}:N", *tips], x="value:Q", y=y, **channels)
+
+
 def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] | None = None) -> dict[str, Any]:
     """Return a chart as the page takes it: as wide as its place.
 

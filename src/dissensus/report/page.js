@@ -104,6 +104,37 @@ const cells = {
     order: (v) => (v.length ? v[0][1] : null),
     find: (v) => v.map(([name]) => name).join(" "),
   },
+  list: {
+    draw: (td, v) => {
+      const box = element("div", "shares");
+      for (const [name, share, code] of v) {
+        const line = element("div", "stack");
+        const part = element("i");
+        part.style.width = `${100 * share}%`;
+        part.style.setProperty("--part", palette(code));
+        line.append(part);
+        box.append(line, element("small", "", `${name}: ${percent(share)}`));
+      }
+      td.append(box);
+    },
+    order: (v) => (v.length ? v[0][1] : null),
+    find: (v) => v.map(([name]) => name).join(" "),
+  },
+  marked: {
+    draw: (td, v) => {
+      const box = element("div", "marked");
+      for (const [text, label, code, sure] of v) {
+        if (label === undefined) { box.append(text); continue; }
+        const mark = element("mark", "", text);
+        mark.style.setProperty("--part", palette(code));
+        mark.append(element("small", "", ` ${label} ${percent(sure)}`));
+        box.append(mark, " ");
+      }
+      td.append(box);
+    },
+    order: (v) => v.length,
+    find: (v) => v.map(([text, label]) => `${text} ${label ?? ""}`).join(" "),
+  },
   interval: {
     draw: (td, v) => {
       const [value, low, high] = v;

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from dissensus.common.registry import Entry, Registry
 from dissensus.report.blocks import Block
 from dissensus.report.study import Study
+from dissensus.table.kinds import CLASS_KINDS
 
 Tone = Literal["good", "note", "bad"]
 Facts = dict[str, Any]
@@ -33,9 +34,10 @@ Blocks = Iterator[Block]
 
 
 class Section(ABC):
-    """One section of the report; `needs` names what the study must have."""
+    """One section of the report; `needs` names what the study must have, `kinds` the kinds of labels that it is for."""
 
     needs: ClassVar[tuple[str, ...]] = ()
+    kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS
 
     def applies(self, study: Study) -> bool:
         """Whether the study has what this section needs."""

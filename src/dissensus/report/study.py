@@ -23,14 +23,16 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataError, DataWarning, MissingColumn
 from dissensus.models.base import Aggregator, arg_max, clusterings, methods
-from dissensus.questions.diagnose import Diagnosis, diagnose
+from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
+from dissensus.questions.habits import Habits, find_habits
 from dissensus.report.method_contest import DEFAULT_METHODS, Contest, contest
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, to_arrow
 from dissensus.table.io.jsonl import dumps
+from dissensus.table.spans import PLACE
 
 MAX_TEXT_LENGTH = 600  # characters of an item's texts that are shown
 SHORT_TEXT_LENGTH = 200  # characters of them where they are not the point
@@ -52,7 +54,7 @@ class Study:
     table: Annotations
     fitted: Aggregator
     _: KW_ONLY
-    gold: IntArray | None = None  # (I,) −1 unknown
+    gold: Any = None  # (I,) codes, −1 unknown; of numbers floats, NaN unknown
     items: Any = None  # column → (I,)
     annotators: Any = None  # column → (A,)
     show: Sequence[str] = ()  # columns of `annotators` that are printed
@@ -221,12 +223,30 @@ class Study:
             np.array(self.annotator_names, object)[np.argsort(place)], table.classes, weight=table.weight,
             proba=table.proba, kind=table.kind,
         )  # fmt: skip
-        found = diagnose(named, threads=self.fitted.get_params().get("threads"))
+        found = diagnose_classes(named, threads=self.fitted.get_params().get("threads"))
         measures = ("annotators", "labels", "honest", "unrelated", "contrary", "copied")
         by_code: dict[str, Any] = {name: getattr(found, name)[place] for name in measures}
         for name in ("flags", "reasons"):
             by_code[name] = tuple(getattr(found, name)[at] for at in place)
         return dataclasses.replace(found, **by_code)
+
+    @cached_property
+    def habits(self) -> Habits:
+        """The same of labels that are no classes."""
+        self.on_step("looking at the annotators")
+        return find_habits(self.table)
+
+    def document_text(self, name: str) -> str | list[str] | None:
+        """The text of a document of spans, or its tokens where places are tokens; None where it is not known."""
+        at = naming.match(np.array([name], object), self.table.sequences.documents, "documents")[0]
+        text = next((str(self.items[one][at]) for one in self.text_columns if self.items[one][at]), None)
+        if text is None:
+            return None
+        if "-" in str(self.table.items[0]).rpartition(PLACE)[2]:
+            return text
+        where = self.table.sequences
+        tokens = text.split()
+        return tokens if len(tokens) >= int(where.end[where.document == at].max()) else None
 
     @cached_property
     def explanation(self) -> Explanation:

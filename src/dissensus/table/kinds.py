@@ -38,6 +38,7 @@ CLASS_KINDS = ("classes", "graded")  # of labels that have probabilities
 
 MAX_INTEGER_CLASSES = 30  # different whole numbers that are still taken for classes
 GRADE_COUNTS = range(3, 12)  # of whole numbers in a row that look like ratings
+MAX_NUMBER = 1e150  # its square is still a number
 OUTCOMES = ("left", "right", "tie")  # the classes of pairs
 VERSUS = " vs "  # between the two things in the name of an item
 CONTEXT = " | "  # before what else names a comparison, such as a prompt
@@ -132,15 +133,34 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
         bad = next(name for name in classes.tolist() if numbers_of(np.array([name], object)) is None)
         if kind == "graded":
             raise DataError(f"label {naming.shown(bad)} is no number; say the order of the grades: classes=[…].")
-        raise DataError(
-            f"label {naming.shown(bad)} is no number; leave it out with abstain=, or read the labels as kind='classes'."
-        )
+        raise DataError(f"label {naming.shown(bad)} is no number; {_how_to_number(str(bad))}.")
+    if (np.abs(found) > MAX_NUMBER).any():
+        far = naming.shown(classes[int(np.abs(found).argmax())])
+        raise DataError(f"label {far} is beyond {MAX_NUMBER:g}, where squares overflow; divide the labels first.")
     if kind == "graded":  # "1" and "1.0" are one grade, called as the first
         _, first, place = np.unique(found, return_index=True, return_inverse=True)
         return classes[first], place.reshape(-1)
     values, place = np.unique(found, return_inverse=True)
     whole = (values == np.floor(values)).all() and (np.abs(values) < 2**53).all()
     return values.astype(np.int64) if whole else values, place
+
+
+def _how_to_number(name: str) -> str:
+    """What to do about a label that is no number."""
+    if name.strip().endswith("%"):
+        return "write it without the % sign"
+    if name.count(",") == 1 and numbers_of(np.array([name.replace(",", ".")], object)) is not None:
+        return "write it with a decimal point in place of the comma"
+    return "leave it out with abstain=, or read the labels as kind='classes'"
+
+
+def look_like_decimal_commas(classes: Names) -> bool:
+    """True for labels such as 3,5: numbers, were their commas points, and some of them no list of options."""
+    if classes.dtype != object or not classes.size:
+        return False
+    names = [str(one) for one in classes.tolist()]
+    with_points = numbers_of(np.array([one.replace(",", ".") for one in names], object))
+    return any("," in one for one in names) and with_points is not None
 
 
 def values_of(kind: str, classes: Names) -> FloatArray | None:

@@ -181,3 +181,30 @@ def test_alpha_of_a_distance_is_the_sum_over_all_pairs(drawn):
     found = distance_alpha(table, delta, resamples=200, seed=0)
     assert found.value == pytest.approx(1 - (n - 1) * within / across)
     assert found.low < found.value < found.high
+
+
+def test_softened_posterior_is_that_of_all_sets():
+    """Labels count 1/d, the tree's log odds 1/√d: a sum over all sets of three options."""
+    from itertools import product
+
+    from dissensus.models.methods.set_tree import _soften
+
+    rng = np.random.default_rng(0)
+    odds, d = rng.normal(0, 3, (4, 3)), np.array([1.0, 4.0, 4.0, 9.0])
+    order, parent, chance = np.array([1, 0, 2]), np.array([1, -1, 0]), rng.uniform(0.1, 0.9, (3, 2))
+    chance[1, 1] = chance[1, 0]
+    sets = rng.random((4, 3)) < 0.5
+    q, log_set = _soften(odds, d, sets, order, parent, chance)
+    for i in range(4):
+        tree = 1 / (1 + ((1 - chance) / chance) ** (1 / np.sqrt(d[i])))
+        weight = {}
+        for truth in product((False, True), repeat=3):
+            w = 1.0
+            for c in range(3):
+                p = tree[c, int(parent[c] >= 0 and truth[parent[c]])]
+                w *= p * np.exp(odds[i, c] / d[i]) if truth[c] else 1 - p
+            weight[truth] = w
+        total = sum(weight.values())
+        for c in range(3):
+            assert q[i, c] == pytest.approx(sum(w for truth, w in weight.items() if truth[c]) / total)
+        assert log_set[i] == pytest.approx(np.log(weight[tuple(sets[i].tolist())] / total))

@@ -90,3 +90,11 @@ def test_records_without_any_label_and_broken_spans_are_errors(read):
         read({"id": 1, "text": "EU", "label": [[0, "ORG"]]})
     with pytest.raises(DataError, match="has no 'id' nor 'doc_id' nor 'item' for item"):
         read({"text": "t", "label": ["x"]})
+
+
+def test_who_ticks_nothing_where_several_may_be_ticked_has_answered(tmp_path):
+    said = [("x", ["a", "b"]), ("y", []), ("z", ["a"])]
+    lines = [json.dumps({"id": 1, "text": "t", "label": labels, "username": who}) for who, labels in said]
+    (tmp_path / "export.jsonl").write_text("\n".join(lines) + "\n")
+    table = io.read(tmp_path / "export.jsonl")
+    assert (table.kind, table.classes.tolist(), table.source.unused.total()) == ("sets", ["a", "a|b", "∅"], 0)

@@ -36,6 +36,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.models.base import methods
 from dissensus.models.numbers import NumberModel
+from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 MAX_TYPICAL = 200  # annotators, those that count most, whose answers r averages
@@ -98,6 +99,16 @@ class Gaussian(NumberModel):
         said = self._mean_labels(fit.b + fit.a * fit.mu, fit.s2)  # of an item in the middle
         self.bias_ = said - (self.total_ @ said) / self.total_.sum()
         self.stretch_, self.precision_ = fit.a, 1 / fit.s2
+        self._theta = self._posterior(table, np.arange(table.n_annotators))[0]
+
+    def expected_labels(self, table: Annotations) -> FloatArray:
+        """(N,) the median of what each row's annotator was expected to say, by what was fitted; not by `table`."""
+        self._check_fitted()
+        item = naming.match(table.items, self.items_, "items")[table.item]
+        known = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
+        at = np.where(item >= 0, self._theta[item], self.theta_prior_[0])
+        b, a = (np.append(self.spread_[:, k], self.typical_spread_[k])[known] for k in (0, 1))
+        return self._to_labels(b + a * at)
 
     def _posterior(self, table: Annotations, known: IntArray) -> tuple[FloatArray, FloatArray]:
         b, a, s2 = (

@@ -33,6 +33,8 @@ FLAGS = {
     "unrelated": "var(--c3)",
     "contrary": "var(--c5)",
     "copies": "var(--c2)",
+    "higher": "var(--c4)",
+    "lower": "var(--c7)",
     "below": "var(--c6)",
     "none": "var(--c1)",
 }
@@ -52,6 +54,16 @@ WORDS = {
         "agrees with another far more than people who label by themselves would",
         "agree far more than people who label by themselves would",
         "Count their group as one opinion; ask how they work.",
+    ),
+    "higher": (
+        "gives higher grades than others to the same items",
+        "give higher grades than others to the same items",
+        "Ask how they understand the scale; graded-response takes it into account.",
+    ),
+    "lower": (
+        "gives lower grades than others to the same items",
+        "give lower grades than others to the same items",
+        "Ask how they understand the scale; graded-response takes it into account.",
     ),
 }
 NOUNS = {str(flag): words for flag, words in FLAG_WORDS.items()} | {"below": "below the average", "none": "none"}
@@ -119,7 +131,7 @@ class Annotators(Section):
             if names:
                 share = percent(facts["flags"][flag] / max(facts["active"], 1))
                 said = f"{_name_list(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
-                yield Finding(said, advice, "bad", "annotators-flagged")
+                yield Finding(said, advice, "note" if flag in ("higher", "lower") else "bad", "annotators-flagged")
         if weak := _weak_people(facts):
             named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:MAX_WEAK_NAMED])
             more = f" and {len(weak) - MAX_WEAK_NAMED:,} more" if len(weak) > MAX_WEAK_NAMED else ""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from dissensus.common.formatting import percent
 from dissensus.common.types import IntArray
 from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import DataError
-from dissensus.questions.compare import MAJORITY, MIN_HIDDEN
+from dissensus.questions.compare import MAJORITY, MIN_HIDDEN, compare
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Table, Text
-from dissensus.report.method_contest import Contest
+from dissensus.report.method_contest import MAX_ANNOTATIONS, Contest
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, facts_of, plain, some_of
+from dissensus.table.kinds import CLASS_KINDS, KINDS
 
 MAX_ITEMS = 200  # on which methods disagree, in the table
 LEVEL, WORSE = "best, or level with it", "worse"
@@ -26,10 +24,14 @@ LEVEL, WORSE = "best, or level with it", "worse"
 class Methods(Section):
     """The comparison without gold, and the labels that depend on the method."""
 
+    kinds = tuple(KINDS)
+
     def applies(self, study: Study) -> bool:
         return bool((study.labels_per_item > 1).any())
 
     def collect(self, study: Study) -> Facts:
+        if study.table.kind not in CLASS_KINDS:
+            return _of_other_kind(study)
         held = study.method_contest
         if isinstance(held, DataError):
             return {"failed": str(held)}
@@ -43,8 +45,7 @@ class Methods(Section):
             "sampled_items": n_items if held.sampled else None,
             "items": n_items,
             "methods": [
-                facts_of(one, "method", "log_likelihood", "behind", "tied", "accuracy")
-                | {"seconds": plain(one.seconds, 2)}
+                facts_of(one, "method", "score", "behind", "tied", "accuracy") | {"seconds": plain(one.seconds, 2)}
                 for one in found
             ],
             "failed_methods": found.failed,
@@ -55,6 +56,10 @@ class Methods(Section):
 
     def findings(self, facts: Facts) -> Findings:
         if "failed" in facts:
+            return
+        if "contested" not in facts:
+            if facts["hidden"] >= MIN_HIDDEN:
+                yield Finding(facts["verdict"])
             return
         said = f"The labels of {_contested_share(facts)} of the items depend on the method"
         if facts["hidden"] < MIN_HIDDEN:
@@ -79,9 +84,9 @@ class Methods(Section):
         if facts["sampled_items"]:
             yield Text(f"Compared on a random {facts['sampled_items']:,} of the items, with all their labels.")
         yield _ranking_chart(facts)
-        if any(one["accuracy"] for one in facts["methods"]):
+        if any(one["accuracy"] for one in facts["methods"]) and "contested" in facts:
             yield _accuracy_chart(facts)
-        if contested := facts["contested_items"]:
+        if contested := facts.get("contested_items"):
             names = [one["method"] for one in facts["methods"]]
             yield Table.of(
                 "contested",
@@ -94,6 +99,35 @@ class Methods(Section):
             )
         for name, why in facts["failed_methods"].items():
             yield Text(f"{name} is left out: {why}")
+
+
+def _of_other_kind(study: Study) -> Facts:
+    """Compare the methods for labels that are no classes, on some of the items where there are many."""
+    table, part = study.table, study.table
+    if table.kind != "pairs" and table.n_annotations > MAX_ANNOTATIONS:  # things that are compared stay connected
+        group = table.sequences.document if table.kind == "spans" else np.arange(table.n_items)
+        n = int(group.max()) + 1
+        share = MAX_ANNOTATIONS / table.n_annotations
+        chosen = np.random.default_rng(study.seed).permutation(n)[: max(2, round(share * n))]
+        part = table.select(items=np.isin(group, chosen))
+    study.on_step("comparing methods")
+    try:
+        found = compare(part, splits=1, seed=study.seed)
+    except DataError as error:
+        return {"failed": str(error)}
+    facts: Facts = {
+        "method": study.method,
+        **facts_of(found, "best", "tied", "hidden"),
+        "verdict": found.verdict(),
+        "unit": found.measure.unit,
+        "sampled_items": part.n_items if part is not table else None,
+        "methods": [
+            facts_of(one, "method", "score", "behind", "tied", "accuracy") | {"seconds": plain(one.seconds, 2)}
+            for one in found
+        ],
+        "failed_methods": found.failed,
+    }
+    return dict(plain(facts))
 
 
 def _by_gold(study: Study, held: Contest) -> Facts | None:
@@ -126,20 +160,13 @@ def _contested_share(facts: Facts) -> str:
     return percent(facts["contested"] / max(facts["items"], 1))
 
 
-def _with_intervals(rows: list[Facts], x: charts.Channel, tips: Sequence[charts.Tip], **channels: Any) -> Any:
-    """Draw each method's value as a dot, on a line from low to high."""
-    y = charts.names("method", [row["method"] for row in rows], limit=200)
-    bars = charts.plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
-    return bars + charts.dots(rows, 80, 1, ["method:N", *tips], x="value:Q", y=y, **channels)
-
-
 def _ranking_chart(facts: Facts) -> Chart:
     rows = [
         {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
     ]
-    x = charts.quantity("low", "behind the best (nats per hidden label)")
-    tips = [("value:Q", "nats behind", ".4f"), ("low:Q", "from", ".4f"), ("high:Q", "to", ".4f")]
-    chart = _with_intervals(rows, x, tips, color=charts.color("word", [LEVEL, WORSE], columns=1))
+    x = charts.quantity("low", f"behind the best ({facts.get('unit', 'nats per hidden label')})")
+    tips = [("value:Q", "behind", ".4f"), ("low:Q", "from", ".4f"), ("high:Q", "to", ".4f")]
+    chart = charts.intervals(rows, "method", x, tips, color=charts.color("word", [LEVEL, WORSE], columns=1))
     return Chart(
         charts.spec(chart, charts.height_of(len(rows)) + 20),
         "Which method predicts hidden labels best",
@@ -152,7 +179,7 @@ def _accuracy_chart(facts: Facts) -> Chart:
     rows = [{"method": one["method"], **one["accuracy"]} for one in facts["methods"] if one["accuracy"]]
     x = charts.quantity("low", "right, by gold", charts.SHARE, scale={"zero": False})
     return Chart(
-        charts.spec(_with_intervals(rows, x, [("value:Q", "right", ".1%")]), charts.height_of(len(rows))),
+        charts.spec(charts.intervals(rows, "method", x, [("value:Q", "right", ".1%")]), charts.height_of(len(rows))),
         "And which is right most often",
         "By gold; 95 % intervals.",
         "Accuracy: " + ", ".join(f"{row['method']} {percent(row['value'], 1)}" for row in rows) + ".",

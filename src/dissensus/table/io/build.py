@@ -214,6 +214,8 @@ def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annot
         return table.as_kind("spans"), "Labels are tags of places in documents; change with kind='classes'."
     if kinds.guess(table.classes) == "numbers":
         return table.as_kind("numbers"), "Labels are numbers; change with kind='classes'."
+    if kinds.look_like_decimal_commas(table.classes):
+        return table, "Labels are classes; if they are numbers, write decimal points in place of their commas."
     if kinds.look_like_sets(table.classes):
         return table.as_kind("sets"), "Labels are sets of options; change with kind='classes'."
     if kinds.look_graded(table.classes):

@@ -20,6 +20,7 @@ import pyarrow as pa
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table.find_columns import Columns, check_names, listed
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
+from dissensus.table.kinds import NOTHING as EMPTY_SET
 from dissensus.table.kinds import set_name
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
@@ -252,7 +253,11 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
         return _collect_spans(given, marked, reading, columns, everything or given)
     chosen = _choose_questions(answered, path, columns.label, ticks)
     used, gold, left = [], [], []
+    sets = {one.question for one in answered if one.kind == LABEL and len(one.label or ()) > 1}
+    sets = sets if kind in (None, "sets") and ticks is None else set()
     for one in given:
+        if one.question in sets and one.label == [] and one.kind == LABEL and one.annotator != "":
+            one = one._replace(label=[EMPTY_SET])  # who ticks nothing where several may be ticked has answered
         why = one.left_out or chosen.get(one.question, {}).get(one.kind, "")
         if not why and not one.label:
             why = "answers without a choice"

@@ -1,0 +1,470 @@
+"""Who answers unlike the others, where labels are no classes: numbers, comparisons, sets, spans, texts.
+
+A *trait* of annotator j is a number t_j with a standard error e_j, measured on the items that others have labelled too.
+People differ, so nobody is held to a trait of 0: the traits of the crowd are N(m, τ²), and of those who are unlike it
+
+    relation      N(0, e²): answers that do not depend on the item      N(−m, τ² + e²): answers that go against it
+    other traits  Cauchy, with the middle m and 5 √(τ² + e²)
+
+The shares of these, m and τ² are learnt by EM, from the median and the median distance to it, with a sceptical prior on
+the shares. P-values are of z_j = (t_j − m) / √(τ² + e_j²), by Student's t with as many degrees of freedom as there are
+annotators like the crowd, less one. With Benjamini & Hochberg (1995) over all annotators and traits, of those who are
+flagged at most `LEVEL` are like the crowd; so are they where P(like the crowd) ≤ `LEVEL` decides, as of classes.
+
+| kind | trait | of |
+|---|---|---|
+| numbers, graded | shift | normal scores of the labels, less the mean of the others' on the item |
+| | relation | correlation with that mean, as Fisher's z |
+| pairs | position, ties, relation | h, κ and γ of Bradley & Terry's model, with all else as the crowd's |
+| sets, spans | marks | options or spans marked, less the mean of the others' on the item or document |
+| sets, spans, objects | relation | likeness (Jaccard, 1 − distance) to others' labels of the item, less of others |
+
+Relation has one side: who follows the others less. Such answers are `unrelated` or `contrary`, whichever is more
+probable, where P(like the crowd) ≤ `LEVEL`; else, by the test, `apart`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, ndtri, stdtr
+
+from dissensus.common.frames import as_frame
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.evaluation.distances import pair_distances
+from dissensus.exceptions import DataError
+from dissensus.table.annotations import Annotations
+
+Flag = Literal[
+    "unrelated", "contrary", "apart", "higher", "lower", "left", "right", "more_ties", "fewer_ties", "more", "fewer"
+]
+FLAG_WORDS: dict[Flag, str] = {
+    "unrelated": "unrelated to the items",
+    "contrary": "contrary to the others",
+    "apart": "further from the others than most",
+    "higher": "higher than the others'",
+    "lower": "lower than the others'",
+    "left": "for what stands left",
+    "right": "for what stands right",
+    "more_ties": "ties more often than others",
+    "fewer_ties": "ties less often than others",
+    "more": "more than the others mark",
+    "fewer": "fewer than the others mark",
+}
+"""What the answers of somebody with a flag are, for people to read."""
+
+LEVEL = 0.01  # of those who are flagged, at most this share is like the crowd
+MIN_LABELS = 10  # on items that others have labelled too; with fewer nobody is flagged
+MIN_CROWD = 4  # annotators with so many labels; with fewer there is no crowd to be unlike
+WIDE = 5.0  # times as far from the middle as the crowd: those who are unlike it
+SHARES = {
+    True: (0.93, 0.05, 0.02),
+    False: (0.95, 0.05),
+}  # of the crowd and of others, of a relation and of other traits
+SHARE_ANNOTATORS = 20  # that these count as
+MAX_UNLIKE = 0.3  # share of annotators who may be unlike the crowd
+EM_PASSES = 100
+NEWTON_STEPS = 8  # from the crowd's γ to an annotator's
+MAX_FOLLOWING = 5.0  # of γ: somebody may answer without any error
+PARTNERS = 8  # labels of others on the item that a label is compared with, at most
+STRANGERS = 4  # labels of other items that it is compared with
+SAME_LABEL = 0.9  # share of one label from which the reason speaks of it
+MIN_SPREAD = 1e-9
+
+
+class Trait(NamedTuple):
+    """One number of every annotator."""
+
+    name: Literal["relation", "shift", "position", "ties", "marks"]
+    value: FloatArray  # (A,)
+    error: FloatArray  # (A,)
+    side: int  # −1: only low values stand out; 0: both
+    fact: Callable[[int], str]  # annotator → what was seen
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Habits:
+    """Flags, reasons and traits of every annotator of a table, and the items whose labels differ most."""
+
+    annotators: Names  # (A,)
+    labels: IntArray  # (A,) how many it gave to items that others have labelled too
+    traits: dict[str, FloatArray]  # name → (A,)
+    p_values: dict[str, FloatArray]  # name → (A,) P(somebody like the crowd is as extreme); NaN with too few labels
+    said: tuple[dict[Flag, str], ...]  # (A,) flag → the reason
+    items: Names  # (I,)
+    disagreement: FloatArray  # (I,) how far labels of an item are from each other; NaN with fewer than two
+    active_annotators: int
+    too_few_labels: int  # how many of them have fewer than `MIN_LABELS` labels that can be judged
+    groups: tuple[Any, ...] = ()
+    unsettled: str = ""
+
+    @property
+    def flags(self) -> tuple[tuple[Flag, ...], ...]:
+        """(A,) flags of each annotator."""
+        return tuple(tuple(one) for one in self.said)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """(A,) a sentence for each flag, or nothing."""
+        return tuple("; ".join(one.values()) for one in self.said)
+
+    def __repr__(self) -> str:
+        n = sum(map(bool, self.said))
+        return f"Habits of {self.active_annotators:,} annotators: {n:,} answer unlike the others"
+
+    def flagged(self, flag: Flag) -> list[Any]:
+        """The annotators with this flag."""
+        return [name for name, flags in zip(self.annotators.tolist(), self.flags, strict=True) if flag in flags]
+
+    def most_contested(self, n: int) -> list[tuple[Any, float]]:
+        """The items whose labels differ most, with how far."""
+        order = np.argsort(-np.nan_to_num(self.disagreement, nan=-1.0), kind="stable")[:n]
+        found = [(self.items[i], float(self.disagreement[i])) for i in order.tolist()]
+        return [(item, apart) for item, apart in found if apart > 0]
+
+    def to_frame(self) -> Any:
+        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table."""
+        columns: dict[str, Any] = {"annotator": self.annotators, "labels": self.labels}
+        for name, value in self.traits.items():
+            columns |= {name: value, f"{name}_p": self.p_values[name]}
+        flags = [", ".join(flags) for flags in self.flags]
+        return as_frame(columns | {"flags": flags, "reasons": list(self.reasons)})
+
+
+def find_habits(table: Annotations) -> Habits:
+    """Flag annotators who answer unlike the others; see the module.
+
+    >>> from dissensus.table.simulate import simulate_kind
+    >>> drawn = simulate_kind("numbers", 300, 20, redundancy=8, seed=1)
+    >>> found = find_habits(drawn.annotations)
+    >>> sorted(found.flagged("unrelated")) == sorted(np.flatnonzero(drawn.kind == "spammer").tolist())
+    True
+    """
+    if table.n_annotations == 0:
+        raise DataError("the table has no annotations; there is nobody to judge.")
+    labels, traits, disagreement = FINDERS[table.kind](table)
+    enough = labels >= MIN_LABELS
+    crowds = [Crowd.of(one, enough) for one in traits]
+    tested = discoveries(np.stack([one.p for one in crowds], axis=1), LEVEL)  # (A, traits)
+    found: list[dict[Flag, str]] = []
+    for code in range(table.n_annotators):
+        said: dict[Flag, str] = {}
+        for trait, crowd, unlike in zip(traits, crowds, tested[code], strict=True):
+            if (flag := _flag(trait, crowd, code, bool(unlike))) is not None:
+                p = crowd.p[code]
+                would = "fewer than 1 in 1,000" if p < 0.001 else f"{100 * p:.1f} % of"
+                said[flag] = f"{trait.fact(code)}; {would} people here would be as far off"
+        found.append(said)
+    active = np.diff(table.annotator_ptr) > 0
+    return Habits(
+        table.annotators, labels, {one.name: one.value for one in traits},
+        {one.name: crowd.p for one, crowd in zip(traits, crowds, strict=True)}, tuple(found),
+        *disagreement, int(active.sum()), int((active & ~enough).sum()),
+    )  # fmt: skip
+
+
+class Crowd(NamedTuple):
+    """What is usual of a trait, and who is how far from it."""
+
+    middle: float
+    p: FloatArray  # (A,) P(somebody like the crowd is as far out); NaN without enough labels
+    probability: FloatArray  # (A, 2 or 3) of being like the crowd, and of each other way
+
+    @classmethod
+    def of(cls, trait: Trait, enough: Any) -> Crowd:
+        """Learn it by EM; see the module."""
+        one_sided = trait.side != 0
+        p, everyone = np.full(trait.value.size, np.nan), np.zeros((trait.value.size, len(SHARES[one_sided])))
+        everyone[:, 0] = 1
+        at = np.flatnonzero(enough & np.isfinite(trait.value) & np.isfinite(trait.error))
+        if at.size < MIN_CROWD:
+            return cls(float("nan"), p, everyone)
+        value, error = trait.value[at], np.maximum(trait.error[at], MIN_SPREAD)
+        middle = float(np.median(value))
+        spread = (float(np.median(np.abs(value - middle))) / float(ndtri(0.75))) ** 2
+        spread, prior = max(spread - float(np.median(error**2)), 0.0), np.array(SHARES[one_sided])
+        shares, freedom = prior, max(1.0, 0.4 * (at.size - 1))
+        for _ in range(EM_PASSES):
+            wide = spread + error**2
+            z = (value - middle) / np.sqrt(wide)
+            densities = [_student(z, freedom) / np.sqrt(wide)]
+            if one_sided:
+                against = (value + abs(middle)) / np.sqrt(wide)
+                densities += [_normal(value / error) / error, _student(against, freedom) / np.sqrt(wide)]
+            else:
+                densities.append(_student(z / WIDE, 1.0) / (WIDE * np.sqrt(wide)))
+            joint = np.maximum(np.stack(densities, axis=1) * shares, 1e-300)
+            q = joint / joint.sum(axis=1, keepdims=True)
+            shares = q.sum(axis=0) + SHARE_ANNOTATORS * prior
+            shares = shares / shares.sum()
+            if (unlike := shares[1:].sum()) > MAX_UNLIKE:
+                shares = np.append(1 - MAX_UNLIKE, shares[1:] * MAX_UNLIKE / unlike)
+            weight = q[:, 0] / wide
+            middle = float(weight @ value / weight.sum())
+            spread = max(float(q[:, 0] @ ((value - middle) ** 2 - error**2) / q[:, 0].sum()), 0.0)
+            freedom = max(1.0, float(q[:, 0].sum()) - 1)
+        p[at] = stdtr(freedom, z) if one_sided else 2 * stdtr(freedom, -np.abs(z))
+        everyone[at] = q
+        return cls(middle, p, everyone)
+
+
+def _normal(z: FloatArray) -> FloatArray:
+    return np.asarray(np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi))
+
+
+def _student(z: FloatArray, freedom: float) -> FloatArray:
+    scale = np.exp(gammaln((freedom + 1) / 2) - gammaln(freedom / 2)) / np.sqrt(freedom * np.pi)
+    return np.asarray(scale * (1 + z**2 / freedom) ** (-(freedom + 1) / 2))
+
+
+def discoveries(p: FloatArray, level: float) -> Any:
+    """True where Benjamini & Hochberg's steps reject at a false discovery rate; NaN is no test."""
+    flat = np.sort(p[~np.isnan(p)])
+    under = np.flatnonzero(flat <= level * np.arange(1, flat.size + 1) / max(flat.size, 1))
+    return p <= flat[under[-1]] if under.size else np.zeros(p.shape, np.bool_)
+
+
+def _flag(trait: Trait, crowd: Crowd, code: int, tested: bool) -> Flag | None:
+    """What an annotator's answers are by a trait, if anything."""
+    if trait.name == "relation":
+        like, unrelated, contrary = crowd.probability[code]
+        if like <= LEVEL and crowd.p[code] <= LEVEL:
+            return "unrelated" if unrelated >= contrary else "contrary"
+        return "apart" if tested else None
+    two: dict[str, tuple[Flag, Flag]] = {
+        "shift": ("higher", "lower"), "position": ("left", "right"), "ties": ("more_ties", "fewer_ties"),
+        "marks": ("more", "fewer"),
+    }  # fmt: skip
+    return two[trait.name][int(trait.value[code] < crowd.middle)] if tested else None
+
+
+def _means(values: FloatArray, of: IntArray, n: int) -> tuple[FloatArray, FloatArray]:
+    """(n,) mean of values by code, and its standard error."""
+    count = np.bincount(of, minlength=n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.bincount(of, values, n) / count
+        spread = np.bincount(of, (values - mean[of]) ** 2, n) / (count - 1)
+        return mean, np.sqrt(spread / count)
+
+
+def _of_others(table: Annotations, values: FloatArray) -> tuple[FloatArray, Any]:
+    """(N,) mean of what others said of the item, and (N,) whether anybody else did."""
+    pair = table.item.astype(np.int64) * table.n_annotators + table.annotator
+    _, own = np.unique(pair, return_inverse=True)
+    n = np.bincount(table.item, minlength=table.n_items)[table.item] - np.bincount(own)[own]
+    total = np.bincount(table.item, values, table.n_items)[table.item] - np.bincount(own, values)[own]
+    return np.divide(total, n, out=np.zeros(len(table)), where=n > 0), n > 0
+
+
+Found = tuple[IntArray, list[Trait], tuple[Names, FloatArray]]
+
+
+def _ratings(table: Annotations) -> Found:
+    A, raw = table.n_annotators, table.values[table.label]
+    _, place, count = np.unique(raw, return_inverse=True, return_counts=True)
+    upper = np.cumsum(count)
+    x = ndtri((upper - count / 2) / len(table))[place]  # normal scores
+    others, met = _of_others(table, x)
+    raw_others, _ = _of_others(table, raw)
+    who, x, others, y = table.annotator[met], x[met], others[met], raw[met]
+    labels = np.bincount(who, minlength=A)
+    shift, error = _means(x - others, who, A)
+    off, _ = _means(y - raw_others[met], who, A)
+    (own, _), (their, _) = _means(x, who, A), _means(others, who, A)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        both = np.bincount(who, (x - own[who]) * (others - their[who]), A)
+        apart = np.bincount(who, (x - own[who]) ** 2, A) * np.bincount(who, (others - their[who]) ** 2, A)
+        r = np.divide(both, np.sqrt(apart), out=np.zeros(A), where=apart > 0)
+    z, z_error = np.arctanh(np.clip(r, -0.999, 0.999)), 1 / np.sqrt(np.maximum(labels - 3, 1))
+    crowd = np.median(r[labels >= MIN_LABELS]) if (labels >= MIN_LABELS).any() else np.nan
+
+    def follows(code: int) -> str:
+        values, times = np.unique(y[who == code], return_counts=True)
+        if times.max() >= SAME_LABEL * labels[code]:
+            return f"answers {values[times.argmax()]:g} {times.max():,} times of {labels[code]:,}"
+        return (
+            f"its answers have a correlation of {r[code]:z.2f} with the others' over {labels[code]:,} labels, where "
+            f"{crowd:.2f} is usual"
+        )
+
+    def away(code: int) -> str:
+        word = "more" if off[code] > 0 else "less"
+        return f"gives {abs(off[code]):.3g} {word} than others to the same items, over {labels[code]:,} labels"
+
+    spread = _means(raw, table.item, table.n_items)[1] * np.sqrt(np.bincount(table.item, minlength=table.n_items))
+    traits = [Trait("relation", z, z_error, -1, follows), Trait("shift", shift, error, 0, away)]
+    return labels, traits, (table.items, spread)
+
+
+def _pairs(table: Annotations) -> Found:
+    from dissensus.models.methods.bradley_terry import BradleyTerry, chances, gradient
+
+    model, A = BradleyTerry().fit(table), table.n_annotators
+    games, who = model._games(table), table.annotator
+    own = np.tile(model.crowd_answering_, (A, 1))
+    d = model.scores_[games.left] - model.scores_[games.right]
+
+    def step(score: FloatArray, information: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(A,) one Newton step away from the crowd, and its standard error."""
+        sums = np.maximum(np.bincount(who, information, A), MIN_SPREAD)
+        return np.bincount(who, score, A) / sums, 1 / np.sqrt(sums)
+
+    usual = chances(games, model.scores_, own, total=False)
+    for _ in range(NEWTON_STEPS):
+        slope, curve = gradient(games, chances(games, model.scores_, own, total=False))
+        move, follows_error = step(slope * d, curve * d**2)
+        own[:, 0] += np.clip(move, -1, 1)
+    follows = np.clip(own[:, 0], -MAX_FOLLOWING, MAX_FOLLOWING)
+    p = chances(games, model.scores_, own, total=False)
+    slope, curve = gradient(games, p)
+    said = {
+        "left": (table.label == 0, (usual.either + usual.apart) / 2),
+        "right": (table.label == 1, (usual.either - usual.apart) / 2),
+        "tie": (table.label == 2, usual.tie),
+        "better": ((table.label < 2) & ((table.label == 0) == (d > 0)), usual.either / 2 + np.abs(usual.apart) / 2),
+    }
+    seen = {name: [np.bincount(who, one, A) for one in both] for name, both in said.items()}
+
+    def counted(name: str, words: str) -> Callable[[int], str]:
+        def say(code: int) -> str:
+            found, expected = (one[code] for one in seen[name])
+            return f"{words} in {found:,.0f} of {n[code]:,} answers, where {expected:,.0f} would be usual"
+
+        return say
+
+    n = np.bincount(who, minlength=A)
+    left, right = (counted(name, f"prefers what stands {name}") for name in ("left", "right"))
+    position, position_error = step(slope, curve)
+    traits = [
+        Trait("relation", follows, follows_error, -1, counted("better", "names the better one")),
+        Trait("position", position, position_error, 0, lambda code: (left if position[code] > 0 else right)(code)),
+    ]
+    if 0 < games.tied.sum() < games.weight.sum():
+        ties = step(games.tied - games.weight * p.tie, games.weight * p.tie * (1 - p.tie))
+        traits.append(Trait("ties", *ties, 0, counted("tie", "calls a tie")))
+    votes = table.votes()
+    total = votes.sum(axis=1)
+    split = np.where(total > 1, 1 - votes.max(axis=1, initial=0) / np.maximum(total, 1), np.nan)
+    return n, traits, (table.items, split)
+
+
+def _likeness(
+    item: IntArray, who: IntArray, alike: Callable[[IntArray, IntArray], FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """(N,) mean likeness of rows to others' rows of the item (NaN where there is none), and to rows of other items."""
+    rng, N = np.random.default_rng(0), item.size
+    order = np.lexsort((rng.random(N), item))
+    size = np.bincount(item)[item[order]]
+    start = np.searchsorted(item[order], item[order])
+    place = np.arange(N) - start
+    found = []
+    for among in (range(1, PARTNERS + 1), range(STRANGERS)):
+        total, times = np.zeros(N), np.zeros(N)
+        for shift in among:
+            if among.start:  # the shift-th next row of the item
+                row, other = order, order[start + (place + shift) % size]
+                good = (shift < size) & (who[row] != who[other])
+            else:
+                row, other = np.arange(N), rng.permutation(N)
+                good = (item[row] != item[other]) & (who[row] != who[other])
+            row, other = row[good], other[good]
+            total += np.bincount(row, alike(row, other), N)
+            times += np.bincount(row, minlength=N)
+        found.append(np.divide(total, times, out=np.full(N, np.nan), where=times > 0))
+    return found[0], np.nan_to_num(found[1], nan=float(np.nanmean(found[1])) if (~np.isnan(found[1])).any() else 0.0)
+
+
+def _related(item: IntArray, who: IntArray, A: int, items: Names, alike: Any, marks: Any, words: str) -> Found:
+    """Traits of labels that are more or less alike; `marks` (N,) are how many things a row marks, or None."""
+    near, chance = _likeness(item, who, alike)
+    met = ~np.isnan(near)
+    labels = np.bincount(who[met], minlength=A)
+    relation, error = _means((near - chance)[met], who[met], A)
+    mean, _ = _means(near[met], who[met], A)
+    usual = np.median(mean[labels >= MIN_LABELS]) if (labels >= MIN_LABELS).any() else np.nan
+
+    def follows(code: int) -> str:
+        return (
+            f"its {words} are {mean[code]:.2f} alike to the others' (1: the same) over {labels[code]:,} of them, where "
+            f"{usual:.2f} is usual"
+        )
+
+    traits = [Trait("relation", relation, error, -1, follows)]
+    if marks is not None:
+        n = np.bincount(item)[item] - 1
+        others = np.divide(np.bincount(item, marks)[item] - marks, n, out=np.zeros(item.size), where=n > 0)
+        more, more_error = _means((marks - others)[met], who[met], A)
+        own, _ = _means(marks[met], who[met], A)
+
+        def many(code: int) -> str:
+            usual = own[code] - more[code]
+            return f"marks {own[code]:.2f} on average in {labels[code]:,} {words}, where others mark {usual:.2f}"
+
+        traits.append(Trait("marks", more, more_error, 0, many))
+    away = 1 - _means(near[met], item[met], items.size)[0]
+    return labels, traits, (items, away)
+
+
+def _sets(table: Annotations) -> Found:
+    ticked = table.options.ticked.astype(np.float64)
+
+    def alike(row: IntArray, other: IntArray) -> FloatArray:
+        return _jaccard(ticked[table.label[row]], ticked[table.label[other]])
+
+    marks = ticked.sum(axis=1)[table.label]
+    return _related(table.item, table.annotator, table.n_annotators, table.items, alike, marks, "sets")
+
+
+def _jaccard(one: Any, other: Any) -> FloatArray:
+    both = (one * other).sum(axis=1)
+    either = one.sum(axis=1) + other.sum(axis=1) - both
+    return np.asarray(np.divide(both, either, out=np.ones(both.shape), where=either > 0))
+
+
+def _objects(table: Annotations) -> Found:
+    from dissensus.models.methods.closest import Closest
+
+    distance = Closest().distance
+
+    def alike(row: IntArray, other: IntArray) -> FloatArray:
+        return 1 - pair_distances(table.classes, table.label[row], table.label[other], distance)
+
+    return _related(table.item, table.annotator, table.n_annotators, table.items, alike, None, "answers")
+
+
+def _spans(table: Annotations) -> Found:
+    """One row for all that somebody said of a document: which places are marked as what."""
+    from scipy.sparse import csr_array
+
+    A, where = table.n_annotators, table.sequences
+    readings, reading = np.unique(where.document[table.item] * np.int64(A) + table.annotator, return_inverse=True)
+    tags = [str(name) for name in table.classes]
+    bio = any(name[:2] in ("B-", "I-") for name in tags)  # else tags such as parts of speech: all are marks
+    kinds = [name[2:] if name[:2] in ("B-", "I-") else "" for name in tags] if bio else tags
+    types, kind = np.unique(kinds, return_inverse=True)
+    inside = np.array([name != "" for name in kinds])[table.label]
+    size = (where.end - where.start)[table.item].astype(np.float64)
+    feature = table.item.astype(np.int64) * types.size + kind[table.label]
+    shape = (readings.size, table.n_items * types.size)
+    ones, sizes = (
+        csr_array((weight[inside], (reading[inside], feature[inside])), shape=shape)
+        for weight in (np.ones(len(table)), size)
+    )
+
+    def alike(row: IntArray, other: IntArray) -> FloatArray:
+        both = np.asarray(sizes[row].multiply(ones[other]).sum(axis=1)).reshape(-1)
+        either = np.asarray(sizes[row].sum(axis=1) + sizes[other].sum(axis=1)).reshape(-1) - both
+        return np.asarray(np.divide(both, either, out=np.ones(both.shape), where=either > 0))
+
+    begins = np.array([name[:2] == "B-" for name in tags])[table.label]
+    marks = np.bincount(reading, begins, readings.size) if bio else None
+    document, who = readings // A, readings % A
+    return _related(document, who, A, where.documents, alike, marks, "documents")
+
+
+FINDERS: dict[str, Callable[[Annotations], Found]] = {
+    "numbers": _ratings, "graded": _ratings, "pairs": _pairs, "sets": _sets, "objects": _objects, "spans": _spans,
+}  # fmt: skip

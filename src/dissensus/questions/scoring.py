@@ -1,0 +1,345 @@
+"""How answers that were hidden are predicted and scored, by kind of labels; what methods are held to besides.
+
+| kind | hidden | score of an answer, a higher one is better | simple methods beside the registered ones |
+|---|---|---|---|
+| classes, graded | answers | log P(answer) | majority-vote is one of those |
+| pairs | answers, as long as all things stay connected | log P(answer) | win-rate |
+| sets | answers | Σ over options, log P(ticked or not) | votes |
+| spans | all that somebody said of a document | log P(tag) | majority-vote and dawid-skene, token by token |
+| numbers | answers | −abs(answer − what was expected) | mean, median |
+| objects | answers | −distance to the method's answer | medoid: all annotators count alike |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from dissensus.common.arrays import random_ranks
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.evaluation.distances import pair_distances
+from dissensus.evaluation.hard import hits
+from dissensus.exceptions import DataError
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.methods.bradley_terry import BradleyTerry, check_connected
+from dissensus.models.methods.closest import Closest
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import set_name
+from dissensus.table.spans import spans_of
+
+MIN_PROBABILITY = 1e-300  # that a hidden label is given: no method says 0, but a product may round to it
+PRIOR_LABELS = 1.0  # like those of all items, that a simple method adds to the labels of one item
+
+
+class Simple:
+    """A simple method: fitted to a table, it says what it expects of rows. It has no parameters."""
+
+    def get_params(self) -> dict[str, Any]:
+        """No parameters."""
+        return {}
+
+    def fit(self, table: Annotations) -> Self:
+        """Keep the table."""
+        self.table = table
+        return self
+
+    def of_items(self, table: Annotations, values: Any, otherwise: Any) -> Any:
+        """(I,) or (I, L) values of the items of another table; `otherwise` where an item is new."""
+        at = naming.match(table.items, self.table.items, "items")
+        known = (at >= 0).reshape(-1, *[1] * (values.ndim - 1))
+        return np.where(known, values[at], otherwise)
+
+
+class Mean(Simple):
+    """Everybody is expected to say the mean of an item's numbers."""
+
+    def values(self) -> FloatArray:
+        """(I,) the answers, NaN without labels."""
+        table = self.table
+        sums = np.bincount(table.item, table.row_weights * table.values[table.label], table.n_items)
+        n = np.bincount(table.item, table.row_weights, table.n_items)
+        return np.asarray(np.divide(sums, n, out=np.full(table.n_items, np.nan), where=n > 0))
+
+    def predict(self) -> FloatArray:
+        """(I,) the answers; without labels the middle of all."""
+        found = self.values()
+        return np.where(np.isnan(found), np.nanmedian(found), found)
+
+    def expected_labels(self, table: Annotations) -> FloatArray:
+        """(N,) what each row is expected to say."""
+        found = self.predict()
+        return np.asarray(self.of_items(table, found, np.median(found))[table.item])
+
+
+class Median(Mean):
+    """The same with the median."""
+
+    def values(self) -> FloatArray:
+        """(I,) the answers, NaN without labels."""
+        table = self.table
+        order = np.lexsort((table.values[table.label], table.item))
+        values, n = table.values[table.label][order], np.diff(table.item_ptr)
+        middle = (values[np.minimum(table.item_ptr[:-1] + k, len(table) - 1)] for k in ((n - 1) // 2, n // 2))
+        return np.where(n > 0, sum(middle) / 2, np.nan)
+
+
+class Votes(Simple):
+    """An option is as likely as the share of an item's annotators who ticked it, and one like the crowd."""
+
+    def fit(self, table: Annotations) -> Self:
+        """Learn from a table."""
+        self.table, ticked = table, table.options.ticked.astype(np.float64)
+        self.options_ = table.options.names
+        n = np.bincount(table.item, minlength=table.n_items)[:, None]
+        votes = np.zeros((table.n_items, self.options_.size))
+        for c in range(self.options_.size):
+            votes[:, c] = np.bincount(table.item, ticked[table.label, c], table.n_items)
+        self.prior_ = (votes.sum(axis=0) + 0.5) / (len(table) + 1)
+        self.posterior_ = (votes + PRIOR_LABELS * self.prior_) / (n + PRIOR_LABELS)
+        return self
+
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        """(N, L) P(ticked)."""
+        return np.asarray(self.of_items(table, self.posterior_, self.prior_)[table.item])
+
+    def predict(self) -> Any:
+        """(I,) names of the sets of options that more than half ticked."""
+        return np.array([set_name(self.options_[row > 0.5]) for row in self.posterior_], object)
+
+
+class WinRate(Simple):
+    """Log odds of the share of its comparisons that a thing wins, in place of a score; ties as often as overall."""
+
+    def fit(self, table: Annotations) -> Self:
+        """Learn from a table."""
+        self.table, sides, w = table, table.sides, table.row_weights
+        left, right, said = sides.left[table.item], sides.right[table.item], table.label
+        wins, games = np.ones(sides.things.size), np.full(sides.things.size, 2.0)  # one won, one lost
+        for side, won in ((left, said == 0), (right, said == 1)):
+            wins += np.bincount(side, w * (won + 0.5 * (said == 2)), wins.size)
+            games += np.bincount(side, w, wins.size)
+        self.score = np.log(wins) - np.log(games - wins)
+        self.ties = float((w * (said == 2)).sum() + 1) / (float(w.sum()) + 3)
+        return self
+
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        """(N, 3) P(left, right, tie)."""
+        score = self.score[naming.match(table.sides.things, self.table.sides.things, "things")]
+        apart = (score[table.sides.left] - score[table.sides.right])[table.item]
+        left = 1 / (1 + np.exp(-apart))
+        return np.stack([(1 - self.ties) * left, (1 - self.ties) * (1 - left), np.full(left.size, self.ties)], axis=1)
+
+
+class Tokens(Simple):
+    """A method for classes that takes every token by itself; its tags may be illegal."""
+
+    method: ClassVar = "majority-vote"
+
+    def fit(self, table: Annotations) -> Self:
+        """Learn from a table."""
+        self.table = Annotations.from_codes(
+            table.item, table.annotator, table.label, table.items, table.annotators, table.classes, weight=table.weight
+        )
+        self.model = methods[self.method]().fit(self.table)
+        self.classes_ = self.table.classes
+        return self
+
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        """(N, K) P(tag)."""
+        return self.model.predict_annotations(table)
+
+    def predict(self) -> Any:
+        """(I,) tags."""
+        return self.model.predict()
+
+
+class TokenDawidSkene(Tokens):
+    """The same with Dawid-Skene."""
+
+    method: ClassVar = "dawid-skene"
+
+
+class Medoid(Simple):
+    """The label with the smallest mean distance to the others."""
+
+    def fit(self, table: Annotations) -> Self:
+        """Learn from a table."""
+        self.table = table
+        self.model = Closest(shared=1e12).fit(table)  # so many labels like everyone's: all σ_j are the same
+        return self
+
+    def predict(self) -> Any:
+        """(I,) the answers."""
+        return self.model.predict()
+
+
+def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
+    """(N,) True for hidden rows: a random share of all rows; every item keeps one."""
+    free = np.flatnonzero(random_ranks(table.item, rng))  # all rows but one of each item
+    if free.size == 0:
+        raise DataError("no item has two annotations; none can be hidden and predicted from the others.")
+    chosen = rng.choice(free, min(free.size, max(1, round(share * len(table)))), replace=False)
+    return np.isin(np.arange(len(table)), chosen)
+
+
+def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
+    """The same of pairs: rows of a random spanning tree stay, so that all things can be ranked together."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    sides = table.sides
+    check_connected(sides.things, BradleyTerry()._games(table), strongly=False)
+    ends = np.sort(np.stack([sides.left[table.item], sides.right[table.item]]), axis=0).astype(np.int64)
+    T = sides.things.size
+    order = rng.permutation(len(table))
+    edge, first = np.unique((ends[0] * T + ends[1])[order], return_index=True)
+    row = order[first]  # a random row of each pair of things
+    cost = coo_array((1.0 + rng.permutation(edge.size), (edge // T, edge % T)), shape=(T, T))
+    tree = minimum_spanning_tree(cost.tocsr()).tocoo()
+    kept = row[np.searchsorted(edge, tree.row.astype(np.int64) * T + tree.col)]
+    free = np.setdiff1d(np.arange(len(table)), kept)
+    if free.size == 0:
+        raise DataError("every comparison is needed to connect the things; none can be hidden and predicted.")
+    chosen = rng.choice(free, min(free.size, max(1, round(share * len(table)))), replace=False)
+    return np.isin(np.arange(len(table)), chosen)
+
+
+def hide_readings(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
+    """The same of spans: all that somebody said of a document is hidden, or nothing."""
+    reading = table.sequences.document[table.item] * np.int64(table.n_annotators) + table.annotator
+    found, of = np.unique(reading, return_inverse=True)
+    free = np.flatnonzero(random_ranks(found // table.n_annotators, rng))
+    if free.size == 0:
+        raise DataError("no document has two readers; none can be hidden and predicted from the others.")
+    chosen = rng.choice(free, min(free.size, max(1, round(share * found.size))), replace=False)
+    return np.isin(of, chosen)
+
+
+def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(N,) log P of each row's label (its mean under a probabilistic row), and the rows' weights."""
+    logs = np.log(np.maximum(expected, MIN_PROBABILITY))
+    found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
+    return found, np.ones(len(table)) if table.weight is None else table.weight
+
+
+def _log_labels(fitted: Any, table: Annotations) -> FloatArray:
+    return log_likelihood(table, fitted.predict_annotations(table))[0]
+
+
+def _log_ticks(fitted: Any, table: Annotations) -> FloatArray:
+    p = np.maximum(fitted.predict_annotations(table), MIN_PROBABILITY)
+    names = table.options.names
+    ticked = np.zeros((table.n_classes, p.shape[1]), np.bool_)
+    ticked[:, naming.match(names, fitted.options_, "options")] = table.options.ticked
+    return np.asarray(np.log(np.where(ticked[table.label], p, np.maximum(1 - p, MIN_PROBABILITY))).sum(axis=1))
+
+
+def _apart(fitted: Any, table: Annotations) -> FloatArray:
+    return np.asarray(-np.abs(fitted.expected_labels(table) - table.values[table.label]))
+
+
+def _distances(fitted: Any, table: Annotations) -> FloatArray:
+    model = getattr(fitted, "model", fitted)
+    answer = fitted.predict()[naming.match(table.items, model.items_, "items")]
+    both = np.concatenate([answer, table.classes.astype(object)])
+    return -pair_distances(both, table.item, answer.size + table.label, model.distance)
+
+
+# How good answers are by gold: (n, 2), numerators and denominators of what is resampled ------------------------------
+
+
+def _right(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+    return _mean_of(hits(gold, fitted.posterior_))
+
+
+def _errors(fitted: Any, table: Annotations, gold: FloatArray) -> FloatArray:
+    known = ~np.isnan(gold)
+    return _mean_of(np.abs(fitted.predict() - gold)[known])
+
+
+def _jaccard(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+    known = gold >= 0
+    right = table.options.ticked[gold[known]]
+    names = {name: k for k, name in enumerate(table.options.names.tolist())}
+    said = np.zeros_like(right)
+    for row, text in zip(said, fitted.predict()[known], strict=True):
+        row[[names[one] for one in text.split("|") if one in names]] = True
+    either = (said | right).sum(axis=1)
+    return _mean_of(np.where(either > 0, (said & right).sum(axis=1) / np.maximum(either, 1), 1.0))
+
+
+def _off(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+    known = np.flatnonzero(gold >= 0)
+    both = np.concatenate([fitted.predict()[known], table.classes[gold[known]].astype(object)])
+    model = getattr(fitted, "model", fitted)
+    return _mean_of(pair_distances(both, np.arange(known.size), known.size + np.arange(known.size), model.distance))
+
+
+def _span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
+    """Of every document twice the spans that are right, and the spans found and known."""
+    known = gold >= 0
+    tags = naming.match(fitted.predict(), table.classes, "tags")
+    found = [spans_of(table.items[known], table.classes, one[known]) for one in (tags, gold)]
+    ours, right = (set(zip(*(column.tolist() for column in columns.values()), strict=True)) for columns in found)
+    sums: dict[Any, list[float]] = {name: [0.0, 0.0] for name in table.sequences.documents.tolist()}
+    for spans, part, size in ((ours & right, 0, 2.0), (ours, 1, 1.0), (right, 1, 1.0)):
+        for span in spans:
+            sums[span[0]][part] += size
+    return np.array(list(sums.values()))
+
+
+def _mean_of(values: Any) -> FloatArray:
+    return np.stack([np.asarray(values, np.float64), np.ones(len(values))], axis=1)
+
+
+class Measure(NamedTuple):
+    """What a score is called."""
+
+    name: str  # in JSON and frames
+    title: str  # of a column
+    unit: str  # of a difference
+    said: str  # what the number is
+    gold: str  # name of the score by gold
+    sign: int = 1  # −1 where less is better: shown without the minus
+
+
+LOG = Measure("log_likelihood", "log-likelihood", "nats per annotation", "Mean log probability of", "accuracy")
+
+
+class Scoring(NamedTuple):
+    """How methods for one kind of labels are compared."""
+
+    measure: Measure
+    rows: Callable[[Any, Annotations], FloatArray]  # (N,) scores of rows that a fitted method has not seen
+    gold: Callable[[Any, Annotations, Any], FloatArray] | None = _right
+    hide: Callable[[Annotations, float, np.random.Generator], BoolArray] = hide_rows
+    simple: Mapping[str, type[Simple]] = MappingProxyType({})
+    least: str = "majority-vote"  # the simplest method, which others should beat
+
+
+CLASSES = Scoring(LOG, _log_labels)
+SCORING: dict[str, Scoring] = {
+    "classes": CLASSES,
+    "graded": CLASSES,
+    "pairs": Scoring(LOG, _log_labels, None, hide_comparisons, {"win-rate": WinRate}, "win-rate"),
+    "sets": Scoring(LOG._replace(gold="jaccard"), _log_ticks, _jaccard, simple={"votes": Votes}, least="votes"),
+    "spans": Scoring(
+        LOG._replace(gold="f1"), _log_labels, _span_f1, hide_readings,
+        {"majority-vote": Tokens, "dawid-skene": TokenDawidSkene},
+    ),
+    "numbers": Scoring(
+        Measure("mean_absolute_error", "error", "per annotation", "Mean absolute error of", "gold_error", -1),
+        _apart, _errors, simple={"mean": Mean, "median": Median}, least="mean",
+    ),
+    "objects": Scoring(
+        Measure("distance", "distance", "of distance", "Mean distance of the answer to", "gold_distance", -1),
+        _distances, _off, simple={"medoid": Medoid}, least="medoid",
+    ),
+}  # fmt: skip
+"""Kind → how its methods are compared."""
+
+Method = Aggregator | Simple

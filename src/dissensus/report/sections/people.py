@@ -1,0 +1,98 @@
+"""Annotators of labels that are no classes: how each answers, and whose answers are unlike the others'."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dissensus.common.formatting import word_list
+from dissensus.questions.habits import FLAG_WORDS
+from dissensus.report import charts
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.study import Study, plain, some_of
+from dissensus.table.kinds import CLASS_KINDS, KINDS
+
+MAX_ANNOTATORS = 500  # in the table
+MAX_NAMES = 8  # in a sentence
+MAX_DRAWN = 40
+ADVICE = "Ask them how they understand the task before you draw conclusions."
+
+
+@sections.enter(
+    "people", title="Annotators", summary="How does each annotator answer, and who is unlike the others?", place=40
+)
+class People(Section):
+    """Reliability and traits of annotators, and flags with their reasons."""
+
+    kinds = tuple(kind for kind in KINDS if kind not in CLASS_KINDS)
+
+    def collect(self, study: Study) -> Facts:
+        found = study.habits
+        frame = study.fitted.to_frame("annotators", "pyarrow").to_pydict()
+        own = [name for name in frame if name not in ("annotator", "annotations", "low", "high")]
+        flagged = np.array([bool(one) for one in found.flags])
+        order = np.lexsort((study.annotator_place, -study.fitted.n_annotations_, ~flagged))[:MAX_ANNOTATORS]
+        people = [
+            {"annotator": study.annotator_names[code], "labels": int(frame["annotations"][code])}
+            | {name: frame[name][code] for name in own}
+            | {"flags": [FLAG_WORDS[one] for one in found.flags[code]], "why": found.reasons[code]}
+            | ({"about": about} if (about := study.about_annotator(code)) else {})
+            for code in order.tolist()
+        ]
+        facts: Facts = {
+            "annotators": study.table.n_annotators,
+            "active": found.active_annotators,
+            "too_few_labels": found.too_few_labels,
+            "flagged": int(flagged.sum()),
+            "columns": own,
+            "people": people,
+            "contested": [{"item": str(item), "apart": apart} for item, apart in found.most_contested(10)],
+        }
+        return dict(plain(facts, 3))
+
+    def findings(self, facts: Facts) -> Findings:
+        for words in FLAG_WORDS.values():
+            names = [one["annotator"] for one in facts["people"] if words in one["flags"]]
+            if names:
+                more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
+                who = ", ".join(names[:MAX_NAMES]) + more if more else word_list(names)
+                yield Finding(f"The answers of {who} are {words}.", ADVICE, "bad", "people")
+        if few := facts["too_few_labels"]:
+            have = "has" if few == 1 else "have"
+            yield Finding(f"{few:,} of {facts['active']:,} annotators {have} too few labels to say anything of them.")
+
+    def draw(self, facts: Facts) -> Blocks:
+        nobody = "nobody stands out" if not facts["flagged"] else "answer unlike the others"
+        yield Numbers([Number(f"{facts['active']:,}", "annotators"), Number(f"{facts['flagged']:,}", nobody)])
+        rows = [one for one in facts["people"] if one.get("reliability") is not None][:MAX_DRAWN]
+        if len(rows) > 1:
+            rows = sorted(rows, key=lambda one: -one["reliability"])
+            x = charts.quantity("reliability", "reliability", "~g", scale={"domain": [0, 1]})
+            y = charts.names("annotator", [one["annotator"] for one in rows])
+            drawn = [
+                {"annotator": one["annotator"], "reliability": one["reliability"], "labels": one["labels"]}
+                for one in rows
+            ]
+            drawn_of = some_of(rows, facts["annotators"], "are drawn", "; ")
+            tips = ["annotator:N", ("reliability:Q", "reliability", ".2f"), ("labels:Q", "labels", charts.COUNT)]
+            yield Chart(
+                charts.spec(
+                    charts.plot(drawn, "bar", tips, x=x, y=y),
+                    charts.height_of(len(rows)),
+                    opens=("people", "annotator"),
+                ),
+                "Who follows the answers",
+                f"Reliability, the highest first{drawn_of}. Click a bar to see that annotator.",
+                "Reliability: " + ", ".join(f"{one['annotator']} {one['reliability']:.2f}" for one in rows[:8]) + ".",
+            )
+        columns = {"annotator": Column("annotator"), "labels": Column("labels", "number")}
+        columns |= {name: Column(name.replace("_", " "), "number", 2) for name in facts["columns"]}
+        columns |= {"flags": Column("answers", "chips"), "why": Column("why", "long")}
+        few = some_of(facts["people"], facts["annotators"], "are here", "; ")
+        caption = f"Those whose answers are unlike the others' first{few}."
+        yield Table.of("people", "All annotators", caption, columns, facts["people"])
+        if facts["contested"]:
+            yield Table.of(
+                "contested", "Where labels differ most", "How far labels of one item are from each other.",
+                {"item": Column("item"), "apart": Column("apart", "number", 2)}, facts["contested"], search=False,
+            )  # fmt: skip

@@ -1,0 +1,123 @@
+"""Who answers unlike the others, where labels are no classes: honest crowds are left alone, others are found."""
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+import dissensus as dz
+from dissensus import Annotations
+from dissensus.questions import habits
+from dissensus.table.simulate import simulate_kind
+from dissensus.table.simulate_spans import simulate_spans
+from dissensus.table.simulate_texts import simulate_texts
+from tables import drawn
+
+
+@pytest.mark.parametrize("kind", ["numbers", "graded", "pairs"])
+def test_nobody_of_an_honest_crowd_is_named(kind):
+    named = 0
+    for seed in range(8):
+        sim = simulate_kind(kind, 200, 20, redundancy=8, spammers=0, adversaries=0, seed=seed)
+        named += sum(map(bool, habits.find_habits(sim.annotations).flags))
+    assert named <= 1  # of 160
+
+
+@pytest.mark.parametrize(("kind", "least"), [("numbers", 0.8), ("graded", 0.8), ("pairs", 0.0)])
+def test_who_does_not_look_and_who_turns_the_scale_are_named(kind, least):
+    hits = {"spammer": [], "adversary": []}
+    for seed in range(3):
+        sim = simulate_kind(kind, 400, 25, redundancy=8, seed=seed)
+        flags = habits.find_habits(sim.annotations).flags
+        for who, flag in (("spammer", "unrelated"), ("adversary", "contrary")):
+            hits[who] += [flag in flags[a] for a in np.flatnonzero(sim.kind == who)]
+    assert np.mean(hits["spammer"]) >= least
+    assert np.mean(hits["adversary"]) == 1
+
+
+def changed(kind, who, change):
+    """A table in which one annotator's rows say something else."""
+    sim = simulate_kind(kind, 300, 15, redundancy=8, spammers=0, adversaries=0, bias=0.1, seed=2)
+    table, mine = sim.annotations, sim.annotations.annotator == who
+    return Annotations.from_codes(
+        table.item, table.annotator, np.where(mine, change(table), table.label), table.items, table.annotators,
+        table.classes, kind=table.kind,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "flag", "words"),
+    [
+        ("graded", lambda t: np.minimum(t.label + 2, t.n_classes - 1), "higher", "more than others to the same items"),
+        ("graded", lambda t: np.zeros(len(t), int), "unrelated", "answers 0 "),
+        ("pairs", lambda t: np.zeros(len(t), int), "left", "prefers what stands left in"),
+        ("pairs", lambda t: np.full(len(t), 2), "more_ties", "calls a tie in"),
+    ],
+)
+def test_a_habit_is_found_and_said_in_numbers(kind, change, flag, words):
+    found = habits.find_habits(changed(kind, 4, change))
+    assert flag in found.flags[4]
+    assert words in found.reasons[4]
+    assert "people here would be as far off" in found.reasons[4]
+    assert sum(map(bool, found.flags)) == 1
+
+
+def test_grades_have_shifts_beside_the_tests_of_classes():
+    table = changed("graded", 4, lambda t: np.minimum(t.label + 2, t.n_classes - 1))
+    found = dz.diagnose(table)
+    assert found.flagged("higher") == [table.annotators[4]]
+    assert "higher" in found.to_frame().iloc[4]["flags"]
+
+
+def test_texts_and_spans_far_from_all_others_are_named():
+    texts = simulate_texts(120, 12, spammers=2, seed=1).annotations
+    assert len(habits.find_habits(texts).flagged("unrelated")) == 2
+    sim = simulate_spans(300, 24, 3, seed=1)
+    found = habits.find_habits(sim.annotations)
+    named = {str(sim.kind[code]) for code, flags in enumerate(found.flags) if flags}
+    assert named <= {"spammer", "adversary"}
+    assert named
+
+
+def test_shift_and_relation_are_those_of_a_loop():
+    table = drawn("numbers")
+    labels, (relation, shift), (_, spread) = habits._ratings(table)
+    raw = table.values[table.label]
+    order = np.sort(raw)
+    middle = [(np.searchsorted(order, x) + np.searchsorted(order, x, "right")) / 2 / len(table) for x in raw]
+    x = habits.ndtri(np.array(middle))
+    for a in range(table.n_annotators):
+        mine, others = [], []
+        for row in np.flatnonzero(table.annotator == a):
+            rest = [r for r in np.flatnonzero(table.item == table.item[row]) if table.annotator[r] != a]
+            if rest:
+                mine.append(x[row])
+                others.append(np.mean(x[rest]))
+        d = np.array(mine) - np.array(others)
+        assert labels[a] == d.size
+        assert shift.value[a] == pytest.approx(d.mean())
+        assert shift.error[a] == pytest.approx(d.std(ddof=1) / np.sqrt(d.size))
+        assert relation.value[a] == pytest.approx(np.arctanh(np.corrcoef(mine, others)[0, 1]))
+    assert spread[3] == pytest.approx(raw[table.item == 3].std(ddof=1))
+
+
+def test_discoveries_are_the_outside_library_s():
+    from statsmodels.stats.multitest import multipletests
+
+    p = np.random.default_rng(0).random((30, 2)) ** 6
+    p[3, 1] = np.nan
+    known = ~np.isnan(p)
+    found = habits.discoveries(p, 0.05)
+    np.testing.assert_array_equal(found[known], multipletests(p[known], 0.05, "fdr_bh")[0])
+    assert not found[~known].any()
+
+
+def test_a_crowd_of_one_mind_has_students_p_values():
+    value = np.array([0.0, 0.1, -0.1, 0.2, -0.2, 0.15, -0.15, 0.05, -0.05, 5.0])
+    trait = habits.Trait("shift", value, np.full(10, 0.2), 0, lambda code: "")
+    crowd = habits.Crowd.of(trait, np.ones(10, bool))
+    like = crowd.probability[:, 0]
+    assert like[9] < 0.5 < like[:9].min()
+    assert crowd.middle == pytest.approx(0, abs=0.02)
+    assert crowd.p[9] == pytest.approx(2 * student.sf((5 - crowd.middle) / 0.2, like.sum() - 1), rel=1e-6)
+    few = habits.Crowd.of(trait, np.arange(10) < 3)
+    assert np.isnan(few.p).all()
