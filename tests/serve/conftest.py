@@ -2,11 +2,9 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra serve")
 
-from starlette.testclient import TestClient
-
-from dissensus.serve.app import create_app
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
+from served import client
 
 
 @pytest.fixture
@@ -34,9 +32,3 @@ def ask(opened):
     service = opened()
     service.create("p")
     return client(service)
-
-
-def client(service, **more):
-    return TestClient(create_app(service, **more), base_url="http://127.0.0.1", client=("127.0.0.1", 5))
-
-
