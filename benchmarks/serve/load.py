@@ -210,8 +210,9 @@ def measure(where: str, options: argparse.Namespace) -> dict[str, Any]:
     times = np.array([row for row in found if row[0] > began + WARM_SECONDS])[:, 1:] * 1e3
     result: dict[str, Any] = {
         "store": "floor" if options.floor else options.store, "annotations": options.annotations,
-        "clients": options.clients, "pause": options.pause, "seconds": wall, "filled_per_second": options.annotations / seconds,
-        "start_seconds": start, "memory_mb": after[1], "labels": len(found), "requests_per_second": 3 * len(found) / wall,
+        "clients": options.clients, "pause": options.pause, "seconds": wall,
+        "filled_per_second": options.annotations / seconds, "start_seconds": start, "memory_mb": after[1],
+        "labels": len(found), "requests_per_second": 3 * len(found) / wall,
         "service_cores": (after[0] - before[0]) / wall, "client_cores": own / wall,
     }  # fmt: skip
     for name, column in zip(("next", "post", "item"), times.T, strict=True):

@@ -196,7 +196,7 @@ class Assigner:
         if size is None:
             labels = np.full((1, theta.shape[1]), float(CROWD_LABELS))
         else:
-            labels = _labels_behind(model, code, np.zeros(1))
+            labels = _labels_behind(model, code, np.zeros(1, np.int64))
         return theta[0], expected_entropy(theta, labels)[0]
 
     def _candidates(self) -> IntArray:

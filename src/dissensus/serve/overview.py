@@ -6,6 +6,7 @@ import io
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -121,7 +122,7 @@ def progress(project: Project, days: int) -> dict[str, Any]:
         if at == days - 1:
             one |= {"settled": now["settled"] + now["decided"], "queue": now["queue"]}
         else:
-            one |= project.kept(f"day {one['day']}", lambda end=end: _state_at(project, fitted, end), forever=True)
+            one |= project.kept(f"day {one['day']}", partial(_state_at, project, fitted, end), forever=True)
         found.append(one)
     people = []
     if fitted is not None and fitted.table.kind in CLASS_KINDS:

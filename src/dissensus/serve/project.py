@@ -124,8 +124,8 @@ class Project:
         """Follow the log: `events` come after all that was applied before."""
         with self.lock:
             for what in range(3):
-                codes = {event[5 + what] for event in events}  # item, annotator, label
-                if codes and max(codes) >= len(self.names[what]):
+                codes = [(event.item, event.annotator, event.label)[what] for event in events]
+                if max(codes, default=-1) >= len(self.names[what]):
                     self.names[what].extend(self.store.names(self.number, what, len(self.names[what])))
             self._grow()
             firsts = [event.first for event in events if event.first != event.seq and event.kind <= 1]
@@ -298,8 +298,8 @@ class Project:
         table, rank, who, class_of = self._made(now, decisions)
         model = methods[default_method(table.kind)]()
         model.fit(table, gold=self._gold(table, decisions))
-        empty = np.empty(0)
-        found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), empty, empty, empty)
+        none = np.empty(0, np.int64)
+        found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), none, np.empty(0), none)
         if table.kind in CLASS_KINDS:
             posterior = np.asarray(model.posterior_)
             found.top, found.sure = _answered(model, table.items, posterior)

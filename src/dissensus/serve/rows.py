@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.arrays import group_starts
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import IntArray, Names
 from dissensus.serve.events import KINDS, Stored, winner
 from dissensus.serve.store import ROW_COLUMNS
 
@@ -53,11 +53,11 @@ class NameList:
 class Columns(NamedTuple):
     """Rows as arrays, each of one entry a row."""
 
-    first: IntArray  # seq of the first event with the row's id, rising
-    item: IntArray
-    annotator: IntArray
-    label: IntArray  # REMOVED where the row does not count
-    at: FloatArray
+    first: Any  # seq of the first event with the row's id, rising
+    item: Any
+    annotator: Any
+    label: Any  # REMOVED where the row does not count
+    at: Any  # seconds, as floats
 
     def counting(self) -> Columns:
         """The rows that count."""

@@ -235,7 +235,9 @@ class Service:
         data = None if event.data is None else json.dumps(event.data, ensure_ascii=False, sort_keys=True)
         id_ = FAMILY[event.kind] + event.id
         at = event.at or self.clock()
-        return Stored(seq, project.number, KINDS.index(event.kind), id_, seq, *codes, event.version, at, data)
+        item, annotator, label = codes
+        kind = KINDS.index(event.kind)
+        return Stored(seq, project.number, kind, id_, seq, item, annotator, label, event.version, at, data)
 
     @staticmethod
     def _fate(row: Stored, group: list[Stored]) -> str:
