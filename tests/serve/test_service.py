@@ -349,3 +349,29 @@ def test_two_processes_agree(opened):
     assert says(one.project("p")) == says(other.project("p"))
     assert len(says(one.project("p"))) == 6
     assert Path(one.store.url).exists()
+
+
+@pytest.mark.skipif("SERVE_KILLS" not in os.environ, reason="starts PostgreSQL and kills a hundred times: make test-serve")
+def test_postgres_holds_the_same_log_and_survives_too():
+    from benchmarks.serve.load import postgres
+
+    rng = np.random.default_rng(1)
+    with postgres() as where:
+        services = [Service(open_store(where), fits=False) for _ in range(2)]
+        services[0].create("q")
+        posted = []
+        for _ in range(200):
+            one = {"id": str(rng.integers(40)), "item": f"i{rng.integers(9)}", "annotator": f"w{rng.integers(4)}"}
+            one |= {"label": "xyz"[rng.integers(3)], "version": in_order(int(rng.integers(1, 5)))}
+            posted.append(one if rng.random() < 0.9 else {"id": one["id"], "deleted": True})
+            services[rng.integers(2)].append("q", annotation_events(posted[-1]))
+        services.append(Service(open_store(where), fits=False))
+        for service in services:
+            service._look()
+            assert says(service.project("q")) == plain_fold(posted)
+            service.close()
+        known = kill_often(where, int(os.environ["SERVE_KILLS"]), rng)
+        with Service(open_store(where), fits=False) as service:
+            ids = [id_ for (id_,) in service.store.all("SELECT id FROM event WHERE project = 2")]
+        assert len(ids) == len(set(ids))
+        assert {f"a{n}" for n in range(known)} <= set(ids)
