@@ -351,7 +351,9 @@ def test_two_processes_agree(opened):
     assert Path(one.store.url).exists()
 
 
-@pytest.mark.skipif("SERVE_KILLS" not in os.environ, reason="starts PostgreSQL and kills a hundred times: make test-serve")
+@pytest.mark.skipif(
+    "SERVE_KILLS" not in os.environ, reason="starts PostgreSQL and kills a hundred times: make test-serve"
+)
 def test_postgres_holds_the_same_log_and_survives_too():
     from benchmarks.serve.load import postgres
 
