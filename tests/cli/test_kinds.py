@@ -92,7 +92,7 @@ def test_grades_take_their_own_method_and_scale(cli, files):
 
 
 OTHER = {"evaluate": ["numbers.csv"], "diff": ["numbers.csv"]}
-REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "methods", "datasets")]
+REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "methods", "datasets", "serve")]
 
 
 @pytest.mark.parametrize("command", REFUSING)
