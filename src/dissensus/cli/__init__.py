@@ -34,6 +34,7 @@ COMMANDS = {
     "next.",
     "agreement": "Say how far the annotators agree, beyond what chance would give, with 95 % intervals.",
     "diff": "Say what changed between two snapshots: labels, answers that flipped and why, annotators that drift.",
+    "serve": "Keep the consensus live beside a labelling tool: an HTTP service that stores annotations and answers.",
     "cluster": "Cluster items by how they are labelled and annotators by how they label, together.",
     "train": "Train a model that predicts new items, from labels that disagree and what the items are.",
     "predict": "Predict the labels of items with a trained model; which columns to take is remembered from training.",
