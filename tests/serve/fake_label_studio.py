@@ -60,7 +60,7 @@ class Fake:
                 self.end_headers()
                 self.wfile.write(raw)
 
-            do_GET = do_POST = do_PATCH = do_DELETE = answer
+            do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815
 
             def log_message(self, *_):
                 pass

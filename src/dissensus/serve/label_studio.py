@@ -289,7 +289,7 @@ class Studio:
         users = {one["id"]: one["email"] or f"user {one['id']}" for one in self.client.call("GET", "/api/users/")}
         held = {control.project: self.service.project(control.project).held() for control in self.controls}
         for name, ids in held.items():
-            self._golds |= {(name, id_[5:]): item for id_, (item, _) in ids.items() if id_.startswith("gold-")}
+            self._golds |= {(name, id_[5:]): item for id_, (item, *_) in ids.items() if id_.startswith("gold-")}
         only = None if tasks is None else set(tasks)
         items, seen = set(map(str, only or ())), set()
         done = {"tasks": 0, "annotations": 0, "changed": 0}
@@ -304,7 +304,7 @@ class Studio:
             done["tasks"] += len(page)
             done["annotations"] += len(pairs)
             done["changed"] += len(changed)
-        known = {id_ for ids in held.values() for id_, (item, _) in ids.items() if everything or item in items}
+        known = {id_ for ids in held.values() for id_, (item, *_) in ids.items() if everything or item in items}
         gone = [id_ for id_ in known - seen if id_.isdigit() and self.client.find(f"/api/annotations/{id_}/") is None]
         self._forget(gone)
         self._synced = began if only is None else self._synced
@@ -489,10 +489,13 @@ def _results(control: Control, label: Any, sure: float) -> list[Record]:
     return [{**names, "value": value} for value in values]
 
 
-def _is_held(annotation: Record, held: Mapping[str, Mapping[str, tuple[str, str]]]) -> bool:
-    """True where every project has this version of an annotation; the mark as right may go without a new version."""
+def _is_held(annotation: Record, held: Mapping[str, Mapping[str, tuple[str, str, bool]]]) -> bool:
+    """True where every project has this version of an annotation; a mark as right may go without a new version."""
     id_, version, gold = str(annotation["id"]), in_order(annotation["updated_at"]), bool(annotation["ground_truth"])
-    return all(ids.get(id_, ("", None))[1] == version and (gold or f"gold-{id_}" not in ids) for ids in held.values())
+    found = [ids.get(id_, ("", None, False)) for ids in held.values()]
+    unmarked = not gold and (any(f"gold-{id_}" in ids for ids in held.values()) or not any(one[2] for one in found))
+    skipped = annotation["was_cancelled"] or not annotation["result"]
+    return all(one[1] == version for one in found) and not (unmarked and not skipped)
 
 
 def _difference(want: Wanted, written: Wanted | None) -> float:

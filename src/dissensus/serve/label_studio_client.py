@@ -60,7 +60,7 @@ class Client:
         self._open = urllib.request.build_opener(_NoRedirect()).open
 
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
-        """Call the API and parse its JSON. A POST, which may have been done before an answer got lost, is not repeated."""
+        """Call the API and parse its JSON. A POST whose answer got lost is not repeated: it may have been done."""
         asked = f"{path}?{urllib.parse.urlencode(query)}" if query else path
         for attempt in range(RETRIES + 1):
             try:

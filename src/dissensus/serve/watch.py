@@ -114,7 +114,7 @@ class Folder:
             project = self.service.create(name, kind=table.kind, title=called)
             events = list(table_events(table))
             there = {event.id for event in events if event.kind == "annotation"}
-            gone = [(id_, item) for id_, (item, _) in project.held().items() if ABOUT in id_ and id_ not in there]
+            gone = [(id_, item) for id_, (item, *_) in project.held().items() if ABOUT in id_ and id_ not in there]
             events += [Event("annotation", id_, item, id_.split(ABOUT)[1]) for id_, item in gone]
             for at in range(0, len(events), EVENTS_AT_ONCE):
                 self.service.append(name, events[at : at + EVENTS_AT_ONCE])
