@@ -146,6 +146,8 @@ class Fake:
             return 200, {"access": f"access {self.access}"}
         if authorization not in (f"Token {TOKEN}", f"Bearer access {self.access}"):
             return 401, CONTRACT["GET /api/projects/ refused"]["answer"]
+        if at == f"/api/projects/{self.project}/summary/reset/":
+            return CONTRACT["POST /api/projects/N/summary/reset/"]["status"], None
         number = next(map(int, re.findall(r"/(\d+)/$", at)), None)
         what = (
             at.removeprefix("/api/").removesuffix("/")

@@ -42,7 +42,8 @@ def call(url, token, method, path, body=None):
         with urllib.request.urlopen(request) as answer:
             raw, status = answer.read(), answer.status
     except urllib.error.HTTPError as error:
-        raw, status = error.read(), error.code
+        with error:
+            raw, status = error.read(), error.code
     return status, json.loads(raw) if raw.strip() else None
 
 
@@ -117,6 +118,7 @@ def record(url, token):
     ask("DELETE /api/annotations/N/", "DELETE", f"/api/annotations/{one['id']}/")
     ask("GET /api/annotations/N/ gone", "GET", f"/api/annotations/{one['id']}/")
     ask("DELETE /api/tasks/N/", "DELETE", f"/api/tasks/{tasks[1]}/")
+    ask("POST /api/projects/N/summary/reset/", "POST", f"/api/projects/{project}/summary/reset/")
     ask("DELETE /api/webhooks/N/", "DELETE", f"/api/webhooks/{hooked['id']}/")
     status, answer = call(url, "wrong", "GET", "/api/projects/")
     found["GET /api/projects/ refused"] = {"status": status, "answer": answer}
@@ -124,6 +126,7 @@ def record(url, token):
     found["POST /api/token/refresh/ refused"] = {"status": status, "answer": answer}
     ask("DELETE /api/projects/N/", "DELETE", f"/api/projects/{project}/")
     server.shutdown()
+    server.server_close()
     return found | {f"webhook {one['action']}": one for one in said}
 
 

@@ -195,7 +195,9 @@ class Studio:
             done[what] = len(ours)
         done["predictions"] = sum(map(len, self._load_predictions().values()))
         tasks = [task for page in self.client.tasks(self.number) for task in page]
-        return done | {"tasks": sum(self._write_task(task, NOTHING) for task in tasks)}
+        done["tasks"] = sum(self._write_task(task, NOTHING) for task in tasks)
+        self.client.call("POST", f"/api/projects/{self.number}/summary/reset/")  # else it keeps our columns
+        return done
 
     # In: webhooks
 

@@ -537,7 +537,7 @@ class Project:
             return [self.decision(one) for one in sorted(self.decisions.values(), key=lambda one: one.seq)]
 
     def held(self) -> dict[str, tuple[str, str, bool]]:
-        """Id → item, version, and whether there is a label: of every annotation not removed, every decision that stands."""
+        """Id → item, version, whether there is a label: of every annotation not removed, every decision that stands."""
         with self.lock:
             standing = list(self.decisions.values())
         found: dict[str, Stored] = {}
