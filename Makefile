@@ -10,11 +10,12 @@ ifneq ($(wildcard ../shared/data),)
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test test-serve fuzz lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
+.PHONY: help demo test test-label-studio fuzz lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick test-serve
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
 	@echo "make test            all tests"
+	@echo "make test-label-studio  a real Label Studio (installed into .label-studio), 200 tasks, a service that is killed 20 times"
 	@echo "make fuzz            200,000 damaged files, arrays and models (a quarter of an hour; FUZZ_SEED=n for others)"
 	@echo "make test-serve      the service: killed a hundred times while it writes, and PostgreSQL"
 	@echo "make lint            ruff and mypy --strict"
@@ -61,6 +62,15 @@ demo: $(VENV)/.report
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup $(ARGS)
+
+.label-studio/.done:
+	@echo "Installing Label Studio into .label-studio (1 GB), once …"
+	@$(PYTHON) -m venv .label-studio
+	@.label-studio/bin/python -m pip install --quiet --disable-pip-version-check label-studio==1.23.2
+	@touch $@
+
+test-label-studio: $(VENV)/.dev .label-studio/.done
+	LABEL_STUDIO=.label-studio/bin/label-studio $(BIN)/python -m pytest -q -s tests/serve/real_label_studio.py $(ARGS)
 
 fuzz: $(VENV)/.dev
 	FUZZ_INPUTS=200000 $(BIN)/python -m pytest -q -n 2 tests/test_fuzz.py $(ARGS)
@@ -121,5 +131,5 @@ bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.spark
 
 clean:
-	rm -rf $(VENV) $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .label-studio $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks reproductions -name __pycache__ -type d -prune -exec rm -rf {} +

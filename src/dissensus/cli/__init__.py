@@ -59,6 +59,7 @@ GUIDES = {
     "learning": "train",
     "learning-loops": "train",
     "scale": "aggregate",
+    "serve-label-studio": "serve",
     "spans": "aggregate",
     "tables": "describe",
     "tools": "aggregate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -25,6 +26,20 @@ def serve(
     annotator: str | None = option(None, "Of a new token: the one person whose labels it posts.", panel="Tokens"),
     names: bool = option(False, "Of a new token: show annotators' names, not pseudonyms.", "--names", panel="Tokens"),
     note: str = option("", "Of a new token: what it is for.", panel="Tokens"),
+    label_studio: str | None = option(
+        None, "Address of a Label Studio server to work beside.", metavar="URL", panel="Label Studio"
+    ),
+    label_studio_token: str = option(
+        "", "Its token, or LABEL_STUDIO_TOKEN in the environment.", envvar="LABEL_STUDIO_TOKEN", panel="Label Studio"
+    ),
+    label_studio_project: list[int] = option([], "Number of a project; may be repeated.", panel="Label Studio"),
+    address: str | None = option(
+        None, "Where Label Studio reaches this service, if not at --host and --port.", panel="Label Studio"
+    ),
+    remove: bool = option(
+        False, "Take webhooks, predictions and fields away again, and stop.", "--remove", panel="Label Studio"
+    ),
+    watch: Path | None = option(None, "A folder whose tables and exports are read whenever they change."),
     json: bool = options.JSON,
 ) -> None:
     """Annotations are posted to it, by people's scripts or a tool's webhook, and stay in STORE; what it answers follows
@@ -36,6 +51,8 @@ def serve(
     Example: dissensus serve --store labels.db token add --role ingest --note "Label Studio"
 
     Example: dissensus serve --store labels.db token revoke 3f2a9c
+
+    Example: dissensus serve --store labels.db --label-studio http://localhost:8080
     """
     from dissensus.common.extras import need
 
@@ -58,20 +75,61 @@ def serve(
         )
     with show.waiting(f"reading {_without_password(store)}"):
         service = Service(opened)
-    config = uvicorn.Config(create_app(service), host=host, port=port, log_level="warning", access_log=False)
-    server = uvicorn.Server(config)
-    listening = config.bind_socket()
-    place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    helpers: list[Any] = []
+    if remove and label_studio is None:
+        raise BadParameter("--remove needs the address of Label Studio: --label-studio URL.")
+    try:
+        if remove:
+            _say_removed(_studios(service, label_studio, label_studio_token, "", label_studio_project), json)
+            return
+        listening = uvicorn.Config("", host=host, port=port, log_level="warning").bind_socket()
+        place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+        parts = []
+        if label_studio is not None:
+            from dissensus.serve.label_studio import webhook_part
+
+            helpers += _studios(service, label_studio, label_studio_token, address or place, label_studio_project)
+            parts = [webhook_part(list(helpers))]
+        if watch is not None:
+            from dissensus.serve.watch import Folder
+
+            helpers.append(Folder(service, watch))
+        app = create_app(service, parts=parts)
+        server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
+        for helper in helpers:
+            helper.start()
+        _say_serving(place, store, service.projects(), json)
+        server.run(sockets=[listening])
+    finally:
+        for helper in helpers:
+            helper.close()
+        service.close()
+
+
+def _studios(service: Any, url: str | None, token: str, place: str, projects: list[int]) -> list[Any]:
+    from dissensus.serve.label_studio import open_studios
+    from dissensus.serve.label_studio_client import Client
+
+    return list(open_studios(service, Client(str(url), token), place, projects))
+
+
+def _say_removed(studios: list[Any], json: bool) -> None:
+    for studio in studios:
+        done = studio.remove()
+        if json:
+            show.json({"project": studio.number, "removed": done})
+        else:
+            said = ", ".join(f"{count} {what.rpartition('/')[2]}" for what, count in done.items())
+            show.line(f"Label Studio, project {studio.number}: {said} as before.")
+
+
+def _say_serving(place: str, store: str, projects: list[str], json: bool) -> None:
     if json:
-        show.json({"url": place, "store": _without_password(store), "projects": service.projects()})
+        show.json({"url": place, "store": _without_password(store), "projects": projects})
     else:
         show.line(
             f"Serving {_without_password(store)} at {place}; {place}/docs lists what can be asked. Stop with Ctrl-C."
         )
-    try:
-        server.run(sockets=[listening])
-    finally:
-        service.close()
 
 
 def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> None:

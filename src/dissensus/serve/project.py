@@ -169,7 +169,8 @@ class Project:
         if kind == "item":
             self.shown_at[event.item] = event.seq
         elif kind == "withdrawal":
-            self.decisions.pop(event.item, None)
+            if event.item in self.decisions and self.decisions[event.item].id == event.id:  # not somebody else's
+                del self.decisions[event.item]
         else:
             self.decisions[event.item] = event
         if kind != "item":
@@ -533,6 +534,18 @@ class Project:
         """Every decision that stands, in the order in which they were made."""
         with self.lock:
             return [self.decision(one) for one in sorted(self.decisions.values(), key=lambda one: one.seq)]
+
+    def held(self) -> dict[str, tuple[str, str, bool]]:
+        """Id → item, version, whether there is a label: of every annotation not removed, every decision that stands."""
+        with self.lock:
+            standing = list(self.decisions.values())
+        found: dict[str, Stored] = {}
+        for one in self.store.annotations(self.number):
+            found[one.id] = winner([found[one.id], one]) if one.id in found else one
+        kept = [one for one in found.values() if KINDS[one.kind] != "removal"]
+        with self.lock:
+            texts = self.names[ITEM].texts
+            return {one.id[1:]: (texts[one.item], one.version, one.label >= 0) for one in (*kept, *standing)}
 
     def shown(self, codes: Iterable[int]) -> dict[int, dict[str, Any]]:
         """What there is to show of items."""

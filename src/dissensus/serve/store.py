@@ -164,6 +164,11 @@ class Store(ABC):
         )
         return [Stored(*row) for row in found]
 
+    def annotations(self, project: int) -> list[Stored]:
+        """Annotations and removals of a project."""
+        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND kind <= 1 ORDER BY seq", (project,))
+        return [Stored(*row) for row in found]
+
     def others(self, project: int) -> list[Stored]:
         """Decisions, withdrawals and items of a project."""
         found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND kind > 1 ORDER BY seq", (project,))

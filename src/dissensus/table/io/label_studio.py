@@ -40,23 +40,27 @@ def claims(record: Record) -> bool:
 def answers(path: Path, columns: Columns) -> Rows:
     """Yield the data of every task, and one answer per control of an annotation."""
     for task in records(path):
-        where = f"{path}: task {shown(task.get('id'))}"
-        data = part(task, "data", dict, where)
-        item = field(task if columns.item is None else data, columns.item, ("id",), "item", where)
-        yield Item(item, data)
-        for annotation in objects(task, _key(task), where):
-            annotator = _annotator(annotation, columns.annotator, where)
-            results = objects(annotation, "result", where)
-            gold = bool(annotation.get("ground_truth"))
-            if annotation.get("was_cancelled") or not results:
-                why = "annotations skipped" if annotation.get("was_cancelled") else NOTHING
-                yield Answer(item, annotator, None, left_out=why)
-                continue
-            for result in results:
-                yield _answer(item, annotator, result, gold, where)
-        for key, what in (("predictions", "predictions by models"), ("drafts", "drafts")):
-            for _ in part(task, key, list, where):
-                yield Answer(item, "", None, left_out=what)
+        yield from task_answers(task, columns, f"{path}: task {shown(task.get('id'))}")
+
+
+def task_answers(task: Record, columns: Columns, where: str) -> Rows:
+    """Yield the data of one task, and one answer per control of its annotations."""
+    data = part(task, "data", dict, where)
+    item = field(task if columns.item is None else data, columns.item, ("id",), "item", where)
+    yield Item(item, data)
+    for annotation in objects(task, _key(task), where):
+        annotator = _annotator(annotation, columns.annotator, where)
+        results = objects(annotation, "result", where)
+        gold = bool(annotation.get("ground_truth"))
+        if annotation.get("was_cancelled") or not results:
+            why = "annotations skipped" if annotation.get("was_cancelled") else NOTHING
+            yield Answer(item, annotator, None, left_out=why)
+            continue
+        for result in results:
+            yield _answer(item, annotator, result, gold, where)
+    for key, what in (("predictions", "predictions by models"), ("drafts", "drafts")):
+        for _ in part(task, key, list, where):
+            yield Answer(item, "", None, left_out=what)
 
 
 def _answer(item: Any, annotator: str, result: Record, gold: bool, where: str) -> Answer:

@@ -1,0 +1,527 @@
+"""Label Studio, both ways: its annotations into projects of the service, the consensus back into its tasks.
+
+Every control that the reader of its exports reads (`table.io.label_studio`) is a project `label-studio-N-<control>`.
+
+| direction | how |
+|---|---|
+| in, at once | a webhook; Label Studio sends each event once, waits a second, and never tries again |
+| in, surely | `sync`: all tasks at the start and every hour, those that changed every minute; deletions are looked up |
+| back | in the background: one prediction per task, and fields `dissensus_…` of its data: columns to filter by |
+
+What is written is compared with what is there, so everything may be interrupted and repeated. `remove` takes it away.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from dissensus.exceptions import BadParameter, DataError, DissensusError
+from dissensus.serve.events import Event, in_order, label_of, span_text
+from dissensus.serve.label_studio_client import Client, Record
+from dissensus.serve.service import Service
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.exports import SPANS, Answer
+from dissensus.table.io.label_studio import task_answers
+from dissensus.table.kinds import set_name
+
+AGENT = "dissensus"  # the model version of our predictions
+FIELD = "dissensus_"  # how the fields that we add to a task's data begin
+REVIEW = FIELD + "review"
+TAB = "dissensus: review"
+SECRET = "X-Dissensus-Webhook"  # the header that our webhooks carry
+ACTIONS = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "TASKS_CREATED",
+           "TASKS_DELETED", "PROJECT_UPDATED")  # fmt: skip
+SECONDS_BETWEEN_WRITES = 2.0
+SECONDS_OF_WRITES = 5.0  # before webhooks that told too little are looked after
+SECONDS_BETWEEN_SYNCS = 60.0  # of tasks that changed
+SECONDS_BETWEEN_FULL_SYNCS = 3600.0
+OVERLAP = timedelta(minutes=2)  # by which a sync looks back behind the last one: the clocks of two machines
+MIN_CHANGE = 0.01  # of a confidence, before it is written again
+BATCH = 50  # tasks that are read together before they are written
+GONE = in_order("9999-12-31T00:00:00Z")  # the version of whatever is deleted
+_KINDS = {"choices": "classes", "pairwise": "classes", "rating": "graded", "number": "graded", "labels": "spans"}
+_log = logging.getLogger("dissensus")
+
+
+class Control(NamedTuple):
+    """A question of a labelling configuration."""
+
+    name: str
+    type: str  # choices, pairwise, rating, number, labels
+    to_name: str
+    kind: str  # of its labels
+    project: str  # of the service
+
+
+class Wanted(NamedTuple):
+    """What a task should say: the fields of its data, and the prediction, empty where there is none."""
+
+    fields: Record
+    results: list[Record]
+    score: float
+
+
+NOTHING = Wanted({}, [], 0.0)
+
+
+def controls_of(project: Record, base: str) -> tuple[Control, ...]:
+    """The controls of a project whose answers can be read."""
+    tags = ElementTree.fromstring(project["label_config"]).iter()
+    several = {tag.get("name") for tag in tags if tag.get("choice") == "multiple"}
+    found = []
+    for name, about in project["parsed_label_config"].items():
+        kind = _KINDS.get(about["type"].lower())
+        if kind is not None and (kind != "spans" or all(one["type"] == "Text" for one in about["inputs"])):
+            place = f"{base}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}"
+            to = ",".join(about["to_name"])
+            found.append(Control(name, about["type"].lower(), to, "sets" if name in several else kind, place))
+    return tuple(found)
+
+
+def events_of(task: int, annotation: Record, control: Control, who: str, was_gold: bool) -> list[Event]:
+    """What one annotation says to one control: a label, none, or a known label, by the rules of the export's reader."""
+    one = {"id": task, "data": {}, "annotations": [annotation | {"completed_by": who}]}
+    where = f"Label Studio: task {task}"
+    rows = [row for row in task_answers(one, Columns(), where) if isinstance(row, Answer) and not row.left_out]
+    given = [row for row in rows if row.question == control.name and row.label is not None]
+    text: str | None = None
+    if control.kind == "spans":
+        marked = [span for row in given if row.kind == SPANS for span in row.label]
+        spans = [{"start": start, "end": end, "label": label} for start, end, label in marked]
+        text = None if annotation.get("was_cancelled") else span_text(spans, 0)  # without a span: there are none
+    else:
+        labels = [label for row in given for label in (row.label if isinstance(row.label, list) else [row.label])]
+        labels = [label for label in dict.fromkeys(labels) if label is not None and str(label).strip()]
+        if labels:
+            text, _ = label_of(list(map(str, labels)) if control.kind == "sets" else labels[0], 0)
+    gold = bool(annotation.get("ground_truth")) and text is not None
+    id_, item, version = str(annotation["id"]), str(task), in_order(annotation.get("updated_at"))
+    events = [Event("annotation", id_, item, who, None if gold else text, version, of_kind=control.kind)]
+    if gold:
+        events.append(Event("decision", f"gold-{id_}", item, who, text, version, of_kind=control.kind))
+    elif was_gold:
+        events.append(Event("withdrawal", f"gold-{id_}", item, who, None, version))
+    return events
+
+
+class Studio:
+    """A project of Label Studio, kept in step with a service by a thread in the background."""
+
+    def __init__(self, service: Service, client: Client, address: str, number: int):
+        self.service, self.client, self.number = service, client, number
+        self.base = f"label-studio-{number}"
+        self.url = f"{address.rstrip('/')}/projects/{self.base}/label-studio"
+        self.controls: tuple[Control, ...] = ()
+        self._users: dict[int, str] = {}
+        self._golds: dict[tuple[str, str], str] = {}  # project and id of an annotation that is marked as right → item
+        self._texts: dict[str, str] = {}  # item → what was shown of it last
+        self._written: dict[str, Wanted] = {}
+        self._stamp: list[Any] = []  # of the answers that are written
+        self._predictions: dict[str, list[Record]] | None = None  # ours, by task; None: not known
+        self._stale: set[int] | None = set()  # tasks to look at; None: all
+        self._synced: datetime | None = None
+        self._lock, self._wake, self._stopped = threading.Lock(), threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self.base, daemon=True)
+
+    # Setting up and taking away
+
+    def start(self) -> None:
+        """Make the projects and the webhook, then keep in step: what came before the webhook is found by `sync`."""
+        self.link()
+        self._hook()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; what is not written yet is written after the next start."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    def link(self) -> None:
+        """Make a project of the service for every control."""
+        about = self.client.call("GET", f"/api/projects/{self.number}/")
+        controls = controls_of(about, self.base)
+        if not controls:
+            raise DataError(
+                f"project {self.number} of Label Studio asks for no choice, rating, number or label of text."
+            )
+        for control in controls:
+            self.service.create(control.project, kind=control.kind, title=f"{about['title']}: {control.name}")
+        self.controls = controls
+
+    def _hook(self) -> None:
+        want = {"project": self.number, "url": self.url, "send_payload": True, "send_for_all_actions": False}
+        want |= {"is_active": True, "headers": {SECRET: self.client.secret(self.base)}, "actions": sorted(ACTIONS)}
+        ours = self._ours("webhooks")
+        if not ours:
+            self.client.call("POST", "/api/webhooks/", want)
+        elif any(ours[0][key] != want[key] for key in want):
+            self.client.call("PATCH", f"/api/webhooks/{ours[0]['id']}/", want)
+        for one in ours[1:]:
+            self.client.call("DELETE", f"/api/webhooks/{one['id']}/")
+
+    def _ours(self, what: str) -> list[Record]:
+        """The webhooks or tabs of the project that we made."""
+        found = self.client.call("GET", f"/api/{what}/", project=self.number)
+        ours = [one for one in found if SECRET in one.get("headers", {}) or AGENT in one.get("data", {})]
+        return [one | {"actions": sorted(one.get("actions", []))} for one in ours if one["project"] == self.number]
+
+    def _make_tabs(self) -> None:
+        """A tab of the data manager with the tasks to look at; beside it a plain one, where there was no tab at all."""
+        asked = {"filter": f"filter:tasks:data.{REVIEW}", "operator": "equal", "type": "String", "value": "yes"}
+        tabs = [{"title": TAB, "filters": {"conjunction": "and", "items": [asked]}}]
+        if not self.client.call("GET", "/api/dm/views/", project=self.number):
+            tabs.insert(0, {"title": "Default"})
+        for tab in tabs if not self._ours("dm/views") else ():
+            self.client.call("POST", "/api/dm/views/", {"project": self.number, "data": tab | {AGENT: True}})
+
+    def remove(self) -> dict[str, int]:
+        """Take webhooks, tabs, predictions and fields away; what people did stays as it is."""
+        done = {}
+        for what in ("webhooks", "dm/views"):
+            ours = self._ours(what)
+            for one in ours:
+                self.client.call("DELETE", f"/api/{what}/{one['id']}/")
+            done[what] = len(ours)
+        done["predictions"] = sum(map(len, self._load_predictions().values()))
+        tasks = [task for page in self.client.tasks(self.number) for task in page]
+        done["tasks"] = sum(self._write_task(task, NOTHING) for task in tasks)
+        self.client.call("POST", f"/api/projects/{self.number}/summary/reset/")  # else it keeps our columns
+        return done
+
+    # In: webhooks
+
+    def is_ours(self, secret: str) -> bool:
+        """True where a webhook shows the secret that we gave it."""
+        return hmac.compare_digest(secret.encode(), self.client.secret(self.base).encode())
+
+    def webhook(self, body: bytes) -> dict[str, int]:
+        """Take what Label Studio sends. What it does not tell in full is fetched in the background."""
+        try:
+            said = json.loads(body)
+            action, about = said["action"], said["project"]["id"]
+            annotations, tasks = _listed(said.get("annotation")), _listed(said.get("task"))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise DataError("the webhook holds no JSON object with an action and a project.") from None
+        if about != self.number:
+            raise DataError(f"the webhook is about project {about}, not {self.number}.")
+        taken = 0
+        if annotations and tasks and action.startswith("ANNOTATION"):
+            taken = self._take(list(zip(annotations, tasks, strict=False)))
+            if not taken or any(one.get("ground_truth") for one in annotations):  # which takes the mark off others
+                self._look_at({one["id"] for one in tasks})
+        elif action == "ANNOTATIONS_DELETED" and said.get("annotations"):
+            taken = self._forget([str(one["id"]) for one in said["annotations"]])
+        elif action == "TASKS_CREATED":
+            self._show(said.get("tasks", []))
+        else:  # deleted in bulk, or another configuration
+            self._look_at(None)
+        self._wake.set()
+        return {"events": taken}
+
+    def _look_at(self, tasks: set[int] | None) -> None:
+        with self._lock:
+            self._stale = None if tasks is None or self._stale is None else self._stale | tasks
+
+    def _take(self, pairs: Sequence[tuple[Record, Record]]) -> int:
+        """Append annotations with their tasks; none of them where somebody's name is not known yet."""
+        people = [_user(annotation) for annotation, _ in pairs]
+        if any(person not in self._users for person in people):
+            return 0
+        self._show([task for _, task in pairs])
+        events: dict[str, list[Event]] = {control.project: [] for control in self.controls}
+        for (annotation, task), person in zip(pairs, people, strict=True):
+            for control in self.controls:
+                key = (control.project, str(annotation["id"]))
+                was_gold = self._golds.pop(key, None) is not None
+                new = events_of(task["id"], annotation, control, self._users[person], was_gold)
+                self._golds |= {key: new[-1].item} if new[-1].kind == "decision" else {}
+                events[control.project] += new
+        return self._append(events)
+
+    def _append(self, events: Mapping[str, Sequence[Event]]) -> int:
+        for project, some in events.items():
+            if some:
+                self.service.append(project, some)
+        return sum(map(len, events.values()))
+
+    def _forget(self, ids: Sequence[str]) -> int:
+        """Append that annotations are gone, which is final."""
+        events: dict[str, list[Event]] = {}
+        for control in self.controls:
+            golds = {one: item for one in ids if (item := self._golds.pop((control.project, one), None)) is not None}
+            events[control.project] = [Event("removal", one, "", version=GONE) for one in ids]
+            events[control.project] += [Event("withdrawal", f"gold-{one}", golds[one], version=GONE) for one in golds]
+        return self._append(events)
+
+    def _show(self, tasks: Iterable[Record]) -> None:
+        """Append what there is to see of tasks, where it is new; addresses of uploaded files become whole."""
+        events = []
+        for task in tasks:
+            data = {key: value for key, value in task["data"].items() if not key.startswith(FIELD)}
+            for key, value in data.items():
+                if isinstance(value, str) and value.startswith("/data/"):
+                    data[key] = self.client.url + value
+            name, said = str(task["id"]), json.dumps(data, sort_keys=True)
+            if self._texts.get(name) != said:
+                self._texts[name] = said
+                events.append(Event("item", name, name, data=data))
+        self._append({control.project: events for control in self.controls})
+
+    # In: catching up
+
+    def sync(self, tasks: Iterable[int] | None = None, since: datetime | None = None) -> dict[str, int]:
+        """Fetch annotations that are missing or changed, and remove those that are gone: of all tasks, or of some.
+
+        What is held is read before the tool is asked, and whatever seems gone is asked for once more by its number.
+        """
+        began, everything = datetime.now(UTC), tasks is None and since is None
+        if everything:
+            self.link()
+        users = {one["id"]: one["email"] or f"user {one['id']}" for one in self.client.call("GET", "/api/users/")}
+        held = {control.project: self.service.project(control.project).held() for control in self.controls}
+        for name, ids in held.items():
+            self._golds |= {(name, id_[5:]): item for id_, (item, *_) in ids.items() if id_.startswith("gold-")}
+        only = None if tasks is None else set(tasks)
+        items, seen = set(map(str, only or ())), set()
+        done = {"tasks": 0, "annotations": 0, "changed": 0}
+        for page in self.client.tasks(self.number, only, None if since is None else (since - OVERLAP).isoformat()):
+            items |= {str(task["id"]) for task in page}
+            pairs = [(annotation, task) for task in page for annotation in task["annotations"]]
+            seen |= {str(annotation["id"]) for annotation, _ in pairs}
+            self._users = {_user(one): f"user {_user(one)}" for one, _ in pairs} | self._users | users
+            changed = [pair for pair in pairs if not _is_held(pair[0], held)]
+            self._show(page)
+            self._take(changed)
+            done["tasks"] += len(page)
+            done["annotations"] += len(pairs)
+            done["changed"] += len(changed)
+        known = {id_ for ids in held.values() for id_, (item, *_) in ids.items() if everything or item in items}
+        gone = [id_ for id_ in known - seen if id_.isdigit() and self.client.find(f"/api/annotations/{id_}/") is None]
+        self._forget(gone)
+        self._synced = began if only is None else self._synced
+        return done | {"removed": len(gone)}
+
+    # Back
+
+    def wanted(self) -> dict[str, Wanted]:
+        """Task → what it should say, for all tasks with a label."""
+        found: dict[str, Wanted] = {}
+        for control in self.controls:
+            start = FIELD if len(self.controls) == 1 else f"{FIELD}{control.name}_"
+            project = self.service.project(control.project)
+            queue = {row["item"] for row in _rows(project, "queue")}
+            for row in _rows(project, None):
+                if row["label"] is not None:
+                    before = found.get(row["item"], Wanted({REVIEW: "no"}, [], 1.0))
+                    fields = {start + key: value for key, value in _about(row).items()}
+                    review = "yes" if row["item"] in queue else before.fields[REVIEW]
+                    sure = fields.get(f"{start}confidence", 1.0)
+                    results = [*before.results, *_results(control, row["label"], sure)]
+                    fields = before.fields | fields | {REVIEW: review}
+                    found[row["item"]] = Wanted(fields, results, min(before.score, sure))
+        return found
+
+    def write_back(self, seconds: float = SECONDS_OF_WRITES) -> bool:
+        """Write what changed, the most first, for some seconds; True where there is more to write."""
+        ends, written = time.monotonic() + seconds, self._written
+        now = [self.service.project(control.project).items(limit=0) for control in self.controls]
+        stamp = [(one["as_of"], one["fitted_to"]) for one in now]
+        if stamp == self._stamp:
+            return False
+        wanted = self.wanted()
+        wanted |= dict.fromkeys(written.keys() - wanted.keys(), NOTHING)  # all labels of these are gone
+        change = {task: _difference(want, written.get(task)) for task, want in wanted.items()}
+        todo = sorted((task for task in change if change[task] >= MIN_CHANGE), key=lambda task: -change[task])
+        if todo and self._predictions is None:
+            self._load_predictions()
+            self._make_tabs()
+        for at in range(0, len(todo), BATCH):
+            some = todo[at : at + BATCH]
+            there = {str(task["id"]): task for page in self.client.tasks(self.number, map(int, some)) for task in page}
+            for task in some:
+                if time.monotonic() > ends or self._stopped.is_set():
+                    return True
+                if task in there:
+                    self._write_task(there[task], wanted[task])
+                written[task] = wanted[task]
+        self._stamp = stamp
+        return False
+
+    def _load_predictions(self) -> dict[str, list[Record]]:
+        self._predictions = {}
+        for one in self.client.call("GET", "/api/predictions/", project=self.number):
+            if one["model_version"] == AGENT:
+                self._predictions.setdefault(str(one["task"]), []).append(one)
+        return self._predictions
+
+    def _write_task(self, task: Record, want: Wanted) -> bool:
+        """Make a task say what is wanted; True where something changed. Who changed it last stays who it was."""
+        before = self._predictions or {}
+        ours, fields = before.get(str(task["id"]), []), task["data"]
+        body = {"task": task["id"], "project": self.number, "model_version": AGENT}
+        body |= {"result": want.results, "score": want.score}
+        changed = True
+        self._predictions = None  # not known, where a call fails
+        for extra in ours[1:] if want.results else ours:
+            self.client.call("DELETE", f"/api/predictions/{extra['id']}/")
+        if want.results and not ours:
+            before[str(task["id"])] = [self.client.call("POST", "/api/predictions/", body)]
+        elif want.results and (ours[0]["result"], ours[0]["score"]) != (want.results, want.score):
+            before[str(task["id"])] = [self.client.call("PATCH", f"/api/predictions/{ours[0]['id']}/", body)]
+        else:
+            changed = bool(ours) and not want.results
+            before[str(task["id"])] = ours[:1] if want.results else []
+        self._predictions = before
+        data = {key: value for key, value in fields.items() if not key.startswith(FIELD)} | want.fields
+        if changed or data != fields:  # a prediction, too, makes us the last who changed the task
+            by = task["updated_by"][0]["user_id"] if task["updated_by"] else None
+            self.client.call("PATCH", f"/api/tasks/{task['id']}/", {"data": data, "updated_by": by})
+            changed = True
+        return changed
+
+    # The background
+
+    def _run(self) -> None:
+        wait, full = 0.0, 0.0
+        while not self._stopped.is_set():
+            try:
+                if time.monotonic() >= full:
+                    self._look_at(None)
+                    full = time.monotonic() + SECONDS_BETWEEN_FULL_SYNCS
+                self._catch_up()
+                wait = 0.0 if self.write_back() else SECONDS_BETWEEN_WRITES
+            except DissensusError as error:  # a tool that is away comes back
+                wait = min(max(2 * wait, SECONDS_BETWEEN_WRITES), SECONDS_BETWEEN_SYNCS)
+                _log.warning("%s Trying again in %.0f s.", error, wait)
+            except Exception:
+                wait = SECONDS_BETWEEN_SYNCS
+                _log.exception("Label Studio: trying again in %.0f s.", wait)
+            if wait:
+                self._wake.wait(wait)
+            self._wake.clear()
+
+    def _catch_up(self) -> None:
+        with self._lock:
+            stale, self._stale = self._stale, set()
+        try:
+            if stale is None or self._synced is None:
+                self.sync()
+            elif stale:
+                self.sync(stale)
+            elif datetime.now(UTC) - self._synced > timedelta(seconds=SECONDS_BETWEEN_SYNCS):
+                self.sync(since=self._synced)
+        except BaseException:
+            self._look_at(stale)
+            raise
+
+
+def open_studios(service: Service, client: Client, address: str, projects: Sequence[int] = ()) -> list[Studio]:
+    """One for each of the projects named, or for the only one that there is."""
+    there = {one["id"]: one["title"] for one in client.projects()}
+    if missing := [number for number in projects if number not in there]:
+        raise BadParameter(f"Label Studio at {client.url} shows no project {missing[0]} to this token; check both.")
+    if not projects and len(there) != 1:
+        named = ", ".join(f"{number} ({title})" for number, title in sorted(there.items())) or "none"
+        raise BadParameter(f"say which projects to serve, by --label-studio-project; Label Studio has {named}.")
+    return [Studio(service, client, address, number) for number in projects or there]
+
+
+def webhook_part(studios: Sequence[Studio]) -> Any:
+    """What adds the webhooks' route to the application: `create_app(service, parts=[webhook_part(studios)])`."""
+    known = {studio.base: studio for studio in studios}
+
+    def add(app: Any, _: Service, guard: Any) -> None:
+        from fastapi import HTTPException, Request
+        from starlette.concurrency import run_in_threadpool
+
+        from dissensus.serve.app import body_of
+
+        async def take(name: str, request: Any) -> dict[str, int]:
+            """A webhook of Label Studio, which shows the secret that we gave it."""
+            if name not in known or not known[name].is_ours(request.headers.get(SECRET, "")):
+                raise HTTPException(
+                    401, "no webhook that `dissensus serve` made; delete it, and start the service again."
+                )
+            return await run_in_threadpool(known[name].webhook, await body_of(request, guard.limits.body_bytes))
+
+        take.__annotations__ = {"name": str, "request": Request}
+        app.post("/projects/{name}/label-studio")(take)
+
+    return add
+
+
+def _about(row: Record) -> Record:
+    """The fields that say how a task stands on one question; agreement is the share of votes for the label."""
+    label, votes = row["label"], row["votes"]
+    if isinstance(label, list):
+        parts = [f"{one['label']} {one['start']}-{one['end']}" if isinstance(one, dict) else one for one in label]
+        label, name = ", ".join(parts), set_name(parts)
+    else:
+        name = str(label)
+    found = {"label": label, "status": row["status"]}
+    if row["confidence"] is not None:
+        found["confidence"] = round(float(row["confidence"]), 3)
+    if name in votes:
+        found["agreement"] = round(votes[name] / sum(votes.values()), 3)
+    return found
+
+
+def _results(control: Control, label: Any, sure: float) -> list[Record]:
+    """The label as results of a prediction."""
+    names = {"from_name": control.name, "to_name": control.to_name, "type": control.type, "score": sure}
+    if control.kind == "spans":
+        values = [{"start": one["start"], "end": one["end"], "labels": [one["label"]]} for one in label]
+    elif control.type in ("rating", "number"):
+        values = [{control.type: int(float(label)) if float(label).is_integer() else float(label)}]
+    elif control.type == "pairwise":
+        values = [{"selected": label}]
+    else:
+        values = [{"choices": label if isinstance(label, list) else [str(label)]}]
+    return [{**names, "value": value} for value in values]
+
+
+def _is_held(annotation: Record, held: Mapping[str, Mapping[str, tuple[str, str, bool]]]) -> bool:
+    """True where every project has this version of an annotation; a mark as right may go without a new version."""
+    id_, version, gold = str(annotation["id"]), in_order(annotation["updated_at"]), bool(annotation["ground_truth"])
+    found = [ids.get(id_, ("", None, False)) for ids in held.values()]
+    unmarked = not gold and (any(f"gold-{id_}" in ids for ids in held.values()) or not any(one[2] for one in found))
+    skipped = annotation["was_cancelled"] or not annotation["result"]
+    return all(one[1] == version for one in found) and not (unmarked and not skipped)
+
+
+def _difference(want: Wanted, written: Wanted | None) -> float:
+    """How much a task differs from what it should say: 2 where that is not known, or in more than numbers."""
+    if written is None or want.fields.keys() != written.fields.keys():
+        return 2.0
+    pairs = [(want.fields[key], written.fields[key]) for key in want.fields]
+    if any(new != old for new, old in pairs if not (isinstance(new, float) and isinstance(old, float))):
+        return 2.0
+    return max((abs(new - old) for new, old in pairs if isinstance(new, float)), default=0.0)
+
+
+def _rows(project: Any, status: str | None, size: int = 2_000) -> Iterator[Record]:
+    offset, total = 0, 1
+    while offset < total:
+        page = project.items(status=status, order="name", offset=offset, limit=size)
+        yield from page["items"]
+        offset, total = offset + size, page["total"]
+
+
+def _user(annotation: Record) -> int:
+    who = annotation["completed_by"]
+    return int((who["id"] if isinstance(who, dict) else who) or 0)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]

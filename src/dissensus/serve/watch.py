@@ -1,0 +1,131 @@
+"""A watched folder: every table or export in it is a project, and the project says what the file says.
+
+A file is read once it has stopped growing, and again whenever it changes. Rows that are as before change nothing, rows
+that are gone do not count any more; so files may be written again, and the service stopped and started, at any time.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dissensus.exceptions import DissensusError, UnreadableFile
+from dissensus.serve.events import ABOUT, Event, label_of, span_text
+from dissensus.serve.service import Service
+from dissensus.table.annotations import Annotations
+from dissensus.table.io import read
+from dissensus.table.spans import sequences_of, spans_of
+
+SECONDS_BETWEEN_LOOKS = 2.0
+EVENTS_AT_ONCE = 2_000
+_log = logging.getLogger("dissensus")
+
+
+def table_events(table: Annotations) -> Iterator[Event]:
+    """The rows of a table as annotations, its known labels as decisions, and what there is to see of its items."""
+    times: Counter[str] = Counter()
+    for item, annotator, label in _rows(table):
+        id_ = f"{item}{ABOUT}{annotator}"
+        times[id_] += 1
+        id_ += f"{ABOUT}{times[id_]}" if times[id_] > 1 else ""
+        yield Event("annotation", id_, item, annotator, label)
+    source = table.source
+    if source is None:
+        return
+    for item, label in zip(*(source.gold or ((), ())), strict=True):
+        if table.kind != "spans":
+            yield Event("decision", str(item), str(item), "file", label_of(label, 0)[0])
+    for item, fields in source.texts.items():
+        yield Event("item", str(item), str(item), data=fields)
+
+
+def _rows(table: Annotations) -> Iterator[tuple[str, str, str]]:
+    """Item, annotator and label of every row; of spans one row per document and reader."""
+    names = [list(map(str, some.tolist())) for some in (table.items, table.annotators, table.classes)]
+    if table.kind != "spans":
+        for codes in zip(table.item.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True):
+            item, annotator, label = (some[code] for some, code in zip(names, codes, strict=True))
+            yield item, annotator, label
+        return
+    for who, annotator in enumerate(names[1]):
+        rows = table.by_annotator[table.annotator_ptr[who] : table.annotator_ptr[who + 1]]
+        places = table.items[table.item[rows]]
+        found = spans_of(places, table.classes, table.label[rows])
+        keys = ("start", "end", "label")
+        marked = [dict(zip(keys, one, strict=True)) for one in zip(*(found[key].tolist() for key in keys), strict=True)]
+        for document in sequences_of(places).documents.tolist():
+            own = [one for one, name in zip(marked, found["document"].tolist(), strict=True) if name == document]
+            yield str(document), annotator, span_text(own, 0)
+
+
+class Folder:
+    """A folder whose files become projects; a thread looks at it every two seconds."""
+
+    def __init__(self, service: Service, path: Path):
+        if not path.is_dir():
+            raise UnreadableFile(f"{path} is no folder to watch; make it, or name another.")
+        self.service, self.path = service, path
+        self._seen: dict[Path, tuple[int, int]] = {}  # as of the last look
+        self._read: dict[Path, tuple[int, int]] = {}
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watched folder", daemon=True)
+
+    def start(self) -> None:
+        """Look at the folder from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def look(self) -> list[str]:
+        """Read the files that changed and are as they were at the last look; the projects that they make."""
+        found: list[str] = []
+        for path in sorted(self.path.iterdir()):
+            if path.name.startswith(".") or not path.is_file():
+                continue
+            about = path.stat()
+            stamp = (about.st_mtime_ns, about.st_size)
+            if self._seen.get(path) == stamp != self._read.get(path):
+                self._read[path] = stamp
+                try:
+                    found += self._take(path)
+                except DissensusError as error:
+                    _log.warning("%s: %s", path.name, error)
+            self._seen[path] = stamp
+        return found
+
+    def _take(self, path: Path) -> list[str]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = read(path)
+        tables = dict(made) if isinstance(made, Mapping) else {"": made}
+        names = []
+        for question, table in tables.items():
+            called = f"{path.name.partition('.')[0]}-{question}".rstrip("-")
+            name = re.sub(r"[^A-Za-z0-9_.-]+", "-", called)
+            project = self.service.create(name, kind=table.kind, title=called)
+            events = list(table_events(table))
+            there = {event.id for event in events if event.kind == "annotation"}
+            gone = [(id_, item) for id_, (item, *_) in project.held().items() if ABOUT in id_ and id_ not in there]
+            events += [Event("annotation", id_, item, id_.split(ABOUT)[1]) for id_, item in gone]
+            for at in range(0, len(events), EVENTS_AT_ONCE):
+                self.service.append(name, events[at : at + EVENTS_AT_ONCE])
+            _log.info("%s: %d rows in project %s", path.name, len(there), name)
+            names.append(name)
+        return names
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self.look()
+            except OSError as error:
+                _log.warning("cannot read %s: %s.", self.path, error.strerror or error)
+            self._stopped.wait(SECONDS_BETWEEN_LOOKS)

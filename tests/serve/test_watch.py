@@ -1,0 +1,82 @@
+"""A watched folder: projects say what the files say, however often these are written."""
+
+import numpy as np
+import pytest
+
+from dissensus.exceptions import UnreadableFile
+from dissensus.serve.service import Service
+from dissensus.serve.store import open_store
+from dissensus.serve.watch import Folder, table_events
+from dissensus.table.annotations import Annotations
+from dissensus.table.io import read
+
+CSV = "item,annotator,label\n1,ann,cat\n1,bob,dog\n2,ann,dog\n2,bob,dog\n"
+
+
+@pytest.fixture
+def service(tmp_path):
+    with Service(open_store(str(tmp_path / "s.db")), fits=False) as one:
+        yield one
+
+
+@pytest.fixture
+def folder(tmp_path, service):
+    (tmp_path / "in").mkdir()
+    return Folder(service, tmp_path / "in")
+
+
+def rows(table):
+    names = (table.items[table.item], table.annotators[table.annotator], table.classes[table.label])
+    return sorted(zip(*(map(str, some.tolist()) for some in names), strict=True))
+
+
+def test_a_file_is_read_when_it_has_stopped_growing_and_again_when_it_changes(folder, service):
+    path = folder.path / "pets.csv"
+    path.write_text(CSV)
+    assert folder.look() == []  # it may still grow
+    assert folder.look() == ["pets"]
+    assert folder.look() == []
+    assert rows(service.project("pets").table()) == rows(read(path))
+    seq = service.seq
+    path.write_text(CSV.replace("1,bob,dog\n", "").replace("2,ann,dog", "2,ann,cat") + "3,cy,cat\n")
+    folder.look()
+    assert folder.look() == ["pets"]
+    assert rows(service.project("pets").table()) == rows(read(path))
+    assert service.seq == seq + 3  # a row less, one changed, one more
+    path.write_text(CSV)
+    again = Folder(service, folder.path)  # after a restart
+    again.look()
+    again.look()
+    assert rows(service.project("pets").table()) == rows(read(path))
+
+
+def test_what_is_no_table_is_said_and_holds_nothing_up(folder, service, caplog):
+    (folder.path / "a.csv").write_text("no table")
+    (folder.path / "b.csv").write_text(CSV)
+    (folder.path / ".hidden.csv").write_text(CSV)
+    folder.look()
+    assert folder.look() == ["b"]
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"][0].startswith("a.csv: ")
+    assert service.projects() == ["b"]
+
+
+def test_a_folder_that_is_not_there_is_named(service, tmp_path):
+    with pytest.raises(UnreadableFile, match="no folder to watch"):
+        Folder(service, tmp_path / "nowhere")
+
+
+def test_spans_come_back_as_spans():
+    spans = [("d", "ann", 0, 3, "person"), ("d", "ann", 7, 9, "place"), ("d", "bob", 0, 3, "person"), ("e", "bob", 1, 2, "place")]  # fmt: skip # noqa: E501
+    table = Annotations.from_spans(*zip(*spans, strict=True), readings=[("e", "ann")])
+    found = {(event.item, event.annotator): event.label for event in table_events(table)}
+    assert found == {
+        ("d", "ann"): '[{"start": 0, "end": 3, "label": "person"}, {"start": 7, "end": 9, "label": "place"}]',
+        ("d", "bob"): '[{"start": 0, "end": 3, "label": "person"}]',
+        ("e", "ann"): "[]",
+        ("e", "bob"): '[{"start": 1, "end": 2, "label": "place"}]',
+    }
+
+
+def test_two_labels_by_one_annotator_of_one_item_are_two_rows():
+    table = Annotations.from_arrays(np.array([1, 1]), np.array(["ann", "ann"], object), np.array(["x", "x"], object))
+    assert len({event.id for event in table_events(table)}) == 2
