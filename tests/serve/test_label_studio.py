@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from serve.fake_label_studio import CONTRACT, JWT, TOKEN, Fake, answer
 
 from dissensus import methods
 from dissensus.exceptions import BadParameter, DataError
@@ -14,6 +13,7 @@ from dissensus.serve.label_studio_client import Client, LabelStudioError
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.table.io import read
+from serve.fake_label_studio import CONTRACT, JWT, TOKEN, Fake, answer
 
 TEXTS = [{"text": f"Ada stayed {n} nights", "image": "/data/upload/x.png"} for n in range(5)]
 ANN, BOB, CY = 2, 3, 4

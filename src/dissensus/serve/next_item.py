@@ -18,8 +18,8 @@ from scipy.special import entr
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import CROWD_LABELS, given_first
-from dissensus.questions.item_status import SETTLED
-from dissensus.questions.recommend import MIN_LABELS, MORE_LABELS, _labels_behind, expected_entropy
+from dissensus.questions.item_status import MIN_LABELS, SETTLED
+from dissensus.questions.recommend import MORE_LABELS, _labels_behind, expected_entropy
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:

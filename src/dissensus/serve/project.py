@@ -307,7 +307,7 @@ class Project:
             share = usual_share(table, found.top)
             right = (table.label == found.top[table.item]).mean() if len(table) else 1.0
             found.share = np.append(share, right)
-            found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), share).status
+            found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), share=share).status
         else:
             found.answers = self._other_answers(model, table)
         found.seconds = time.perf_counter() - began
@@ -377,7 +377,7 @@ class Project:
         table, odd, share = self._part(known, fitted)
         posterior = fitted.model.predict_proba(table)
         top, sure = _answered(fitted.model, table.items, posterior)
-        status = item_status(table, top, posterior.max(axis=1), share).status
+        status = item_status(table, top, posterior.max(axis=1), share=share).status
         for at, code in enumerate(known):
             self.fresh[code] = posterior[at]
             self.top[code], self.sure[code], self.status[code] = top[at], sure[at], status[at]
@@ -479,7 +479,7 @@ class Project:
         if fitted is not None and classes and codes:
             table, _, share = self._part(codes, fitted)
             best = np.array([chances.max() for code in codes if (chances := self.posterior(code)) is not None])
-            said = item_status(table, np.maximum(self.top[list(codes)], 0), best, share)
+            said = item_status(table, np.maximum(self.top[list(codes)], 0), best, share=share)
             reasons = said.reason.to_pylist()
         columns, names = self.rows.columns(), self.names
         for at, code in enumerate(codes):
