@@ -17,8 +17,9 @@ from dissensus.compute.engines import Disk, Spark, Torch
 from dissensus.compute.engines.base import Block
 from dissensus.compute.engines.coding import code_table
 from dissensus.compute.engines.scatter import scatter, session
+from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
-from dissensus.models.confusion import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES, OwnCells
+from dissensus.models.confusion import OwnCells
 from dissensus.models.confusion_pass import ConfusionPass, Likelihood
 from dissensus.models.methods.glad import AbilityPass, Skills
 from dissensus.models.votes import SharePass, Skilled, SkillPass

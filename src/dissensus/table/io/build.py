@@ -41,7 +41,6 @@ MAX_CLASSES = 1_000  # that are never doubted
 MIN_ROWS_PER_CLASS = 10  # of more classes than these
 MAX_VOTES = 2 * 10**8  # items × classes; counted in memory they take 1.6 GB
 MAX_QUESTIONS = 50
-MAX_ROWS_READ_TWICE = 2_000_000  # to look for a column that would name the items better
 ISO_DATE = r"^\d{4}-\d\d-\d\d"
 MAX_TIME_LENGTH = 19  # characters: to the second
 ROW = "its number (from 0)"
