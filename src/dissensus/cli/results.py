@@ -282,8 +282,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         settled, look, split = about["status"].values()
         show.text(
             f"{show.count(settled, 'item')} {'is' if settled == 1 else 'are'} settled ({100 * SETTLED:g} % sure or "
-            f"more), {look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} truly "
-            f"split.{_worth(result)}"
+            f"more), {look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} "
+            f"truly split.{_worth(result)}"
         )
     else:
         unsure = about["items_below_0.7"]
