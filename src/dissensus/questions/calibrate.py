@@ -373,7 +373,7 @@ def _draw_notes(table: Annotations, known: IntArray, labelled: IntArray) -> list
 def _scale_notes(table: Annotations, gold: FloatArray) -> list[str]:
     """A sentence where human scores are on another scale than those of the judges."""
     said = table.values[np.unique(table.label)]
-    if 1 / MAX_SCALE_RATIO <= np.ptp(gold) / max(np.ptp(said), 1e-300) <= MAX_SCALE_RATIO:
+    if 1 / MAX_SCALE_RATIO <= float(np.ptp(gold)) / max(float(np.ptp(said)), 1e-300) <= MAX_SCALE_RATIO:
         return []
     scales = f"{gold.min():g} to {gold.max():g}, those of the judges {said.min():g} to {said.max():g}"
     return [f"human scores go from {scales}: corrected means are on the human scale."]
