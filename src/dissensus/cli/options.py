@@ -311,7 +311,9 @@ class Source:
         """The table; an error where there are several questions."""
         tables = self.read()
         if isinstance(tables, Mapping):
-            raise BadParameter(f"{self.file} has {len(tables):,} questions; take each by itself, in a file of its own.")
+            source = next(iter(tables.values())).source
+            how = f"--label {next(iter(tables))}" if source and source.texts else "in a file of its own"
+            raise BadParameter(f"{self.file} has {len(tables):,} questions; take each by itself: {how}.")
         return tables
 
     def print_each(
