@@ -1,4 +1,4 @@
-"""Table 3 of UoR at SemEval-2021: majority labels, SAM and crowd layers on LabelMe, Gimpel-POS and CIFAR-10H.
+"""Tables 3, 4 and Figure 2 of UoR at SemEval-2021: majority labels, SAM, crowd layers; LabelMe, Gimpel-POS, CIFAR-10H.
 
 LabelMe: 512 VGG features and the paper's MLP. Gimpel-POS: `[CLS] tweet [SEP] token [SEP]`, MiniLM fine-tuned;
 Le-Wi-Di's split (tweets 0-599 teach, 800-999 are the test). CIFAR-10H: a wide residual network; what is known are
@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,9 +77,13 @@ def table3(cell: Cell, device: str) -> Values:
     return found.values
 
 
+wide = table3
+
+
 def training(how: How) -> How:
-    """Keywords of the classifier; a crowd layer may have its own. Epochs in TOML are texts."""
-    told = dict(how["crowd"] if how["objective"] == "crowd-layer" and "crowd" in how else how["train"])
+    """Keywords of the classifier; a crowd layer may have its own, or who has `optimizer_of`. Epochs in TOML are texts."""
+    own = how.get("optimizer_of", "crowd" if how["objective"] == "crowd-layer" and "crowd" in how else "train")
+    told = dict(how[own])
     if isinstance(told.get("schedule"), dict):
         told["schedule"] = {int(epoch): factor for epoch, factor in told["schedule"].items()}
     return told
@@ -245,6 +250,32 @@ def prepare() -> None:
     for file in sorted(source.iterdir(), key=lambda path: path.name == "config.json"):  # last: then all is there
         if file.suffix in (".json", ".txt"):
             shutil.copy(file, folder / file.name)
+
+
+# Table 4 and Figure 2 -------------------------------------------------------------------------------------------------
+
+
+def annotated(name: str) -> Annotations:
+    """What is known of who labelled what: of CIFAR-10H 500 images, of the others the items that teach."""
+    if name == "cifar10h":
+        return dz.load_dataset("cifar10h", votes="annotations").annotations
+    return split(name)["train"].annotations
+
+
+def table4(cell: Cell, device: str) -> Values:
+    """Count annotators, classes, and the items that teach and have labels."""
+    found, name = SeedValues(), cell.keywords["set"]
+    table = annotated(name)
+    size = TRAIN_IMAGES if name == "cifar10h" else table.n_items
+    found.add(annotators=np.unique(table.annotator).size, classes=table.n_classes, size=size)
+    return found.values
+
+
+def draw(path: Path, device: str) -> None:
+    """Draw uor2021-SET-densities.svg: how many labels annotators gave, by class."""
+    from dissensus.report.figures import plot_label_density
+
+    plot_label_density(annotated(path.stem.split("-")[1]), path)
 
 
 # Claims ---------------------------------------------------------------------------------------------------------------
