@@ -6,7 +6,7 @@
     [TABLE]  made_from                        another table: nothing is run for this one, `derived` makes it of that
     [TABLE.data.NAME]                         keywords, to every condition on that data
     [TABLE.conditions.NAME]                   keywords
-    [TABLE.only.DATA]  conditions, seeds      where that data set has not all of them; seeds may be { others, CONDITION }
+    [TABLE.only.DATA]  conditions, seeds      where it has not all of them; seeds: a number, or { others, CONDITION }
     [TABLE.metrics.NAME]  label, digits, scale, p            p: the value that is shown as stars behind this one
     [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error], or [value, "stars"]
     [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword

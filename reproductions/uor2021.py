@@ -81,7 +81,7 @@ wide = table3
 
 
 def training(how: How) -> How:
-    """Keywords of the classifier; a crowd layer may have its own, or who has `optimizer_of`. Epochs in TOML are texts."""
+    """Keywords of the classifier; a crowd layer may have its own. Epochs in TOML are texts."""
     own = how.get("optimizer_of", "crowd" if how["objective"] == "crowd-layer" and "crowd" in how else "train")
     told = dict(how[own])
     if isinstance(told.get("schedule"), dict):

@@ -2,8 +2,8 @@
 
 Table 1 is the sets, Table 2 the clustering itself, Table 3 what predicts the labels of test items. Predictions are by
 texts alone; conditions whose name has "own votes" read the votes that they are then compared with, which explains the
-published accuracies near 0.9. `direction` asks which KL the paper's figures can be, `rounds` how many rounds of messages
-suffice.
+published accuracies near 0.9. `direction` asks which KL the paper's figures can be, `rounds` how many rounds of
+messages suffice.
 """
 
 from __future__ import annotations
