@@ -115,9 +115,7 @@ class Stemmer(Encoder):
     heads: int = param(1, "heads of a block", low=1)
     dropout: float = param(0.1, "share left out in training", low=0, below=1)
     hidden: int | None = param(256, "outputs of a layer that every task has before its last; None: no layer", low=1)
-    stacked: bool = param(
-        True, "second convolution over the first's output; False: no first one"
-    )
+    stacked: bool = param(True, "second convolution over the first's output; False: no first one")
     padded: bool = param(False, "padding to the longest word is a character")
     scaled: bool = param(False, "blocks read √width · x + (0, 1, 0, 1, …)")
     start: dict[str, list[float]] | None = param(None, "vectors that characters start from; None: random")
