@@ -56,7 +56,7 @@ def test_every_set_has_its_conditions_and_pdis_is_not_run():
     for data, only in TABLE.only.items():
         assert set(only["conditions"]) <= set(TABLE.conditions), data
     seeds = Counter(c.data for c in TABLE.cells() if c.condition == "majority")
-    assert seeds == {data: TABLE.only[data].get("seeds", 10) for data in TABLE.data if data != "PDIS"}
+    assert seeds == {data: TABLE.seeds_of(data, "majority", 10) for data in TABLE.data if data != "PDIS"}
     assert {c.data for c in TABLE.cells(quick=True)} == set(TABLE.data) - {"PDIS"}
     assert "not to be had" in TABLE.why_not("PDIS", "majority")
 
