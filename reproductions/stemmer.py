@@ -74,7 +74,7 @@ class StemmerModule(nn.Module):
         full = len(of.windows) * of.channels[1]
         self.blocks = nn.ModuleList(blocks(of.layers, full, of.heads, of.dropout) for _ in range(2))
         if of.wide is not None:
-            for block in (one for both in self.blocks for one in both if isinstance(one, Block)):
+            for block in (one for one in self.blocks.modules() if isinstance(one, Block)):
                 block.wide, block.narrow = nn.Linear(full, of.wide), nn.Linear(of.wide, full)
         self.scale = full**0.5 if of.scaled else 1.0
         self.register_buffer("place", (torch.arange(full) % 2).float() * of.scaled)  # sin 0, cos 0, sin 0, …
