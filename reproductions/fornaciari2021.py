@@ -124,7 +124,7 @@ def dawid_skene(task: str, seed: int) -> IntArray:
     data, _ = load(task)
     method: Any = dz.methods["dawid-skene"]
     found = method(seed=seed).fit(data.annotations).posterior_.argmax(axis=1)
-    return np.where(data.annotations.votes().sum(axis=1) > 0, found, data.gold)
+    return np.asarray(np.where(data.annotations.votes().sum(axis=1) > 0, found, data.gold))
 
 
 def words() -> str:

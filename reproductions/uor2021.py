@@ -257,9 +257,9 @@ def prepare() -> None:
 
 def annotated(name: str) -> Annotations:
     """What is known of who labelled what: of CIFAR-10H 500 images, of the others the items that teach."""
-    if name == "cifar10h":
-        return dz.load_dataset("cifar10h", votes="annotations").annotations
-    return split(name)["train"].annotations
+    known: Any = dz.load_dataset(name, votes="annotations") if name == "cifar10h" else split(name)["train"]
+    table: Annotations = known.annotations
+    return table
 
 
 def table4(cell: Cell, device: str) -> Values:

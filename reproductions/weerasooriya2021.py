@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -110,7 +110,7 @@ def prepare() -> None:
 
 def table1(cell: Cell, device: str) -> Values:
     """Count annotators, classes and labels of a set; mean entropy of an item's votes, in nats."""
-    found, table = SeedValues(), dz.load_dataset(cell.data).annotations
+    found, table = SeedValues(), cast("Annotations", dz.load_dataset(cell.data).annotations)
     found.add(
         redundancy=len(table) / table.n_items, classes=table.n_classes,
         entropy=entropy(table.soft_labels()).mean(), annotators=table.n_annotators,
