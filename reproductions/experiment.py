@@ -6,7 +6,7 @@
     [TABLE]  made_from                        another table: nothing is run for this one, `derived` makes it of that
     [TABLE.data.NAME]                         keywords, to every condition on that data
     [TABLE.conditions.NAME]                   keywords
-    [TABLE.only.DATA]  conditions, seeds      where that data set has not all of them
+    [TABLE.only.DATA]  conditions, seeds      where it has not all of them; seeds: a number, or { others, CONDITION }
     [TABLE.metrics.NAME]  label, digits, scale, p            p: the value that is shown as stars behind this one
     [TABLE.published.DATA.CONDITION]          metric = value, or [value, standard error], or [value, "stars"]
     [TABLE.quick]  seeds, data, conditions    what is left of it with --quick; any other key goes to all as a keyword
@@ -114,11 +114,16 @@ class Table:
         block = self.block or n
         for begin in range(0, n, block):
             for where in less.get("data", self.data):
-                most = n if seeds is not None else min(n, self.only.get(where, {}).get("seeds", n))
-                drawn = tuple(range(begin, min(begin + block, most)))
-                for condition in less.get("conditions", self.conditions) if drawn else ():
-                    if (cell := self.cell(where, condition, drawn, quick=quick)) is not None:
+                for condition in less.get("conditions", self.conditions):
+                    most = n if seeds is not None else min(n, self.seeds_of(where, condition, n))
+                    drawn = tuple(range(begin, min(begin + block, most)))
+                    if drawn and (cell := self.cell(where, condition, drawn, quick=quick)) is not None:
                         yield cell
+
+    def seeds_of(self, data: str, condition: str, n: int) -> int:
+        """Number of seeds of a condition on this data set; n if the file does not say."""
+        most: int | dict[str, int] = self.only.get(data, {}).get("seeds", n)
+        return most if isinstance(most, int) else most.get(condition, most["others"])
 
     def cell(self, data: str, condition: str, seeds: tuple[int, ...], *, quick: bool = False) -> Cell | None:
         """Return the cell of these names, with any seeds; None if nothing is to be run."""

@@ -11,7 +11,9 @@ characters: convolutions see zeros before the first and after the last, and padd
 The paper's tasks have one fully connected layer each on z, which an objective's head already is. Its logit is then a
 function of the word plus a function of the stem, so that no such network can compare the two; `hidden` gives every task
 a layer before (None: as in the paper). The released code gives both convolutions the characters and leaves the first
-one's output out; here they are stacked, as the paper says.
+one's output out; here they are stacked, as the paper says. Its other differences are options, for `stems` of
+fornaciari2021.toml: it takes padding for a character, multiplies what the attention block reads by the root of its
+width, adds sine and cosine of position 0, and has 2,048 numbers in the block.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from torch.nn.functional import max_pool1d, pad
 from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.attention import blocks
+from dissensus.learning.encoders.attention import Block, blocks
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.encoders.words import PADDING, character_vectors, encode, vocabulary
 from dissensus.learning.inputs import pairs
@@ -35,20 +37,21 @@ from dissensus.table.names import shown
 class CharacterConvolutions(nn.Module):
     """Character vectors (B, L, D) and which are there (B, L) → (B, windows × last channels)."""
 
-    def __init__(self, width: int, channels: tuple[int, int], windows: tuple[int, ...]):
+    def __init__(self, width: int, channels: tuple[int, int], windows: tuple[int, ...], stacked: bool = True):
         super().__init__()
-        self.windows = windows
-        self.first = nn.ModuleList(nn.Conv1d(width, channels[0], window) for window in windows)
-        self.second = nn.ModuleList(nn.Conv1d(channels[0], channels[1], window) for window in windows)
+        self.windows, self.stacked = windows, stacked
+        self.first = nn.ModuleList(nn.Conv1d(width, channels[0], window) for window in windows if stacked)
+        self.second = nn.ModuleList(nn.Conv1d(channels[0] if stacked else width, channels[1], w) for w in windows)
 
     def forward(self, x: Tensor, there: Tensor) -> Tensor:
         """What follows a relu is never negative, so a place that is not there may hold 0 and never wins a maximum."""
         x, there = x.transpose(1, 2), there[:, None]  # (B, D, L), (B, 1, L)
         z = []
-        for window, first, second in zip(self.windows, self.first, self.second, strict=True):
-            sides = ((window - 1) // 2, window // 2)
-            a = first(pad(x, sides)).relu() * there  # (B, 64, L)
-            a = max_pool1d(pad(a, (0, 1)), 2, stride=1)
+        for at, (window, second) in enumerate(zip(self.windows, self.second, strict=True)):
+            sides, a = ((window - 1) // 2, window // 2), x
+            if self.stacked:
+                a = self.first[at](pad(x, sides)).relu() * there  # (B, 64, L)
+                a = max_pool1d(pad(a, (0, 1)), 2, stride=1)
             b = second(pad(a, sides)).relu() * there  # (B, 128, L)
             z.append(b.amax(dim=2))
         return torch.cat(z, dim=1)
@@ -60,17 +63,34 @@ class StemmerModule(nn.Module):
     def __init__(self, of: Stemmer):
         super().__init__()
         self.characters = character_vectors(of.characters_, of.characters)
+        with torch.no_grad():
+            for row, known in enumerate(of.characters_, len(self.characters.weight) - len(of.characters_)):
+                if known in (of.start or {}):
+                    self.characters.weight[row] = torch.tensor((of.start or {})[known])
         self.dropout = nn.Dropout(of.dropout)
         self.convolutions = nn.ModuleList(
-            CharacterConvolutions(of.characters, of.channels, of.windows) for _ in range(2)
+            CharacterConvolutions(of.characters, of.channels, of.windows, of.stacked) for _ in range(2)
         )
         full = len(of.windows) * of.channels[1]
         self.blocks = nn.ModuleList(blocks(of.layers, full, of.heads, of.dropout) for _ in range(2))
+        if of.wide is not None:
+            for block in (one for one in self.blocks.modules() if isinstance(one, Block)):
+                block.wide, block.narrow = nn.Linear(full, of.wide), nn.Linear(of.wide, full)
+        self.scale = full**0.5 if of.scaled else 1.0
+        self.register_buffer("place", (torch.arange(full) % 2).float() * of.scaled)  # sin 0, cos 0, sin 0, …
+        self.longest = of.longest_ if of.padded else 0
+        self.padding = nn.Parameter(torch.randn(of.characters)) if of.padded else None
 
     def forward(self, word: Tensor, stem: Tensor) -> Tensor:
         """(B, L), (B, M) → (B, …)."""
         sides = zip((word, stem), self.convolutions, self.blocks, strict=True)
-        z = [block(self.dropout(conv(self.characters(codes), codes != PADDING))) for codes, conv, block in sides]
+        z = []
+        for codes, conv, block in sides:
+            codes = pad(codes, (0, max(self.longest - codes.shape[1], 0)), value=PADDING)
+            x, there = self.characters(codes), codes != PADDING
+            if self.padding is not None:  # a character as any other
+                x, there = torch.where(there[:, :, None], x, self.padding), torch.ones_like(there)
+            z.append(block(self.dropout(conv(x, there)) * self.scale + self.place))
         return torch.cat(z, dim=1)
 
 
@@ -95,13 +115,21 @@ class Stemmer(Encoder):
     heads: int = param(1, "heads of a block", low=1)
     dropout: float = param(0.1, "share left out in training", low=0, below=1)
     hidden: int | None = param(256, "outputs of a layer that every task has before its last; None: no layer", low=1)
+    stacked: bool = param(True, "second convolution over the first's output; False: no first one")
+    padded: bool = param(False, "padding to the longest word is a character")
+    scaled: bool = param(False, "blocks read √width · x + (0, 1, 0, 1, …)")
+    start: dict[str, list[float]] | None = param(None, "vectors that characters start from; None: random")
+    wide: int | None = param(None, "width of a block's feed-forward layer; None: twice the block's", low=1)
 
     characters_: list[str]
+    longest_: int
 
     def fit(self, X: Any) -> Self:
         """Find the characters."""
         super().fit(X)
-        self.characters_ = vocabulary(side for pair in self._read(X) for side in pair)
+        read = self._read(X)
+        self.characters_ = vocabulary(side for pair in read for side in pair)
+        self.longest_ = max((len(side) for pair in read for side in pair), default=0)
         return self
 
     def prepare(self, X: Any) -> Columns:

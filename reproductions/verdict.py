@@ -69,6 +69,18 @@ def compare_conditions(
     return found
 
 
+def within(text: str, differences: dict[str, Difference], margin: float) -> Claim:
+    """Judge a claim that two things are the same: every interval is within the margin."""
+    each = differences.values()
+    if each and all(d.low > -margin and d.high < margin for d in each):
+        verdict = "holds"
+    elif any(d.low > margin or d.high < -margin for d in each):
+        verdict = "does not hold"
+    else:
+        verdict = "cannot be told"
+    return Claim(text, f"{verdict} (within {margin})", differences)
+
+
 def mean_of(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> Difference:
     """Mean of values, with interval and p."""
     each = np.asarray(values, float)

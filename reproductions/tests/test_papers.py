@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -407,3 +408,12 @@ def test_a_line_says_where_it_was_made(paper, tmp_path):
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", line["made"]["date"])
     page = render_markdown(make_page(paper.paper, [paper.table], found))
     assert f"| table1 | 4 | {line['made']['date'][:10]} | " in page
+
+
+def test_a_condition_may_have_its_own_number_of_seeds(paper):
+    table = replace(paper.table, only={"one": {"seeds": {"others": 1, "twice": 2}}})
+    seeds = {
+        name: [c.seeds for c in table.cells() if (c.data, c.condition) == ("one", name)] for name in ("plain", "twice")
+    }
+    assert seeds == {"plain": [(0,)], "twice": [(0,), (1,)]}
+    assert sum(cell.data == "two" for cell in table.cells()) == 3 * 3

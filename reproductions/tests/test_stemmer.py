@@ -96,3 +96,23 @@ def test_it_learns_and_is_saved(tmp_path):
     new = [("", ""), ("x", "é"), ("parked", "park")]
     again = CrowdClassifier.load(tmp_path, device="cpu")
     np.testing.assert_array_equal(again.predict_proba(new), model.predict_proba(new))
+
+
+def test_options_are_those_of_the_released_code():
+    start = {"f": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    _, module, columns = prepared(stacked=False, padded=True, scaled=True, wide=7, start=start)
+    batch = columns.take(torch.arange(len(X)))
+    assert len(module.convolutions[0].first) == 0
+    assert module.blocks[0][0].wide.out_features == 7
+    assert module.characters(batch["word"])[0, 0].tolist() == start["f"]  # of forefathers
+    read = []
+    for blocks in module.blocks:
+        blocks[0].register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    with torch.no_grad():
+        module(**batch)
+        x = module.characters(batch["word"])
+        x = torch.where((batch["word"] != 0)[:, :, None], x, module.padding)
+        assert x.shape[1] == len("forefathers")
+        conv = module.convolutions[0](x, torch.ones(x.shape[:2], dtype=torch.bool))
+    place = torch.tensor([0.0, 1.0] * 6)
+    torch.testing.assert_close(read[0], conv * 12**0.5 + place)

@@ -11,7 +11,7 @@ from sklearn.metrics import accuracy_score, f1_score
 from dissensus.table.annotations import Annotations
 from reproductions import experiment, load_paper, uor2021
 from reproductions.render import rows_of
-from reproductions.verdict import mean_of
+from reproductions.verdict import mean_of, within
 
 TABLE = load_paper("uor2021").tables["table3"]
 
@@ -56,7 +56,7 @@ def test_every_set_has_its_conditions_and_pdis_is_not_run():
     for data, only in TABLE.only.items():
         assert set(only["conditions"]) <= set(TABLE.conditions), data
     seeds = Counter(c.data for c in TABLE.cells() if c.condition == "majority")
-    assert seeds == {data: TABLE.only[data].get("seeds", 10) for data in TABLE.data if data != "PDIS"}
+    assert seeds == {data: TABLE.seeds_of(data, "majority", 10) for data in TABLE.data if data != "PDIS"}
     assert {c.data for c in TABLE.cells(quick=True)} == set(TABLE.data) - {"PDIS"}
     assert "not to be had" in TABLE.why_not("PDIS", "majority")
 
@@ -151,7 +151,7 @@ def test_scores_are_of_gold_and_of_votes_where_there_are_any():
     assert found["cross_entropy"] == pytest.approx(total / n)
 
 
-def test_alike_is_within_the_margin():
+def test_the_same_is_within_the_margin():
     near, far, open_ = mean_of([0.001, 0.002, 0.0]), mean_of([-0.1, -0.11, -0.09]), mean_of([0.1, -0.1])
     for differences, verdict in (
         ([near], "holds"),
@@ -159,7 +159,7 @@ def test_alike_is_within_the_margin():
         ([open_], "cannot"),
         ([], "cannot"),
     ):
-        assert uor2021.alike("", {str(n): d for n, d in enumerate(differences)}).verdict.startswith(verdict)
+        assert within("", {str(n): d for n, d in enumerate(differences)}, 0.02).verdict.startswith(verdict)
 
 
 def test_claims_are_judged_the_right_way_round():
