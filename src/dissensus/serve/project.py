@@ -273,7 +273,7 @@ class Project:
     def fits_at_once(self) -> bool:
         """True where requests wait for a fit: before the first, and of few labels that are no classes."""
         if self.fitted is None:
-            return 0 < self.rows.size <= MAX_ROWS_AT_ONCE
+            return bool(0 < self.rows.size <= MAX_ROWS_AT_ONCE)
         return self.fitted.table.kind not in CLASS_KINDS and self.fitted.seconds < QUICK_FIT_SECONDS / 4
 
     def refit(self, *, even_if_fitted: bool = False) -> None:
