@@ -276,6 +276,16 @@ def test_a_locked_file_refuses_in_a_sentence(opened, where, monkeypatch):
     assert service.append("p", annotation_events(POST)).accepted == 1
 
 
+def test_a_state_that_cannot_follow_is_made_again_from_the_log(opened, monkeypatch):
+    service = opened(fits=False)
+    service.create("p")
+    with monkeypatch.context() as patched:
+        patched.setattr("dissensus.serve.rows.Rows.put", lambda *_: 1 / 0)
+        assert service.append("p", annotation_events(POST)).accepted == 1
+    assert says(service.project("p")) == [("i", "a", "x")]
+    assert service.append("p", annotation_events({**POST, "annotator": "b"})).accepted == 1
+
+
 def test_a_file_that_is_no_store_is_named(tmp_path):
     (tmp_path / "x.db").write_text("item,annotator,label\n" * 100)
     with pytest.raises(DataError, match=r"x\.db cannot be used as a store"):

@@ -76,7 +76,6 @@ class Project:
         self.fitted: Fitted | None = None
         self._kept: dict[str, overview.Kept] = {}
         self._called: dict[str, str] = {}
-        self.assigner = Assigner(self)
         self.load()
 
     @property
@@ -96,6 +95,7 @@ class Project:
         """Read everything from the store."""
         with self.lock:
             store, number = self.store, self.number
+            self.fitted, self.assigner = None, Assigner(self)
             self.seq = store.last()  # what is read beyond is applied once more, which changes nothing
             self.rows = Rows(fold(store.rows(number), store.corrected(number)))
             others = store.others(number)
@@ -269,12 +269,12 @@ class Project:
         if age < REST * fitted.seconds:
             return False
         enough = self.n_changed >= CHANGED_SHARE * self.rows.size
-        return enough or fitted.seconds < QUICK_FIT_SECONDS or age >= MAX_AGE_SECONDS
+        return bool(enough or fitted.seconds < QUICK_FIT_SECONDS or age >= MAX_AGE_SECONDS)
 
     def fits_at_once(self) -> bool:
         """True where requests wait for a fit: before the first, and of few labels that are no classes."""
         if self.fitted is None:
-            return 0 < self.rows.size <= MAX_ROWS_AT_ONCE
+            return bool(0 < self.rows.size <= MAX_ROWS_AT_ONCE)
         return self.fitted.table.kind not in CLASS_KINDS and self.fitted.seconds < QUICK_FIT_SECONDS / 4
 
     def refit(self, *, even_if_fitted: bool = False) -> None:

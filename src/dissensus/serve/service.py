@@ -162,10 +162,11 @@ class Service:
             for _, _, waits in batch:
                 waits.set_exception(error)
             return
-        except BaseException as error:
+        except Exception as error:  # ours: the requests are told, and the writer goes on
+            self.counts["failures"] += 1
             for _, _, waits in batch:
                 waits.set_exception(error)
-            raise
+            return
         self._apply(rows)
         self.counts["batches"] += 1
         for (_, _, waits), receipt in zip(batch, receipts, strict=True):
@@ -274,7 +275,11 @@ class Service:
             by_project.setdefault(row.project, []).append(row)
         for number, some in by_project.items():
             project = self._by_number[number]
-            project.apply([row for row in some if row.seq > project.seq])
+            try:
+                project.apply([row for row in some if row.seq > project.seq])
+            except Exception:  # ours: the log is right, and the state is made again from it
+                self.counts["failures"] += 1
+                project.load()
             if project.fits_at_once():
                 self._fit(project)
         self.seq = max([self.seq, *(row.seq for row in rows)])
