@@ -1,4 +1,4 @@
-"""A real Label Studio, three annotators, 200 tasks, and a service that is killed twenty times: `make test-label-studio`.
+"""A real Label Studio, three annotators, 200 tasks, a service that is killed twenty times: `make test-label-studio`.
 
 LABEL_STUDIO is the program to start; or LABEL_STUDIO_URL and LABEL_STUDIO_TOKEN name a server that runs already.
 """
@@ -129,7 +129,9 @@ class Served:
         self.process.stdout.close()
 
     def remove(self):
-        done = subprocess.run([*DISSENSUS, *self.options, "--remove"], env=self.environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [*DISSENSUS, *self.options, "--remove"], env=self.environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -244,7 +246,10 @@ def test_every_label_arrives_once_although_the_service_is_killed(tool, tmp_path)
     base = f"label-studio-{room.number}-mood"
 
     def written():
-        rows = answers(f"{served.url}/projects/{base}/items?limit=1000")["items"]
+        found = answers(f"{served.url}/projects/{base}/items?limit=1000")
+        if found is None:  # it is still starting
+            return False
+        rows = found["items"]
         ours = Counter(one["task"] for one in room.predictions())
         said = {str(one["task"]): one for one in room.predictions()}
         return len(rows) == len(said) and set(ours.values()) == {1} and all(
@@ -266,7 +271,9 @@ def test_every_label_arrives_once_although_the_service_is_killed(tool, tmp_path)
         project.refit()
         mine = {name: project.item(str(name)) for name in labelled}
     assert sorted(map(int, held)) == sorted(given)  # each once
-    theirs = zip(export.items[export.item], export.annotators[export.annotator], export.classes[export.label], strict=True)
+    theirs = zip(
+        export.items[export.item], export.annotators[export.annotator], export.classes[export.label], strict=True
+    )
     ours = zip(table.items[table.item], table.annotators[table.annotator], table.classes[table.label], strict=True)
     assert Counter((str(i), people[str(a)], k) for i, a, k in theirs) == Counter(ours)
     command = [*DISSENSUS, "aggregate", "export.json", "-o", "out"]
@@ -301,7 +308,7 @@ def test_the_commands_of_the_guide_run(tool, tmp_path, monkeypatch):
             try:
                 url = json.loads(_object(process))["url"]
                 if "--label-studio" in words:
-                    wait(lambda: len(room.predictions()) == 1, 60, "a prediction")  # noqa: B023
+                    wait(lambda: len(room.predictions()) == 1, 60, "a prediction")
                 assert answers(f"{url}/health")["status"] == "good"
             finally:
                 process.terminate()
