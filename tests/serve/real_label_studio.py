@@ -3,6 +3,7 @@
 LABEL_STUDIO is the program to start; or LABEL_STUDIO_URL and LABEL_STUDIO_TOKEN name a server that runs already.
 """
 
+import csv
 import json
 import os
 import random
@@ -278,12 +279,11 @@ def test_every_label_arrives_once_although_the_service_is_killed(tool, tmp_path)
     assert Counter((str(i), people[str(a)], k) for i, a, k in theirs) == Counter(ours)
     command = [*DISSENSUS, "aggregate", "export.json", "-o", "out"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
-    said = (tmp_path / "out" / "labels.csv").read_text().splitlines()
-    at = {name: n for n, name in enumerate(said[0].split(","))}
-    rows = [line.split(",") for line in said[1:]]
-    assert [mine[int(row[at["item"]])]["label"] for row in rows] == [row[at["label"]] for row in rows]
-    sure = [mine[int(row[at["item"]])]["confidence"] for row in rows]
-    np.testing.assert_allclose(sure, [float(row[at["confidence"]]) for row in rows], atol=1e-6)
+    with (tmp_path / "out" / "items.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [mine[int(row["item"])]["label"] for row in rows] == [row["label"] for row in rows]
+    sure = [mine[int(row["item"])]["confidence"] for row in rows]
+    np.testing.assert_allclose(sure, [float(row["confidence"]) for row in rows], atol=1e-9)
     served.remove()
     assert "dissensus" not in room.export()
     print(f"\n{len(given)} labels, {kills} kills, {np.median(seconds):.2f} s per label in the tool")
