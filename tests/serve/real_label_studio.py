@@ -309,7 +309,7 @@ def test_the_commands_of_the_guide_run(tool, tmp_path, monkeypatch):
                 url = json.loads(_object(process))["url"]
                 if "--label-studio" in words:
                     wait(lambda: len(room.predictions()) == 1, 60, "a prediction")
-                assert answers(f"{url}/health")["status"] == "good"
+                assert wait(lambda: answers(f"{url}/health"), 30, "an answer")["status"] == "good"  # noqa: B023
             finally:
                 process.terminate()
                 process.wait()
