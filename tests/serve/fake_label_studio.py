@@ -16,7 +16,6 @@ from urllib.parse import parse_qs, urlsplit
 CONTRACT = json.loads((Path(__file__).parent / "label_studio_contract.json").read_text(encoding="utf-8"))
 TOKEN = "f" * 40
 JWT = "e.y.j"
-CHOICE = ("mood", "choices", "choices")
 
 
 def like(call, **ours):
@@ -169,8 +168,8 @@ class Fake:
             return (200, found[0]) if found else (404, CONTRACT[f"{call} gone"]["answer"])
         if call == "PATCH /api/tasks/N/":
             assert body.keys() == {"data", "updated_by"}
-            self.tasks[number] |= {"data": body["data"], "updated_at": self.tick(),
-                                   "updated_by": [{"user_id": body["updated_by"]}] if body["updated_by"] else []}  # fmt: skip
+            by = [{"user_id": body["updated_by"]}] if body["updated_by"] else []
+            self.tasks[number] |= {"data": body["data"], "updated_at": self.tick(), "updated_by": by}
             return 200, like(call, id=number, data=body["data"])
         assert call == "GET /api/tasks/"
         return self.listed(query)

@@ -1,8 +1,9 @@
-"""A real Label Studio, three annotators, 200 tasks, and a service that is killed twenty times: `make test-label-studio`.
+"""A real Label Studio, three annotators, 200 tasks, a service that is killed twenty times: `make test-label-studio`.
 
 LABEL_STUDIO is the program to start; or LABEL_STUDIO_URL and LABEL_STUDIO_TOKEN name a server that runs already.
 """
 
+import csv
 import json
 import os
 import random
@@ -246,7 +247,10 @@ def test_every_label_arrives_once_although_the_service_is_killed(tool, tmp_path)
     base = f"label-studio-{room.number}-mood"
 
     def written():
-        rows = answers(f"{served.url}/projects/{base}/items?limit=1000")["items"]
+        found = answers(f"{served.url}/projects/{base}/items?limit=1000")
+        if found is None:  # it is still starting
+            return False
+        rows = found["items"]
         ours = Counter(one["task"] for one in room.predictions())
         said = {str(one["task"]): one for one in room.predictions()}
         return len(rows) == len(said) and set(ours.values()) == {1} and all(
@@ -275,12 +279,11 @@ def test_every_label_arrives_once_although_the_service_is_killed(tool, tmp_path)
     assert Counter((str(i), people[str(a)], k) for i, a, k in theirs) == Counter(ours)
     command = [*DISSENSUS, "aggregate", "export.json", "-o", "out"]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
-    said = (tmp_path / "out" / "labels.csv").read_text().splitlines()
-    at = {name: n for n, name in enumerate(said[0].split(","))}
-    rows = [line.split(",") for line in said[1:]]
-    assert [mine[int(row[at["item"]])]["label"] for row in rows] == [row[at["label"]] for row in rows]
-    sure = [mine[int(row[at["item"]])]["confidence"] for row in rows]
-    np.testing.assert_allclose(sure, [float(row[at["confidence"]]) for row in rows], atol=1e-6)
+    with (tmp_path / "out" / "items.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [mine[int(row["item"])]["label"] for row in rows] == [row["label"] for row in rows]
+    sure = [mine[int(row["item"])]["confidence"] for row in rows]
+    np.testing.assert_allclose(sure, [float(row["confidence"]) for row in rows], atol=1e-9)
     served.remove()
     assert "dissensus" not in room.export()
     print(f"\n{len(given)} labels, {kills} kills, {np.median(seconds):.2f} s per label in the tool")
@@ -306,7 +309,7 @@ def test_the_commands_of_the_guide_run(tool, tmp_path, monkeypatch):
                 url = json.loads(_object(process))["url"]
                 if "--label-studio" in words:
                     wait(lambda: len(room.predictions()) == 1, 60, "a prediction")
-                assert answers(f"{url}/health")["status"] == "good"
+                assert wait(lambda: answers(f"{url}/health"), 30, "an answer")["status"] == "good"  # noqa: B023
             finally:
                 process.terminate()
                 process.wait()

@@ -56,7 +56,7 @@ def test_what_is_no_table_is_said_and_holds_nothing_up(folder, service, caplog):
     (folder.path / ".hidden.csv").write_text(CSV)
     folder.look()
     assert folder.look() == ["b"]
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"][0].startswith("a.csv: ")
+    assert next(one.message for one in caplog.records if one.levelname == "WARNING").startswith("a.csv: ")
     assert service.projects() == ["b"]
 
 
@@ -66,7 +66,8 @@ def test_a_folder_that_is_not_there_is_named(service, tmp_path):
 
 
 def test_spans_come_back_as_spans():
-    spans = [("d", "ann", 0, 3, "person"), ("d", "ann", 7, 9, "place"), ("d", "bob", 0, 3, "person"), ("e", "bob", 1, 2, "place")]  # fmt: skip # noqa: E501
+    ann, bob = ("ann", 0, 3, "person"), ("bob", 0, 3, "person")
+    spans = [("d", *ann), ("d", "ann", 7, 9, "place"), ("d", *bob), ("e", "bob", 1, 2, "place")]
     table = Annotations.from_spans(*zip(*spans, strict=True), readings=[("e", "ann")])
     found = {(event.item, event.annotator): event.label for event in table_events(table)}
     assert found == {
