@@ -26,6 +26,7 @@ RUNS = {
     "report": ["labels.csv", "-m", "majority-vote"],
     "agreement": ["labels.csv", "--pairs", "--resamples", 50],
     "diff": ["few.csv", "labels.csv", "-m", "majority-vote"],
+    "check": ["labels.csv", "--against", "labels.csv", "-m", "majority-vote"],
     "cluster": ["labels.csv", "-m", "fmm", "--item-clusters", "2,3"],
     "train": [
         "labels.csv",

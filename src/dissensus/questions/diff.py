@@ -96,6 +96,16 @@ class Drift:
     adjusted: FloatArray  # (A,) by Benjamini & Hochberg
     drifts: BoolArray  # (A,)
 
+    def sentences(self, annotators: Names) -> Iterator[str]:
+        """One for every annotator that drifts, the surest first, as it could be said to them."""
+        for a in np.flatnonzero(self.drifts)[np.argsort(self.p_value[self.drifts], kind="stable")]:
+            yield (
+                f"{annotators[a]} agrees with the others on {self.agreement_since[a]:.0%} of {self.labels_since[a]:,} "
+                f"labels since, {self.agreement_before[a]:.0%} of {self.labels_before[a]:,} before; for everybody else "
+                f"it is {self.others_since[a]:.0%} after {self.others_before[a]:.0%}. Ask what changed for them: the "
+                "guideline, the kind of item, or the tool."
+            )
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Diff:
@@ -196,14 +206,7 @@ class Diff:
 
     def drift_sentences(self) -> Iterator[str]:
         """One for every annotator that drifts, the surest first, as it could be said to them."""
-        d = self.drift
-        for a in np.flatnonzero(d.drifts)[np.argsort(d.p_value[d.drifts], kind="stable")]:
-            yield (
-                f"{self.annotators[a]} agrees with the others on {d.agreement_since[a]:.0%} of {d.labels_since[a]:,} "
-                f"labels since, {d.agreement_before[a]:.0%} of {d.labels_before[a]:,} before; for everybody else it is "
-                f"{d.others_since[a]:.0%} after {d.others_before[a]:.0%}. Ask what changed for them: the guideline, "
-                "the kind of item, or the tool."
-            )
+        return self.drift.sentences(self.annotators)
 
 
 def diff(
@@ -251,6 +254,13 @@ def diff(
         int((who_new & ~who_old).sum()), int((who_old & ~who_new).sum()),
         name, level, changes, flips, _drift(new, changes, level),
     )  # fmt: skip
+
+
+def drift(old: Annotations, new: Annotations, level: float = 0.05) -> tuple[Names, Drift]:
+    """The annotators of two snapshots, and who drifts; nothing is fitted."""
+    both = Annotations.concat([old, new])  # for the names
+    old, new = (_with_names(table, both) for table in (old, new))
+    return both.annotators, _drift(new, _changes(old, new), level)
 
 
 def _with_names(table: Annotations, names: Annotations) -> Annotations:
