@@ -1,0 +1,63 @@
+"""The page: one file each of HTML, CSS and JavaScript, beside this one; the style is the report's, with a little more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dissensus.report
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from dissensus.serve.app import Guard
+    from dissensus.serve.service import Service
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https: http:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""Nothing but our own files runs; pictures of items may come from where the labelling tool has them."""
+TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+
+
+def asset(name: str) -> tuple[bytes, str]:
+    """The bytes of a file of the page, and what they are."""
+    style = (Path(dissensus.report.__file__).parent / name).read_bytes() if name == "page.css" else b""
+    return style + (Path(__file__).parent / name).read_bytes(), f"{TYPES[name]}; charset=utf-8"
+
+
+def add_page(app: FastAPI, service: Service, guard: Guard) -> None:
+    """Add the addresses of the page; its files are for everybody, what it shows is not."""
+    from fastapi import Request
+    from fastapi.responses import JSONResponse, Response
+    from starlette.exceptions import HTTPException
+
+    from dissensus.serve.tokens import ROLES
+
+    def file(name: str) -> Response:
+        content, kind = asset(name)
+        return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return file("page.html")
+
+    @app.get("/page/{name}", include_in_schema=False)
+    async def part(name: str) -> Response:
+        if name not in TYPES:
+            raise HTTPException(404, "the page has no such file.")
+        return file(name)
+
+    @app.get("/me")
+    async def me(request: Request) -> Response:
+        """Who asks: whether signed in, the role, what it may do, whether names are shown."""
+        try:
+            caller = guard.caller(request)
+        except HTTPException:
+            return JSONResponse({"signed_in": False, "tokens": True, "role": None, "names": False, "may": []})
+        may = sorted(ROLES[caller.role])
+        tokens = guard.tokens.any()
+        return JSONResponse(
+            {"signed_in": True, "tokens": tokens, "role": caller.role, "names": caller.names, "may": may}
+        )
