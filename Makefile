@@ -45,7 +45,7 @@ $(VENV)/.report: $(VENV)/.core
 
 $(VENV)/.dev: $(VENV)/.report
 	@echo "Adding what learning and the tests need (torch among it), once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,umap,spark,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,umap,spark,serve,postgres,dev]'
 	@touch $@
 
 demo: $(VENV)/.report

@@ -16,7 +16,7 @@ SOURCE = Path(dissensus.__file__).parent
 # The way of the data. A module imports from its own layer and from those before it, never from those after.
 LAYERS = [
     "exceptions", "common", "table", "compute", "evaluation", "models", "questions", "clustering", "features",
-    "learning", "report", "cli",
+    "learning", "report", "serve", "cli",
 ]  # fmt: skip
 
 

@@ -6,7 +6,9 @@
     │   ├── MissingColumn                 a table without a column it needs
     │   └── UnknownClass                  a label outside the declared or fitted classes
     ├── UnwritableFile (OSError)          a file or folder that cannot be written
+    ├── StoreUnavailable (OSError)        a store that cannot be used now: full, locked, out of reach
     ├── BadParameter (ValueError)         a parameter outside its range
+    │   └── Conflict                      one that contradicts what was said before
     ├── UnknownName (KeyError)            no such method, data set, …; the message guesses which was meant
     ├── NotFitted (ValueError, AttributeError)
     └── MissingExtra (ImportError)        an optional dependency is not installed
@@ -54,8 +56,16 @@ class UnwritableFile(DissensusError, OSError):
     """A file or folder that cannot be written."""
 
 
+class StoreUnavailable(DissensusError, OSError):
+    """A store cannot be used now; nothing of the request was kept."""
+
+
 class BadParameter(DissensusError, ValueError):
     """A parameter is outside its range."""
+
+
+class Conflict(BadParameter):
+    """A parameter contradicts what was said before."""
 
 
 class UnknownName(DissensusError, KeyError):

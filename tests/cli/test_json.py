@@ -27,6 +27,7 @@ RUNS = {
     "agreement": ["labels.csv", "--pairs", "--resamples", 50],
     "diff": ["few.csv", "labels.csv", "-m", "majority-vote"],
     "check": ["labels.csv", "--against", "labels.csv", "-m", "majority-vote"],
+    "serve": ["token", "add", "--role", "read"],
     "cluster": ["labels.csv", "-m", "fmm", "--item-clusters", "2,3"],
     "train": [
         "labels.csv",

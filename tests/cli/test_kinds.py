@@ -93,7 +93,7 @@ def test_grades_take_their_own_method_and_scale(cli, files):
 OTHER = {
     "recommend": ["--budget", "5"], "evaluate": ["numbers.csv"], "diff": ["numbers.csv"],
 }  # fmt: skip
-REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "methods", "datasets")]
+REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "methods", "datasets", "serve")]
 
 
 @pytest.mark.parametrize("command", REFUSING)

@@ -36,6 +36,8 @@ COMMANDS = {
     "diff": "Say what changed between two snapshots: labels, answers that flipped and why, annotators that drift.",
     "check": "Hold a table to limits, alone and against last week's: a line per check and an exit status, for cron and "
     "CI.",
+    "adjudicate": "Decide by keyboard, on a page of this machine, the items on which the labels of a file differ.",
+    "serve": "Keep the consensus live beside a labelling tool: an HTTP service that stores annotations and answers.",
     "cluster": "Cluster items by how they are labelled and annotators by how they label, together.",
     "train": "Train a model that predicts new items, from labels that disagree and what the items are.",
     "predict": "Predict the labels of items with a trained model; which columns to take is remembered from training.",

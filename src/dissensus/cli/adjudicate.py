@@ -110,39 +110,44 @@ class Decisions:
 def _serve(
     source: Source, table: Annotations, shown: dict[str, Any], decisions: Decisions, store: Path, port: int, open_: bool
 ) -> None:
-    import socket
     import threading
     import webbrowser
 
-    from dissensus.cli.serve import run
+    import uvicorn
+
     from dissensus.serve.app import create_app
     from dissensus.serve.events import Event
     from dissensus.serve.store import open_store
 
-    names, annotators, classes = ([str(name) for name in of.tolist()] for of in (table.items, table.annotators, table.classes))
-    rows = zip(table.item.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True)
-    with _service(open_store(str(store)), decisions) as service, show.waiting(f"preparing {source.file}"):
-        fixed = classes if table.kind in ("classes", "graded") else None
-        project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
-        events = [Event("annotation", str(n), names[i], annotators[a], classes[k]) for n, (i, a, k) in enumerate(rows)]
-        events += [Event("item", name, name, data=data) for name, data in shown.items() if name in set(names)]
-        service.append(PROJECT, [*events, *decisions.events(set(names))])
-        project.refit()
+    codes = zip(table.item.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True)
+    items, annotators, classes = (
+        [str(name) for name in names.tolist()] for names in (table.items, table.annotators, table.classes)
+    )
+    with _service(open_store(str(store)), decisions) as service:
+        with show.waiting(f"preparing {source.file}"):
+            fixed = classes if table.kind in ("classes", "graded") else None
+            project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
+            events = [
+                Event("annotation", str(n), items[i], annotators[a], classes[k]) for n, (i, a, k) in enumerate(codes)
+            ]
+            events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
+            service.append(PROJECT, [*events, *decisions.events(set(items))])
+            project.refit()
         counts = project.items(limit=0)["counts"]
-        listening = socket.create_server(("127.0.0.1", port))
+        config = uvicorn.Config(create_app(service), host="127.0.0.1", port=port, log_level="warning", access_log=False)
+        listening = config.bind_socket()
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/#/{PROJECT}/adjudicate"
         if source.json:
-            about = {"file": show.path(source.file), "reading": source.account, "address": address}
+            about = {"file": show.path(source.file), "reading": source.account, "url": address}
             show.json(about | {"waiting": counts["queue"], "decided": counts["decided"]}, output=decisions.path)
         else:
-            show.line(f"{show.clean(source.file)}: {counts['queue']:,} items wait; {counts['decided']:,} are decided.")
-            show.line(f"Decide at {address} (Ctrl-C ends); decisions are in {show.clean(decisions.path)}")
+            show.line(f"{show.clean(source.file)}: {counts['queue']:,} items wait, {counts['decided']:,} are decided.")
+            show.line(
+                f"Decide at {address}; every decision is at once in {show.clean(decisions.path)}. Stop with Ctrl-C."
+            )
         if open_:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
-        run(create_app(service), listening)
-    if not source.json:
-        show.line(f"{len(decisions.rows):,} items are decided. Use them: dissensus aggregate {show.clean(source.file)} "
-                  f"--known {show.clean(decisions.path)}")
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _service(store: Any, decisions: Decisions) -> Any:

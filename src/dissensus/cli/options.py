@@ -38,7 +38,13 @@ T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 READING = "Reading FILE"  # panel of the help
 NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
-ANY_KIND = ("describe", "aggregate", "agreement", "calibrate")  # commands for all kinds; the others are for classes
+ANY_KIND = (
+    "describe",
+    "aggregate",
+    "agreement",
+    "calibrate",
+    "adjudicate",
+)  # commands for all kinds; the others are for classes
 
 
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:

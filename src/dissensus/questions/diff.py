@@ -260,9 +260,7 @@ def diff(
     )  # fmt: skip
 
 
-def drift(
-    old: Annotations, new: Annotations, level: float = 0.05, others: Others | None = None
-) -> tuple[Names, Drift]:
+def drift(old: Annotations, new: Annotations, level: float = 0.05, others: Others | None = None) -> tuple[Names, Drift]:
     """The annotators of two snapshots, and who drifts; `others` is what `ask_others` says of the new one."""
     both = Annotations.concat([old, new])  # for the names
     old, new = (_with_names(table, both) for table in (old, new))

@@ -10,6 +10,7 @@ an expert, would tell.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -35,12 +36,27 @@ MIN_LABELS_SPLIT = 4  # with fewer, an item is not called split
 
 @dataclass(frozen=True, eq=False)
 class ItemStatus:
-    """Votes, status and reason of every item."""
+    """Votes, status and reason of every item; the texts are made when they are first asked for."""
 
     labels: IntArray  # (I,) number of labels
-    votes: Any  # (I,) Arrow strings such as "cat 3, dog 1", the most frequent class first
     status: IntArray  # (I,) code into STATUSES
-    reason: Any  # (I,) Arrow strings, a few words each
+    classes: Names  # (K,)
+    facts: IntArray  # (6, I) what a reason tells, see `_reason`
+    given: tuple[IntArray, IntArray, IntArray]  # classes and counts of the votes, the most frequent first; (I + 1,)
+
+    @cached_property
+    def votes(self) -> Any:
+        """(I,) Arrow strings such as "cat 3, dog 1", the most frequent class first."""
+        return _votes(*self.given, self.classes)
+
+    @cached_property
+    def reason(self) -> Any:
+        """(I,) Arrow strings, a few words each."""
+        sizes = tuple(self.facts.max(axis=1, initial=0) + 1)
+        key = np.ravel_multi_index(tuple(self.facts), sizes)  # one sort instead of six
+        _, at, place = np.unique(key, return_index=True, return_inverse=True)
+        texts = pa.array([_reason(self.classes, *row) for row in self.facts[:, at].T.tolist()], pa.string())
+        return texts.take(pa.array(place))
 
     def counts(self) -> dict[Status, int]:
         """How many items have each status."""
@@ -52,10 +68,21 @@ class ItemStatus:
         return {"votes": self.votes, "labels": self.labels, "status": status, "reason": self.reason}
 
 
-def item_status(table: Annotations, label: IntArray, confidence: FloatArray) -> ItemStatus:
+def usual_share(table: Annotations, label: IntArray) -> FloatArray:
+    """(A,) share of each annotator's labels that are the label (I,) of their item; `CROWD_LABELS` are added."""
+    right = (table.label == label[table.item]).astype(np.float64)
+    mean = right.mean() if right.size else 1.0
+    hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_LABELS * mean
+    return np.asarray(hits / (np.diff(table.annotator_ptr) + CROWD_LABELS))
+
+
+def item_status(
+    table: Annotations, label: IntArray, confidence: FloatArray, share: FloatArray | None = None
+) -> ItemStatus:
     """Status of the items of a table, by the code (I,) of their label and its probability (I,).
 
-    Every row counts as one label, whatever its weight.
+    Every row counts as one label, whatever its weight. `share` (A,) is the `usual_share` of a larger table, of which
+    this one is a part.
 
     >>> from dissensus.models.methods import MajorityVote
     >>> from dissensus.table.annotations import Annotations
@@ -79,10 +106,7 @@ def item_status(table: Annotations, label: IntArray, confidence: FloatArray) -> 
     tied = np.bincount(item[count == agree[item]], minlength=I) > 1
     own = given_to.reshape(I, K)[np.arange(I), label]
 
-    right = (table.label == label[table.item]).astype(np.float64)
-    mean = right.mean() if right.size else 1.0
-    hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_LABELS * mean
-    share = hits / (np.diff(table.annotator_ptr) + CROWD_LABELS)
+    share = usual_share(table, label) if share is None else share
     usual = np.bincount(table.item, share[table.annotator], I) / np.maximum(labels, 1)
     split = (labels >= MIN_LABELS_SPLIT) & (bdtr(agree, labels, usual) <= MAX_CHANCE)
     status = np.where(confidence >= SETTLED, 0, np.where(split, 2, 1))
@@ -90,11 +114,7 @@ def item_status(table: Annotations, label: IntArray, confidence: FloatArray) -> 
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
     facts = np.array([status, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0)])
-    key = np.ravel_multi_index(tuple(facts), tuple(facts.max(axis=1, initial=0) + 1))  # one sort instead of six
-    _, at, place = np.unique(key, return_index=True, return_inverse=True)
-    texts = pa.array([_reason(table.classes, *row) for row in facts[:, at].T.tolist()], pa.string())
-    votes = _votes(given, count, ptr, table.classes)
-    return ItemStatus(labels, votes, status.astype(np.int8), texts.take(pa.array(place)))
+    return ItemStatus(labels, status.astype(np.int8), table.classes, facts, (given, count, ptr))
 
 
 def status_of(model: Aggregator, table: Annotations) -> ItemStatus:

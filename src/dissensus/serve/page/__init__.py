@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import dissensus.report
+from dissensus.table.spans import scheme_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from dissensus.serve.app import Guard
+    from dissensus.serve.project import Project
     from dissensus.serve.service import Service
 
 POLICY = (
@@ -25,6 +27,19 @@ def asset(name: str) -> tuple[bytes, str]:
     """The bytes of a file of the page, and what they are."""
     style = (Path(dissensus.report.__file__).parent / name).read_bytes() if name == "page.css" else b""
     return style + (Path(__file__).parent / name).read_bytes(), f"{TYPES[name]}; charset=utf-8"
+
+
+def choices(project: Project) -> list[str]:
+    """What a label may be, or consist of; nothing where it may be anything."""
+    if project.about.get("classes"):
+        return list(project.about["classes"])
+    if project.fitted is None:
+        return []
+    table = project.fitted.table
+    if table.kind == "spans":
+        return sorted({name for name in scheme_of(table.classes).types if name})
+    found = table.options.names if table.kind == "sets" else table.classes
+    return [] if table.kind in ("numbers", "objects") else [str(name) for name in found.tolist()]
 
 
 def add_page(app: FastAPI, service: Service, guard: Guard) -> None:
@@ -48,6 +63,13 @@ def add_page(app: FastAPI, service: Service, guard: Guard) -> None:
         if name not in TYPES:
             raise HTTPException(404, "the page has no such file.")
         return file(name)
+
+    @app.get("/projects/{name}")
+    async def about(name: str, request: Request) -> Response:
+        """One project: title, kind, and the classes, options or labels of spans that there are."""
+        guard(request, "list")
+        one = service.project(name)
+        return JSONResponse({"name": one.name, "title": one.title, "kind": one.kind, "classes": choices(one)})
 
     @app.get("/me")
     async def me(request: Request) -> Response:

@@ -129,7 +129,7 @@ function line(name, values, className = "plot") { // a day without a value is sk
 
 async function overview() {
   const [{ counts }, told] = await Promise.all([ask(of("items?limit=0")), ask(of("progress"))]);
-  const { days, week } = told, all = counts.items || 0;
+  const { days, week } = told, all = counts.all;
   const drifting = told.annotators.filter((one) => one.drifts);
   const head = [h("h1", {}, state.project.title || state.project.name)];
   if (!all) return show(head, h("p", {}, "No labels have arrived yet. Send some to POST /projects/NAME/annotations, and look again."));
@@ -137,7 +137,7 @@ async function overview() {
   const ends = [days[0].day, days.at(-1).day];
   show(head, h("p", { class: "headline" }, `${count(counts.settled)} of ${things(all, "item")} are settled and ${count(counts.decided)} decided; ${count(counts.queue)} wait for a decision or for more labels.`),
     h("dl", { class: "numbers" },
-      number("settled", percent(week.settled[0]), change(week.settled, percent)),
+      number("settled or decided", percent((counts.settled + counts.decided) / all), change(week.settled, percent)),
       number("in the queue", count(counts.queue), change(week.queue, count)),
       number("truly split", count(counts["truly split"]), "people differ on these more than they err elsewhere"),
       number("labels in 7 days", count(week.labels[0]), `${count(week.labels[1])} in the 7 days before`),
@@ -171,7 +171,7 @@ async function annotators() {
 
 async function queue() {
   const told = await ask(of("items?status=queue&limit=200"));
-  const rows = told.items.map((one) => [h("a", { href: `#/${encodeURIComponent(state.project.name)}/adjudicate/${encodeURIComponent(one.item)}` }, one.item), spell(one.label), percent(one.confidence), one.votes ?? "", `${one.status}: ${one.reason ?? ""}`]);
+  const rows = told.items.map((one) => [h("a", { href: `#/${encodeURIComponent(state.project.name)}/adjudicate/${encodeURIComponent(one.item)}` }, one.item), spell(one.label), percent(one.confidence), Object.entries(one.votes ?? {}).map(([name, n]) => `${name} ${n}`).join(", "), `${one.status}: ${one.reason ?? ""}`]);
   show(h("h1", {}, "Queue"), table(`${things(told.total, "item")} to decide`, told.total > rows.length ? `The ${rows.length} least sure ones are here, the least sure first.` : "The least sure first.", ["item", "label so far", "confidence", "votes", "why"], rows, "Nothing waits: every item with labels is settled or decided."));
 }
 

@@ -210,6 +210,11 @@ def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annot
         return table.as_kind(kind, ordered=build.classes is not None), ""
     if build.classes is not None or build.many_classes or table.proba is not None:
         return table, ""
+    return in_guessed_kind(table)
+
+
+def in_guessed_kind(table: Annotations) -> tuple[Annotations, str]:
+    """The table with its labels read as the kind that they look like, and what to say of the guess."""
     if are_tags(table.classes) and are_places(table.items):
         return table.as_kind("spans"), "Labels are tags of places in documents; change with kind='classes'."
     if kinds.guess(table.classes) == "numbers":

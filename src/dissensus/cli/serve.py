@@ -1,0 +1,115 @@
+"""`dissensus serve`: the HTTP service, and the tokens of those who may use it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from dissensus.cli import options, show
+from dissensus.cli.options import option
+from dissensus.exceptions import BadParameter
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+TOKEN_WORDS = ("add", "list", "revoke")
+
+
+def serve(
+    words: list[str] | None = typer.Argument(
+        None, metavar="[token add|list|revoke]", show_default=False, help="Manage tokens instead of serving."
+    ),
+    store: str = option("dissensus.db", "A file (SQLite), or postgresql://… for several workers.", metavar="STORE"),
+    host: str = option("127.0.0.1", "Address to listen at; beyond this machine a token is needed."),
+    port: int = option(8765, "Port to listen at; 0 takes a free one.", min=0, max=65535),
+    role: str = option("read", "Of a new token: ingest, annotate, adjudicate, read or admin.", panel="Tokens"),
+    annotator: str | None = option(None, "Of a new token: the one person whose labels it posts.", panel="Tokens"),
+    names: bool = option(False, "Of a new token: show annotators' names, not pseudonyms.", "--names", panel="Tokens"),
+    note: str = option("", "Of a new token: what it is for.", panel="Tokens"),
+    json: bool = options.JSON,
+) -> None:
+    """Annotations are posted to it, by people's scripts or a tool's webhook, and stay in STORE; what it answers follows
+    them at once: the label of each item and how sure it is, who is reliable, what somebody should label next.
+    http://127.0.0.1:8765/docs lists all addresses. A token is printed once; the store keeps its sha256.
+
+    Example: dissensus serve --store labels.db
+
+    Example: dissensus serve --store labels.db token add --role ingest --note "Label Studio"
+
+    Example: dissensus serve --store labels.db token revoke 3f2a9c
+    """
+    from dissensus.common.extras import need
+
+    if words:
+        _tokens(words, store, {"role": role, "annotator": annotator, "names": names, "note": note}, json)
+        return
+    uvicorn = need("uvicorn", "dissensus serve needs", "serve")
+    need("fastapi", "dissensus serve needs", "serve")
+    from dissensus.serve.app import create_app
+    from dissensus.serve.service import Service
+    from dissensus.serve.store import open_store
+    from dissensus.serve.tokens import Tokens
+
+    opened = open_store(store)
+    if host not in LOOPBACK and not Tokens(opened).any():
+        opened.close()
+        raise BadParameter(
+            f"--host {host} would serve everybody who reaches it; make a token first: dissensus serve --store {store} "
+            "token add --role admin."
+        )
+    with show.waiting(f"reading {_without_password(store)}"):
+        service = Service(opened)
+    config = uvicorn.Config(create_app(service), host=host, port=port, log_level="warning", access_log=False)
+    server = uvicorn.Server(config)
+    listening = config.bind_socket()
+    place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+    if json:
+        show.json({"url": place, "store": _without_password(store), "projects": service.projects()})
+    else:
+        show.line(
+            f"Serving {_without_password(store)} at {place}; {place}/docs lists what can be asked. Stop with Ctrl-C."
+        )
+    try:
+        server.run(sockets=[listening])
+    finally:
+        service.close()
+
+
+def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> None:
+    if words[0] != "token" or len(words) < 2 or words[1] not in TOKEN_WORDS:
+        raise BadParameter(f"got {' '.join(words)!r}; say token add, token list or token revoke START.")
+    if len(words) != (3 if words[1] == "revoke" else 2):
+        raise BadParameter(
+            f"got {' '.join(words)!r}; token revoke takes the START that token list shows, others nothing."
+        )
+    from dissensus.serve.store import open_store
+    from dissensus.serve.tokens import Tokens
+
+    opened = open_store(store)
+    tokens = Tokens(opened)
+    try:
+        found: dict[str, Any] = {}
+        if words[1] == "add":
+            found = {"token": tokens.add(**about)}
+            text = f"{found['token']}\nThis is the only time that it is shown; send it as 'Authorization: Bearer …'."
+        elif words[1] == "revoke":
+            tokens.revoke(words[2])
+            text = f"The token {words[2]} is revoked."
+        else:
+            found = {"tokens": tokens.list()}
+            lines = [
+                f"{one['token']}  {one['role']}  {one['annotator'] or ''}  {one['note']}" for one in found["tokens"]
+            ]
+            text = "\n".join(show.clean(line) for line in lines) or "There is no token."
+    finally:
+        opened.close()
+    if json:
+        show.json(found)
+        return
+    for line in text.splitlines():
+        show.line(line)
+
+
+def _without_password(store: str) -> str:
+    """The store as it may be shown: an address may hold a password."""
+    scheme, there, rest = store.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if there else store

@@ -1,0 +1,5 @@
+"""Consensus that lives beside the labelling tool: a log of annotations, answers that follow it, and an HTTP API.
+
+`events` says what can happen, `store` keeps it (SQLite, PostgreSQL), `project` folds it into a table and its answers,
+`service` writes, `app` speaks HTTP. FastAPI is imported by `app` alone.
+"""

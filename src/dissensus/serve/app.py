@@ -1,0 +1,452 @@
+"""The HTTP API. Every answer is JSON; every error is {"error": "one sentence"}."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from dissensus.common.extras import need
+from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
+from dissensus.serve.events import Event, annotation_events, decision_event, item_events
+from dissensus.serve.overview import FORMATS
+from dissensus.serve.page import add_page
+from dissensus.serve.project import Project
+from dissensus.serve.service import Service
+from dissensus.serve.tokens import Caller, Tokens
+
+need("fastapi", "dissensus serve needs", "serve")
+from fastapi import FastAPI, Request  # noqa: E402
+from fastapi.responses import HTMLResponse, JSONResponse, Response  # noqa: E402
+from starlette.concurrency import run_in_threadpool  # noqa: E402
+from starlette.exceptions import HTTPException  # noqa: E402
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+COOKIE = "dissensus"
+COOKIE_SECONDS = 30 * 86_400
+READS = ("GET", "HEAD", "OPTIONS")
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
+SHORT_ANSWERS = 100  # items whose new answer comes with the receipt
+STATUS_OF = (
+    (StoreUnavailable, 503), (UnknownName, 404), (Conflict, 409), (DissensusError, 400),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one caller may ask for."""
+
+    body_bytes: int = 10_000_000
+    per_second: float = 100.0  # requests, on average
+    burst: int = 500  # requests at once, after a rest
+    page: int = 1_000  # items of one answer
+
+
+class Guard:
+    """Says who asks, and whether that one may; counts what is asked."""
+
+    def __init__(self, service: Service, limits: Limits):
+        self.tokens, self.limits = Tokens(service.store), limits
+        self.left: dict[str, tuple[float, float]] = {}  # caller → requests that are left, as of when
+        self.requests: dict[int, int] = {}
+        self.seconds = [0] * (len(SECONDS) + 1)
+        self.total_seconds = 0.0
+
+    def caller(self, request: Request) -> Caller:
+        """Who asks; 401 where a token is needed, 403 where a page of somebody else asks."""
+        header = request.headers.get("authorization", "")
+        token = header[7:] if header[:7].lower() == "bearer " else request.cookies.get(COOKIE)
+        if request.method not in READS:
+            self._check_origin(request, by_cookie=not header)
+        if token:
+            found = self.tokens.caller(token)
+            if found is None:
+                raise HTTPException(401, "this token is not known, or was revoked; ask an admin for another.")
+            return found
+        if self.tokens.any():
+            raise HTTPException(401, "a token is needed; send it as 'Authorization: Bearer TOKEN', or sign in.")
+        client = request.client.host if request.client else ""
+        if client not in LOOPBACK or (request.url.hostname or "") not in LOOPBACK:
+            raise HTTPException(
+                401, "without tokens only this machine is served; `dissensus serve token add` makes one."
+            )
+        return Caller("admin", True, None, client)
+
+    def _check_origin(self, request: Request, by_cookie: bool) -> None:
+        """Refuse what the page of another site sends with this browser's rights."""
+        origin = request.headers.get("origin")
+        if origin is None and not (by_cookie and COOKIE in request.cookies):
+            return
+        if origin is None or urlsplit(origin).netloc != request.headers.get("host"):
+            raise HTTPException(403, f"a page of {origin or 'an unknown site'} may not write here.")
+
+    def __call__(self, request: Request, what: str) -> Caller:
+        """Who asks, where that one may."""
+        caller = self.caller(request)
+        self._spend(caller.key)
+        if not caller.may(what):
+            raise HTTPException(
+                403, f"the role {caller.role} may not do this ({what}); ask an admin for another token."
+            )
+        return caller
+
+    def _spend(self, key: str) -> None:
+        """Take one request from those that a caller has; they grow again with time."""
+        now, limits = time.monotonic(), self.limits
+        left, since = self.left.get(key, (float(limits.burst), now))
+        left = min(limits.burst, left + (now - since) * limits.per_second) - 1
+        if left < 0:
+            raise HTTPException(
+                429, f"more than {limits.per_second:g} requests a second; wait a moment.", {"Retry-After": "1"}
+            )
+        self.left[key] = (left, now)
+
+    def count(self, status: int, seconds: float) -> None:
+        """Remember an answer."""
+        self.requests[status] = self.requests.get(status, 0) + 1
+        self.seconds[sum(seconds > bound for bound in SECONDS)] += 1
+        self.total_seconds += seconds
+
+
+class Watched:
+    """An application whose answers are counted, and safe to show in a browser."""
+
+    HEADERS = (
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cache-control", b"no-store"),
+    )
+
+    def __init__(self, app: Any, guard: Guard):
+        self.app, self.guard = app, guard
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def watched(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *self.HEADERS]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched)
+        finally:
+            self.guard.count(status, time.perf_counter() - began)
+
+
+async def body_of(request: Request, limit: int) -> bytes:
+    """The body of a request, unless it is too long."""
+    said = f"the request is longer than {limit / 1e6:g} MB; send it in parts."
+    length = request.headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > limit:
+        raise HTTPException(413, said)
+    parts, size = [], 0
+    async for part in request.stream():
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise HTTPException(413, said)
+    return b"".join(parts)
+
+
+def json_of(body: bytes) -> Any:
+    """What a body says."""
+    try:
+        return json.loads(body, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        said = error.args[0] if isinstance(error, ValueError) and error.args else "too many brackets"
+        raise BadParameter(f"the body is no JSON ({said}); send an object or a list of objects.") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is none of its numbers")
+
+
+Part = Callable[[FastAPI, Service, Guard], None]
+
+
+def create_app(
+    service: Service, *, page: bool = True, limits: Limits | None = None, parts: Sequence[Part] = ()
+) -> FastAPI:
+    """The application; each of `parts` adds routes of its own, such as a tool's webhook."""
+    limits = limits or Limits()
+    app = FastAPI(title="dissensus", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
+    guard = Guard(service, limits)
+    app.add_middleware(Watched, guard=guard)
+    app.add_exception_handler(DissensusError, _explain)
+    app.add_exception_handler(HTTPException, _explain_http)
+    _add_projects(app, service, guard)
+    _add_annotations(app, service, guard)
+    _add_answers(app, service, guard)
+    _add_service(app, service, guard)
+    for part in (*([add_page] if page else []), *parts):
+        part(app, service, guard)
+    return app
+
+
+async def _explain(_: Request, error: Exception) -> Response:
+    status = next(status for kind, status in STATUS_OF if isinstance(error, kind))
+    headers = {"Retry-After": "1"} if status == 503 else None
+    return JSONResponse({"error": str(error)}, status, headers)
+
+
+async def _explain_http(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    said = error.detail
+    if error.status_code in (404, 405) and said in ("Not Found", "Method Not Allowed"):
+        said = "there is no such address, or not with this method; /docs lists them all."
+    return JSONResponse({"error": said}, error.status_code, error.headers)
+
+
+def _add_projects(app: FastAPI, service: Service, guard: Guard) -> None:
+    @app.get("/projects")
+    async def projects(request: Request) -> Response:
+        """All projects: name, title, kind."""
+        guard(request, "list")
+        found = [service.project(name) for name in service.projects()]
+        return JSONResponse([{"name": one.name, "title": one.title, "kind": one.kind} for one in found])
+
+    @app.post("/projects")
+    async def create(request: Request) -> Response:
+        """Make a project: {name, kind?, classes?, title?, per_item?, per_annotator?}; again is no error."""
+        guard(request, "create")
+        body = json_of(await body_of(request, guard.limits.body_bytes))
+        if not isinstance(body, dict) or "name" not in body:
+            raise BadParameter('a project is an object with a name, such as {"name": "cats"}.')
+        made = await run_in_threadpool(lambda: service.create(**body))
+        return JSONResponse({"name": made.name, "title": made.title, "kind": made.kind}, 201)
+
+
+def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
+    async def store(name: str, events: list[Event]) -> Response:
+        receipt = await asyncio.wrap_future(service.submit(name, events))
+        answer: dict[str, Any] = receipt._asdict()
+        items = {event.item for event in events if event.item}
+        if len(items) <= SHORT_ANSWERS:
+            answer["items"] = service.project(name).short(items)
+        return JSONResponse(answer)
+
+    @app.post("/projects/{name}/annotations")
+    async def annotate(name: str, request: Request) -> Response:
+        """Store annotations, one or a list: {id?, item, annotator, label, version?, data?, deleted?}."""
+        caller = guard.caller(request)
+        guard(request, "post own" if caller.role == "annotate" else "post")
+        events = annotation_events(json_of(await body_of(request, guard.limits.body_bytes)))
+        if caller.role == "annotate":
+            _check_own(service.project(name), caller, events)
+        return await store(name, events)
+
+    @app.delete("/projects/{name}/annotations/{id_:path}")
+    async def remove(name: str, id_: str, request: Request) -> Response:
+        """Take an annotation back, for good."""
+        guard(request, "post")
+        return await store(name, [Event("removal", id_, "")])
+
+    @app.post("/projects/{name}/items")
+    async def show(name: str, request: Request) -> Response:
+        """Say what items look like: {item, text?, image?, …} or a list; also makes items known before any label."""
+        guard(request, "post")
+        return await store(name, item_events(json_of(await body_of(request, guard.limits.body_bytes))))
+
+    @app.post("/projects/{name}/decisions")
+    async def decide(name: str, request: Request) -> Response:
+        """Decide an item: {item, label | both: […] | unclear: true, by?, note?}; a label is gold from now on."""
+        guard(request, "decide")
+        return await store(name, [decision_event(json_of(await body_of(request, guard.limits.body_bytes)))])
+
+    @app.delete("/projects/{name}/decisions/{item:path}")
+    async def withdraw(name: str, item: str, request: Request) -> Response:
+        """Withdraw the decision about an item."""
+        guard(request, "decide")
+        service.project(name).code(item)
+        return await store(name, [Event("withdrawal", item, item)])
+
+    @app.get("/projects/{name}/decisions")
+    async def decisions(name: str, request: Request) -> Response:
+        """All decisions that stand."""
+        caller = guard(request, "decisions")
+        project = service.project(name)
+        return JSONResponse(hidden(project.all_decisions(), project, caller))
+
+
+def _check_own(project: Project, caller: Caller, events: Iterable[Event]) -> None:
+    for event in events:
+        if caller.annotator is not None and event.annotator != caller.annotator:
+            raise HTTPException(403, f"this token is for annotator {caller.annotator!r}; post no labels of others.")
+        if event.id != f"{event.item}\x1f{event.annotator}":
+            raise HTTPException(403, "with the role annotate, post labels without an id; posting again corrects.")
+
+
+def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
+    @app.get("/projects/{name}/items/{item:path}")
+    async def item(name: str, item: str, request: Request) -> Response:
+        """One item: label, confidence, votes, status and why, annotations, decision, what it looks like."""
+        caller, project = guard(request, "items"), service.project(name)
+        return JSONResponse(hidden(project.item(item), project, caller))
+
+    @app.get("/projects/{name}/items")
+    async def items(name: str, request: Request) -> Response:
+        """Some items: ?status=settled|unsettled|needs a look|truly split|decided|queue, order, offset, limit."""
+        caller, project, query = guard(request, "items"), service.project(name), request.query_params
+        offset, limit = (_number(query, key, default) for key, default in (("offset", 0), ("limit", 100)))
+        found = await run_in_threadpool(
+            project.items, query.get("status"), query.get("order", "confidence"), offset, min(limit, guard.limits.page)
+        )
+        return JSONResponse(hidden(found, project, caller))
+
+    @app.get("/projects/{name}/annotators")
+    async def annotators(name: str, request: Request) -> Response:
+        """Everybody: labels, reliability with its interval, last seen, what to look at."""
+        caller, project = guard(request, "annotators"), service.project(name)
+        return JSONResponse(hidden(await run_in_threadpool(project.annotators), project, caller))
+
+    @app.get("/projects/{name}/next")
+    async def next_items(name: str, request: Request) -> Response:
+        """What ?annotator= should label now (count=1), or why to stop."""
+        caller, query = guard(request, "next"), request.query_params
+        annotator = query.get("annotator") or caller.annotator
+        if not annotator:
+            raise BadParameter("say who asks: next?annotator=NAME.")
+        if caller.annotator not in (None, annotator):
+            raise HTTPException(403, f"this token is for annotator {caller.annotator!r}.")
+        return JSONResponse(service.project(name).next(annotator, _number(query, "count", 1)))
+
+    @app.get("/projects/{name}/progress")
+    async def progress(name: str, request: Request) -> Response:
+        """Day by day: labels, what is settled, who drifts (?days=14)."""
+        caller, project = guard(request, "progress"), service.project(name)
+        days = _number(request.query_params, "days", 14)
+        return JSONResponse(hidden(await run_in_threadpool(project.progress, days), project, caller))
+
+    @app.get("/projects/{name}/export")
+    async def export(name: str, request: Request) -> Response:
+        """The rows that count (?what=annotations), answers (items) or decisions, as ?format=csv|parquet|jsonl|…."""
+        caller, project, query = guard(request, "export"), service.project(name), request.query_params
+        form = query.get("format", "csv")
+        names = None if caller.names else project.pseudonyms()
+        data = await run_in_threadpool(project.export, form, query.get("what"), names)
+        file = f'attachment; filename="{FORMATS[form].file}"'
+        return Response(data, media_type=FORMATS[form].media, headers={"Content-Disposition": file})
+
+    @app.get("/projects/{name}/report")
+    async def report(name: str, request: Request) -> Response:
+        """The report: one page of HTML."""
+        caller, project = guard(request, "report"), service.project(name)
+        return HTMLResponse(await run_in_threadpool(project.report, caller.names))
+
+
+def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:
+    @app.get("/health")
+    async def health() -> Response:
+        """Whether the store answers."""
+        await run_in_threadpool(service.store.last)
+        return JSONResponse({"status": "good", "seq": service.seq})
+
+    @app.get("/metrics")
+    async def metrics(request: Request) -> Response:
+        """Counts for Prometheus."""
+        guard(request, "metrics")
+        return Response(_metrics(service, guard), media_type="text/plain; version=0.0.4")
+
+    @app.get("/docs")
+    async def docs() -> Response:
+        """All addresses, for people."""
+        return HTMLResponse(_docs(app))
+
+    @app.post("/sign-in")
+    async def sign_in(request: Request) -> Response:
+        """Keep a token in a cookie that scripts cannot read: a form or JSON with the field token."""
+        guard._check_origin(request, by_cookie=True)
+        guard._spend(request.client.host if request.client else "")
+        body = await body_of(request, 10_000)
+        if request.headers.get("content-type", "").startswith("application/json"):
+            said = json_of(body)
+            token = str(said.get("token", "")) if isinstance(said, dict) else ""
+        else:
+            token = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
+        if guard.tokens.caller(token) is None:
+            raise HTTPException(401, "this token is not known, or was revoked; ask an admin for another.")
+        answer = Response(status_code=303, headers={"Location": "/"})
+        secure = request.url.scheme == "https"
+        answer.set_cookie(COOKIE, token, COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
+        return answer
+
+    @app.post("/sign-out")
+    async def sign_out() -> Response:
+        """Forget the cookie."""
+        answer = Response(status_code=303, headers={"Location": "/"})
+        answer.delete_cookie(COOKIE)
+        return answer
+
+
+def hidden(found: Any, project: Project, caller: Caller) -> Any:
+    """An answer with pseudonyms where the caller may not see names."""
+    if caller.names:
+        return found
+    called = project.pseudonyms()
+
+    def hide(value: Any) -> Any:
+        if isinstance(value, list):
+            return [hide(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        changed = {key: hide(one) for key, one in value.items() if key != "data"}
+        for key in ("annotator", "by"):
+            if isinstance(value.get(key), str):
+                changed[key] = called.get(value[key], "somebody")
+        if value.get("decided") and isinstance(value.get("reason"), str):
+            changed["reason"] = "decided"
+        return changed | ({"data": value["data"]} if "data" in value else {})
+
+    return hide(found)
+
+
+def _number(query: Any, key: str, default: int) -> int:
+    text = query.get(key, str(default))
+    if not text.isdigit():
+        raise BadParameter(f"{key} must be a whole number, got {text!r}.")
+    return int(text)
+
+
+def _metrics(service: Service, guard: Guard) -> str:
+    fates, counts = ("accepted", "duplicates", "stale"), service.counts
+    lines = [f'dissensus_events_total{{fate="{fate}"}} {counts[fate]}' for fate in fates]
+    lines += [f"dissensus_{key}_total {counts[key]}" for key in ("batches", "failures", "fits")]
+    lines += [f'dissensus_requests_total{{status="{key}"}} {value}' for key, value in sorted(guard.requests.items())]
+    total = 0
+    for bound, count in zip((*map(str, SECONDS), "+Inf"), guard.seconds, strict=True):
+        total += count
+        lines.append(f'dissensus_request_seconds_bucket{{le="{bound}"}} {total}')
+    lines += [f"dissensus_request_seconds_sum {guard.total_seconds:.6f}", f"dissensus_request_seconds_count {total}"]
+    for name in service.projects():
+        project = service.project(name)
+        label = name.replace("\\", "\\\\").replace('"', '\\"')
+        lines += [f'dissensus_{key}{{project="{label}"}} {value}' for key, value in project.numbers().items()]
+    return "\n".join(lines) + "\n"
+
+
+def _docs(app: FastAPI) -> str:
+    """A list of all addresses that needs no script and no network."""
+    rows = []
+    for path, methods in app.openapi()["paths"].items():
+        for method, about in methods.items():
+            said = escape(about.get("description") or about.get("summary", ""))
+            rows.append(f"<tr><td><code>{method.upper()}</code><td><code>{escape(path)}</code><td>{said}")
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>dissensus: the API</title>"
+        "<style>body{font:1rem/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem}"
+        "td{padding:.3rem 1rem .3rem 0;vertical-align:top}</style>"
+        '<h1>dissensus: the API</h1><p>JSON in, JSON out; an error is <code>{"error": "one sentence"}</code>. '
+        "The same for programs: <a href=/openapi.json>openapi.json</a>.<table>" + "".join(rows) + "</table></html>"
+    )

@@ -1,0 +1,207 @@
+"""What can happen in a project, and how JSON says it.
+
+An event is never changed. Its `id` is the tool's own; events of one id are one annotation and its corrections, of which
+the one with the greatest version counts (of equal versions the later one), and none after a removal. So the state does
+not depend on the order in which a tool's events arrive, nor on how often they do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from dissensus.exceptions import DataError
+from dissensus.table import kinds
+from dissensus.table.names import shown
+
+KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
+"""Kinds of events, by their number in the store; the first letter of what an event is about stands before its id."""
+FAMILY = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d", "item": "i"}
+SPAN = frozenset({"start", "end", "label"})  # fields
+ABOUT = "\x1f"  # between the item and the annotator in an id that we make
+MAX_NAME = 1_000  # characters of an item, annotator, id or label of one class
+VERSION_DIGITS = 20  # to which whole numbers are filled up, so that they sort as text
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened; `data` is JSON: of an item what to show, of a decision `both`, `unclear`, `note`."""
+
+    kind: str
+    id: str
+    item: str
+    annotator: str = ""
+    label: str | None = None
+    version: str = ""
+    at: float = 0.0  # seconds since 1970, by the clock of the process that stored it; 0: not stored yet
+    data: Mapping[str, Any] | None = None
+    seq: int = 0
+    of_kind: str | None = None  # what the JSON of the label speaks for: sets, spans, pairs; None: text or a number
+
+
+class Receipt(NamedTuple):
+    """What became of some events: stored and counting, there before, stored but overtaken; the log's last number."""
+
+    accepted: int
+    duplicates: int
+    stale: int
+    seq: int
+
+
+class Stored(NamedTuple):
+    """An event as the store holds it; names are codes, −1 for none."""
+
+    seq: int
+    project: int
+    kind: int
+    id: str
+    first: int  # seq of the first event with this id
+    item: int
+    annotator: int
+    label: int
+    version: str
+    at: float
+    data: str | None
+
+
+def winner(group: Iterable[Stored]) -> Stored:
+    """The event that counts among those of one id; a removal is final."""
+    events = list(group)
+    removed = [one for one in events if KINDS[one.kind] == "removal"]
+    return max(removed or events, key=lambda one: (one.version, one.seq))
+
+
+def annotation_events(body: Any) -> list[Event]:
+    """Read what is posted: an object, or a list of them."""
+    return [_annotation(one, at) for at, one in enumerate(_objects(body, "an annotation"))]
+
+
+def item_events(body: Any) -> list[Event]:
+    """Read items to show: {item, …}; all other fields are what is shown."""
+    events = []
+    for at, one in enumerate(_objects(body, "an item")):
+        item = name_of(one, "item", at)
+        events.append(Event("item", item, item, data={key: value for key, value in one.items() if key != "item"}))
+    return events
+
+
+def decision_event(body: Any) -> Event:
+    """Read an adjudicator's word: {item, label | both | unclear, by, note}."""
+    (one,) = _objects(body if isinstance(body, dict) else None, "a decision")
+    item, by = name_of(one, "item", 0), name_of({"by": "adjudicator"} | one, "by", 0)
+    said = [key for key in ("label", "both", "unclear") if one.get(key) is not None and one[key] is not False]
+    if len(said) != 1:
+        raise DataError("a decision has one of label, both (a list of labels) and unclear (true); give one of them.")
+    label, data = None, {key: one[key] for key in ("note",) if one.get(key)}
+    if said == ["label"]:
+        label, _ = label_of(one["label"], 0)
+    elif said == ["both"]:
+        if not isinstance(one["both"], list) or len(one["both"]) < 2:
+            raise DataError(f"both must be a list of two labels or more, got {shown(one['both'])}.")
+        data["both"] = [label_of(each, 0)[0] for each in one["both"]]
+    else:
+        data["unclear"] = True
+    return Event("decision", item, item, by, label, data=data or None)
+
+
+def label_of(value: Any, at: int) -> tuple[str, str | None]:
+    """A label as text, and the kind that its JSON speaks for, if any."""
+    if isinstance(value, bool):
+        return ("true" if value else "false"), None
+    if isinstance(value, int | float) and math.isfinite(value):
+        return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
+    if isinstance(value, str) and value.strip():
+        return _bounded(value, "label", at), None
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return kinds.set_name(value), "sets"
+    if isinstance(value, list) and all(
+        isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in value
+    ):
+        return span_text(value, at), "spans"
+    if isinstance(value, dict | list):
+        return json.dumps(value, sort_keys=True, ensure_ascii=False), "objects"
+    raise DataError(
+        f"annotation {at} has the label {shown(value)}; give text, a number, a list of options or of spans."
+    )
+
+
+def span_text(spans: Sequence[Mapping[str, Any]], at: int) -> str:
+    """Spans as text, in order."""
+    try:
+        found = sorted({(int(one["start"]), int(one["end"]), str(one["label"])) for one in spans})
+    except (TypeError, ValueError):
+        raise DataError(f"annotation {at}: start and end of a span must be whole numbers, in {shown(spans)}.") from None
+    return json.dumps([{"start": start, "end": end, "label": label} for start, end, label in found], ensure_ascii=False)
+
+
+def label_json(text: str | None, kind: str) -> Any:
+    """The label as JSON answers show it."""
+    if text is None:
+        return None
+    if kind == "sets":
+        return [] if text == kinds.NOTHING else text.split(kinds.JOIN)
+    if kind == "numbers":
+        number = float(text)
+        return int(number) if number.is_integer() else number
+    return json.loads(text) if kind == "spans" else text
+
+
+def in_order(version: Any) -> str:
+    """A version as text that sorts as the versions do: times in UTC, whole numbers filled up."""
+    text = "" if version is None else str(version).strip()
+    if text.isdigit():
+        return text.zfill(VERSION_DIGITS)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
+    """A name from a field; numbers become text."""
+    value = one.get(field)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"entry {at} has no {field}, or one that is no text or number: {shown(value)}.")
+    return _bounded(value, field, at)
+
+
+def _annotation(one: Mapping[str, Any], at: int) -> Event:
+    version = in_order(one.get("version"))
+    if one.get("deleted"):
+        return Event("removal", name_of(one, "id", at), "", version=version)
+    if "winner" in one:
+        one = {"label": one["winner"], **one}
+    pair = "left" in one and "right" in one
+    if pair and "item" not in one:
+        names = kinds.pair_items([name_of(one, "left", at)], [name_of(one, "right", at)], None)
+        one = {"item": names[0].as_py(), **one}
+    item, annotator = name_of(one, "item", at), name_of(one, "annotator", at)
+    label, kind = label_of(one.get("label"), at)
+    data = one.get("data")
+    if data is not None and not isinstance(data, dict):
+        raise DataError(f"annotation {at}: data must be an object, got {shown(data)}.")
+    id_ = name_of(one, "id", at) if one.get("id") is not None else item + ABOUT + annotator
+    return Event("annotation", id_, item, annotator, label, version, data=data, of_kind="pairs" if pair else kind)
+
+
+def _objects(body: Any, what: str) -> list[dict[str, Any]]:
+    found = body if isinstance(body, list) else [body]
+    for at, one in enumerate(found):
+        if not isinstance(one, dict):
+            raise DataError(f"entry {at} is no object but {shown(one)}; {what} is a JSON object, or several in a list.")
+    return found
+
+
+def _bounded(text: str, field: str, at: int) -> str:
+    if len(text) > MAX_NAME:
+        raise DataError(f"entry {at}: {field} has {len(text):,} characters; {MAX_NAME:,} are allowed.")
+    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise DataError(f"entry {at}: {field} holds a character that cannot be stored; leave it out.")
+    return text

@@ -1,0 +1,229 @@
+"""What somebody should label now: the item about which their label is expected to tell most.
+
+The gain of a label is that of `questions.recommend`: I(y_ij; z_i, Θ_j), what it tells about the item and about the
+annotator. It is worked out for a pool of the most doubtful items, chosen after every fit by what an ordinary annotator
+would tell, with beliefs as they are now. Never asked for: what this person has labelled, what is settled by two labels
+or more or was decided, what has as many labels as an item may have, and, as long as there is anything else, what
+somebody else was just asked about (a lease, of one process).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import entr
+
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.exceptions import BadParameter
+from dissensus.models.base import CROWD_LABELS, given_first
+from dissensus.questions.item_status import SETTLED
+from dissensus.questions.recommend import MIN_LABELS, MORE_LABELS, _labels_behind, expected_entropy
+from dissensus.table.kinds import CLASS_KINDS
+
+if TYPE_CHECKING:
+    from dissensus.serve.project import Fitted, Project
+
+POOL = 4_000  # items
+POOL_CELLS = 2**22  # items × K × K, at most
+LEASE_SECONDS = 600.0  # for which nobody else is asked about an item
+MAX_COUNT = 100  # items at once
+MIN_GAIN = 0.002  # nats below which a label is not worth asking for
+
+
+class Assigner:
+    """Chooses items of one project; called with the project's lock held."""
+
+    def __init__(self, project: Project):
+        self.project = project
+        self.leases: dict[int, dict[str, float]] = {}  # item → annotator → until when
+        self.own: dict[str, dict[int, float]] = {}  # annotator → items asked for, until when
+        self.fitted: Fitted | None = None
+        self.pool: IntArray = np.empty(0, np.int64)
+        self.at: dict[int, int] = {}  # item → place in the pool
+        self.belief = np.empty((0, 1))
+        self.people: dict[int, tuple[FloatArray, FloatArray]] = {}
+
+    def next(self, annotator: str, count: int) -> dict[str, Any]:
+        """Items for somebody, or why there are none."""
+        if not 1 <= count <= MAX_COUNT:
+            raise BadParameter(f"count must be from 1 to {MAX_COUNT}, got {count}.")
+        project, now = self.project, time.monotonic()
+        who = project.names[1].codes.get(annotator, -1)
+        most = project.about.get("per_annotator")
+        if most is not None and who >= 0 and project.n_given[who] >= most:
+            return self._stop(
+                f"you have given {project.n_given[who]:,} labels, as many as one person gives here: thank you."
+            )
+        chosen = self._held(annotator, who, now)[:count]
+        if len(chosen) < count:
+            chosen += self._choose(annotator, who, now, count - len(chosen), set(chosen))
+        for item in chosen:
+            self.leases.setdefault(item, {})[annotator] = now + LEASE_SECONDS
+            self.own.setdefault(annotator, {})[item] = now + LEASE_SECONDS
+        if not chosen:
+            return self._stop(
+                "every item that you could label is settled or has labels enough: stop here, and thank you."
+            )
+        texts, data = project.names[0].texts, project.shown(chosen)
+        return {
+            "items": [{"item": texts[code], "data": data.get(code)} for code in chosen],
+            "stop": None,
+        } | project._as_of()
+
+    def _stop(self, said: str) -> dict[str, Any]:
+        return {"items": [], "stop": said[0].upper() + said[1:]} | self.project._as_of()
+
+    def changed(self, codes: list[int]) -> None:
+        """Follow items whose labels changed."""
+        new = []
+        for code in codes:
+            if (place := self.at.get(code)) is None:
+                new.append(code)
+            elif (chances := self.project.posterior(code)) is not None and chances.size == self.belief.shape[1]:
+                self.belief[place] = chances
+        if new and self.fitted is not None and len(self.at) < 2 * POOL:
+            self._add(new)
+
+    def _add(self, codes: list[int]) -> None:
+        found = [self.project.posterior(code) for code in codes]
+        if any(one is None or one.size != self.belief.shape[1] for one in found):
+            return
+        self.at |= {code: self.pool.size + at for at, code in enumerate(codes)}
+        self.pool = np.concatenate([self.pool, codes])
+        self.belief = np.concatenate([self.belief, np.array(found)])
+
+    def _held(self, annotator: str, who: int, now: float) -> list[int]:
+        """What this person was asked for already and has not answered."""
+        held = self.own.get(annotator, {})
+        for item in [item for item, until in held.items() if until < now or self._labelled(item, who)]:
+            del held[item]
+            self.leases.get(item, {}).pop(annotator, None)
+        open_ = self._open(np.array(list(held), np.int64))
+        return [item for item, good in zip(held, open_.tolist(), strict=True) if good]
+
+    def _labelled(self, item: int, who: int) -> bool:
+        rows = self.project.rows
+        return who >= 0 and any(rows.columns().annotator[row] == who for row in rows.of_item(item))
+
+    def _leased(self, item: int, now: float) -> int:
+        """How many others were asked about an item."""
+        others = self.leases.get(item)
+        if not others:
+            return 0
+        for name in [name for name, until in others.items() if until < now]:
+            del others[name]
+        return len(others)
+
+    def _open(self, codes: IntArray) -> BoolArray:
+        """(n,) which items may have one more label."""
+        project = self.project
+        labels = project.n_labels[codes]
+        done = (project.sure[codes] >= SETTLED) & (labels >= MIN_LABELS)
+        decided = np.isin(codes, list(project.decisions))
+        return np.asarray(~done & ~decided & (labels < self.most()))
+
+    def most(self) -> int:
+        """Labels that an item may come to: as the project says, or a few more than the median item has."""
+        if (said := self.project.about.get("per_item")) is not None:
+            return int(said)
+        if self.fitted is None:
+            counts = self.project.n_labels
+            return (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0) + MORE_LABELS
+        return self.median + MORE_LABELS
+
+    def _choose(self, annotator: str, who: int, now: float, count: int, without: set[int]) -> list[int]:
+        self._refresh()
+        found = self._walk(self.pool, self.belief, who, now, count, without)
+        if len(found) < count and self.more:  # this person knows the pool; look at all items
+            candidates = np.setdiff1d(self._candidates(), self.pool)
+            columns = self.project.rows.columns()
+            candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
+            belief = self._beliefs(candidates)
+            found += self._walk(candidates, belief, who, now, count - len(found), without | set(found))
+        return found
+
+    def _walk(
+        self, codes: IntArray, belief: FloatArray, who: int, now: float, count: int, without: set[int]
+    ) -> list[int]:
+        """The best items for somebody; those that others were asked about come last, if they may have more labels."""
+        if not codes.size:
+            return []
+        gain = np.where(self._open(codes), self._gain(belief, who), -np.inf)
+        order = np.argsort(-gain, kind="stable")
+        found: list[int] = []
+        asked: list[tuple[int, int]] = []
+        most = self.most()
+        for place in order.tolist():
+            if not gain[place] >= MIN_GAIN or len(found) == count:
+                break
+            item = int(codes[place])
+            if item in without or self._labelled(item, who):
+                continue
+            if leased := self._leased(item, now):
+                if self.project.n_labels[item] + leased < most:
+                    asked.append((leased, item))
+                continue
+            found.append(item)
+        return found + [item for _, item in sorted(asked, key=lambda pair: pair[0])][: count - len(found)]
+
+    def _gain(self, belief: FloatArray, who: int) -> FloatArray:
+        """(n,) what a label by somebody is expected to tell, see `questions.recommend`."""
+        fitted = self.fitted
+        if fitted is None or belief.shape[1] < 2:
+            return np.ones(len(belief))
+        place = int(fitted.who[who]) if 0 <= who < fitted.who.size else -1
+        if place not in self.people:
+            self.people[place] = self._known(fitted, place)
+        theta, spread = self.people[place]
+        return np.asarray(entr(belief @ theta.T).sum(axis=1) - belief @ spread)
+
+    @staticmethod
+    def _known(fitted: Fitted, place: int) -> tuple[FloatArray, FloatArray]:
+        """Θ (K, K) [given, true] of somebody, and E H (K,) of its rows."""
+        model, code = fitted.model, np.array([place])
+        theta = given_first(model._confusions(code))
+        size = model._confusion_size() if place >= 0 else None
+        if size is None:
+            labels = np.full((1, theta.shape[1]), float(CROWD_LABELS))
+        else:
+            labels = _labels_behind(model, code, np.zeros(1))
+        return theta[0], expected_entropy(theta, labels)[0]
+
+    def _candidates(self) -> IntArray:
+        project = self.project
+        there = project.n_labels > 0
+        there[list(project.shown_at)] = True
+        codes = np.flatnonzero(there)
+        return codes[self._open(codes)]
+
+    def _beliefs(self, codes: IntArray) -> FloatArray:
+        """(n, K) the posterior of items, now."""
+        project, fitted = self.project, self.fitted
+        if fitted is None or fitted.table.kind not in CLASS_KINDS:
+            return np.ones((codes.size, 1))
+        place = np.append(fitted.rank, -1)[np.minimum(codes, fitted.rank.size)]
+        place = np.where(project.n_labels[codes] > 0, place, -1)
+        belief = np.where((place >= 0)[:, None], np.asarray(fitted.model.posterior_)[place], fitted.model.prior_)
+        for at in np.flatnonzero(np.isin(codes, list(project.fresh))).tolist():
+            belief[at] = project.fresh[int(codes[at])]
+        return belief
+
+    def _refresh(self) -> None:
+        """Choose the pool anew after a fit."""
+        project = self.project
+        if project.fitted is self.fitted and self.pool.size:
+            return
+        self.fitted, self.people = project.fitted, {}
+        counts = project.n_labels[project.n_labels > 0]
+        self.median = int(np.ceil(np.median(counts))) if counts.size else 0
+        codes = self._candidates()
+        belief = self._beliefs(codes)
+        size = min(POOL, max(1, POOL_CELLS // belief.shape[1] ** 2))
+        self.more = codes.size > size
+        if self.more:
+            best = np.argpartition(-self._gain(belief, -1), size)[:size]
+            codes, belief = codes[best], belief[best]
+        self.pool, self.belief = codes, np.ascontiguousarray(belief)
+        self.at = {code: at for at, code in enumerate(codes.tolist())}

@@ -1,0 +1,211 @@
+"""What is said of a whole project: its annotators, its progress, its export and its report."""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.questions.diagnose import FLAG_WORDS, diagnose
+from dissensus.questions.item_status import item_status
+from dissensus.table.io.formats import FORMATS as FILES
+from dissensus.table.io.writers import WRITERS, Answers, Labels, Span
+from dissensus.table.kinds import CLASS_KINDS, KINDS
+from dissensus.table.names import shown
+
+if TYPE_CHECKING:
+    from dissensus.serve.project import Fitted, Project
+
+KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
+MAX_DAYS = 366
+TOOLS = ("label-studio", "argilla")
+WHAT = ("annotations", "items", "decisions")
+
+
+class Format(NamedTuple):
+    """A form of export: the file's name, and its type for browsers."""
+
+    file: str
+    media: str
+
+
+FORMATS = {
+    "csv": Format("annotations.csv", "text/csv; charset=utf-8"),
+    "parquet": Format("annotations.parquet", "application/vnd.apache.parquet"),
+    "jsonl": Format("annotations.jsonl", "application/x-ndjson"),
+    "label-studio": Format("to-label-studio.json", "application/json"),
+    "argilla": Format("to-argilla.json", "application/json"),
+}
+
+
+@dataclass
+class Kept:
+    """Something that was found out, and when."""
+
+    value: Any
+    at: float
+
+    def fresh(self) -> bool:
+        """True for a minute."""
+        return time.monotonic() - self.at < KEPT_SECONDS
+
+
+def annotators(project: Project) -> list[dict[str, Any]]:
+    """Everybody who gave a label: how many, reliability with its interval, last seen, flags with their reasons."""
+    fitted = project.fitted
+    known: dict[str, dict[str, Any]] = {}
+    if fitted is not None:
+        for row in fitted.model.to_frame("annotators", "pyarrow").to_pylist():
+            known[str(row.pop("annotator"))] = {
+                key: None if isinstance(value, float) and np.isnan(value) else value for key, value in row.items()
+            }
+    flags = project.kept("flags", lambda: _flags(fitted)) if fitted is not None else {}
+    with project.lock:
+        texts = project.names[1].texts
+        found = []
+        for code in np.flatnonzero(project.n_given).tolist():
+            name = texts[code]
+            about = known.get(name, {})
+            about.pop("annotations", None)
+            found.append(
+                {
+                    "annotator": name,
+                    "labels": int(project.n_given[code]),
+                    "reliability": None,
+                    "low": None,
+                    "high": None,
+                }
+                | about
+                | {"last": float(project.last_at[code]), "flags": [], "reasons": ""}
+                | flags.get(name, {})
+            )
+    return sorted(found, key=lambda one: (-one["labels"], one["annotator"]))
+
+
+def _flags(fitted: Fitted) -> dict[str, dict[str, Any]]:
+    """Annotator → flags in words, and why."""
+    if fitted.table.kind not in CLASS_KINDS:
+        return {}
+    found = diagnose(fitted.table)
+    rows = zip(found.annotators.tolist(), found.flags, found.reasons, strict=True)
+    return {name: {"flags": [FLAG_WORDS[one] for one in flags], "reasons": why} for name, flags, why in rows if flags}
+
+
+def progress(project: Project, days: int) -> dict[str, Any]:
+    """Day by day (UTC), and who drifts; see `serve.progress`."""
+    if not 1 <= days <= MAX_DAYS:
+        raise BadParameter(f"days must be from 1 to {MAX_DAYS}, got {days}.")
+    return dict(project.kept(f"progress {days}", lambda: _progress(project, days))) | project._as_of()
+
+
+def _progress(project: Project, days: int) -> dict[str, Any]:
+    from dissensus.serve.progress import WEEK, progress
+
+    now = project.clock()
+    with project.lock:
+        rows, fitted, texts = project._counting(), project.fitted, project.names[0].texts
+        decided = {texts[item]: event.at for item, event in project.decisions.items()}
+        table, *(rank, who, class_of) = project._made(rows)
+    at = rows.at
+    if table.kind in CLASS_KINDS:  # in the order of the table's rows
+        at = at[np.lexsort((class_of[rows.label], who[rows.annotator], rank[rows.item]))]
+    before = project.table(now - WEEK) if at.size and at.min() < now - WEEK else None
+    model = fitted.model if fitted is not None else None
+    return progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
+
+
+def export(project: Project, form: str, what: str | None, called: dict[str, str] | None) -> bytes:
+    """A file: the rows that count, what became of the items, or decisions; for a tool, the labels it takes."""
+    if form not in FORMATS:
+        raise BadParameter(f"format must be {', '.join(FORMATS)}, got {shown(form)}.")
+    if what not in (None, *WHAT):
+        raise BadParameter(f"what must be {', '.join(WHAT)}, got {shown(what)}.")
+    project.refit()
+    file = io.BytesIO()
+    if form in TOOLS:
+        WRITERS[form].write(_for_tool(project, form), file)
+        return file.getvalue()
+    frame = {"annotations": _annotations, "items": _items, "decisions": _decisions}[what or "annotations"](project)
+    for column in ("annotator", "by"):
+        if called is not None and column in frame.column_names:
+            names = [called[one] for one in frame[column].to_pylist()]
+            frame = frame.set_column(frame.column_names.index(column), column, pa.array(names, pa.string()))
+    write = FILES[form].write
+    assert write is not None
+    write(frame, file)
+    return file.getvalue()
+
+
+def _annotations(project: Project) -> Any:
+    return project.table().to_arrow()
+
+
+def _items(project: Project) -> Any:
+    """The frame that `aggregate` writes, with what was decided."""
+    fitted = project.fitted
+    if fitted is None:
+        return pa.table({"item": pa.array([], pa.string()), "label": pa.array([], pa.string())})
+    frame = fitted.model.to_frame("items", "pyarrow")
+    if fitted.table.kind in CLASS_KINDS:
+        status = item_status(fitted.table, fitted.top, fitted.sure)
+        for place, (name, values) in enumerate(status.columns().items(), frame.column_names.index("confidence") + 1):
+            frame = frame.add_column(place, name, pa.array(values))
+    decided = {one["item"]: one for one in project.all_decisions()}
+    said = [decided.get(name, {}).get("label") for name in map(str, frame["item"].to_pylist())]
+    return frame.append_column("decided", pa.array([None if one is None else str(one) for one in said], pa.string()))
+
+
+def _decisions(project: Project) -> Any:
+    rows = project.all_decisions()
+    text = {
+        key: [None if row[key] is None else str(row[key]) for row in rows] for key in ("item", "label", "by", "note")
+    }
+    both = [None if row["both"] is None else "|".join(row["both"]) for row in rows]
+    return pa.table(
+        {key: pa.array(values, pa.string()) for key, values in text.items()}
+        | {"both": pa.array(both, pa.string()), "unclear": [bool(row["unclear"]) for row in rows]}
+    )
+
+
+def _for_tool(project: Project, form: str) -> Labels:
+    """The answers as a tool's writer takes them; what was decided is as sure as can be."""
+    fitted = project.fitted
+    kind = project.kind
+    if kind not in (*CLASS_KINDS, "spans"):
+        raise BadParameter(f"format {form} holds classes and spans, and these labels are {KINDS[kind]}; take csv.")
+    answers: dict[str, tuple[Any, float]] = {}
+    if fitted is not None and kind == "spans":
+        for name, one in fitted.answers.items():
+            answers[name] = ([Span(**span) for span in one["label"]], one["confidence"] or float("nan"))
+    elif fitted is not None:
+        names = zip(fitted.table.items.tolist(), fitted.top.tolist(), fitted.sure.tolist(), strict=True)
+        answers = {name: (str(fitted.model.classes_[top]), sure) for name, top, sure in names}
+        for one in project.all_decisions():
+            if one["label"] is not None:
+                answers[one["item"]] = (one["label"], 1.0)
+    items, labels = np.array(list(answers), object), np.empty(len(answers), object)
+    labels[:] = [label for label, _ in answers.values()]
+    sure = np.array([one for _, one in answers.values()], np.float64)
+    return Labels({None: Answers(items, labels, sure)}, f"dissensus {_method(fitted)}")
+
+
+def _method(fitted: Fitted | None) -> str:
+    from dissensus.models.base import default_method
+
+    return default_method(fitted.table.kind) if fitted is not None else "consensus"
+
+
+def report(project: Project, names: bool, salt: str) -> str:
+    """The page of `dissensus report` on the rows that count now."""
+    from dissensus.report import Report
+
+    project.refit()
+    fitted = project.fitted
+    if fitted is None:
+        raise DataError(f"project {project.name!r} has no labels yet; there is nothing to report.")
+    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=salt).html()

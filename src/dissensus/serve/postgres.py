@@ -1,0 +1,69 @@
+"""A PostgreSQL server, for several workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.extras import need
+from dissensus.exceptions import UnreadableFile
+from dissensus.serve.store import ROW_COLUMNS, SCHEMA, Store
+
+LOCK = 7_307_265_001  # any number that no other program on the server locks
+WAIT_SECONDS = 5
+HEADER_BYTES = 19  # of a binary copy: a mark of 11, flags and the length of an extension that nobody uses
+RECORD = np.dtype([("fields", ">i2"), *((part, kind) for name in ROW_COLUMNS for part, kind in
+                   ((f"{name} bytes", ">i4"), (name, ">f8")))])  # fmt: skip
+
+
+class Postgres(Store):
+    """A database; writers take turns by an advisory lock, so that the order of seq is that of commits."""
+
+    mark = "%s"
+    turn = f"SELECT pg_advisory_xact_lock({LOCK})"
+
+    def __init__(self, url: str):
+        super().__init__()
+        self.url = url
+        self.psycopg = need("psycopg", "a store in PostgreSQL needs", "postgres")
+        try:
+            connection = self._connection("write")
+            connection.execute(f"SELECT pg_advisory_lock({LOCK})")  # of two that start, one makes the tables
+            try:
+                for statement in filter(str.strip, SCHEMA.split(";")):
+                    connection.execute(statement)
+            finally:
+                connection.execute(f"SELECT pg_advisory_unlock({LOCK})")
+        except self.psycopg.Error as error:
+            self.close()
+            raise UnreadableFile(f"the PostgreSQL store cannot be used: {str(error).splitlines()[0]}.") from None
+
+    def connect(self) -> Any:
+        """A connection that stops waiting after a while."""
+        options = f"-c lock_timeout={WAIT_SECONDS * 1000} -c client_min_messages=warning"
+        return self.psycopg.connect(self.url, autocommit=True, connect_timeout=WAIT_SECONDS, options=options)
+
+    def explain(self, error: Exception) -> str | None:
+        """Say what the server's error means."""
+        if isinstance(error, self.psycopg.errors.DiskFull):
+            return "the disk of the store is full; free some space and send the request again."
+        if isinstance(error, self.psycopg.errors.LockNotAvailable):
+            return "another program holds the store; send the request again."
+        lost = (self.psycopg.OperationalError, self.psycopg.InterfaceError)
+        return "the store's server does not answer; send the request again." if isinstance(error, lost) else None
+
+    def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
+        """As `Store.rows`, by a binary copy: records of a fixed size."""
+        columns = ", ".join(f"{name}::float8" for name in ROW_COLUMNS)
+        limit = 1e300 if until is None else until
+        query = f"SELECT {columns} FROM event WHERE project = %s AND kind <= 1 AND at <= %s ORDER BY seq"
+        with (
+            self._guarded("read") as connection,
+            connection.cursor() as cursor,
+            cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)", (project, limit)) as copy,
+        ):
+            data = b"".join(bytes(part) for part in copy)
+        count = (len(data) - HEADER_BYTES - 2) // RECORD.itemsize
+        records = np.frombuffer(data, RECORD, count, HEADER_BYTES)
+        return np.stack([records[name].astype(np.float64) for name in ROW_COLUMNS], axis=1)

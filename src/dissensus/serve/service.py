@@ -1,0 +1,295 @@
+"""The one writer of a process, and the projects that follow the log.
+
+Requests wait in a queue; the writer takes all that wait, appends them in one transaction and answers them: what is
+acknowledged is on the disk. Before it writes it reads what other processes have written since (`_catch_up`), and where
+nothing is asked of it, it looks for that too. A second thread fits projects again where that is due.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from dissensus.common.parameters import check_argument
+from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
+from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, winner
+from dissensus.serve.project import ANNOTATOR, ITEM, LABEL, SETTINGS, Project
+from dissensus.serve.store import Store
+from dissensus.table.kinds import check_kind
+from dissensus.table.names import shown
+
+MAX_EVENTS = 2_000  # of one transaction, unless one request has more
+POLL_SECONDS = 0.2  # between two looks at what other processes have written
+Pending = tuple[str, Sequence[Event], "Future[Receipt]"]
+
+
+class Service:
+    """Projects in a store."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time, fits: bool = True):
+        self.store, self.clock = store, clock
+        self._projects: dict[str, Project] = {}
+        self._by_number: dict[int, Project] = {}
+        self._queue: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
+        self._closed = threading.Event()
+        self.counts = dict.fromkeys(("accepted", "duplicates", "stale", "batches", "failures", "fits"), 0)
+        self._making = threading.Lock()
+        self.seq = store.last()
+        self._refresh_projects()
+        self._catch_up()
+        for project in self._by_number.values():
+            if fits and project.rows.size:
+                project.refit()
+        self._threads = [threading.Thread(target=self._write_on, name="dissensus writer", daemon=True)]
+        if fits:
+            self._threads.append(threading.Thread(target=self._fit_on, name="dissensus fitter", daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Answer what waits, and stop."""
+        if not self._closed.is_set():
+            self._closed.set()
+            self._queue.put(None)
+            for thread in self._threads:
+                thread.join()
+            self.store.close()
+
+    # Projects ---------------------------------------------------------------------------------------------------------
+
+    def projects(self) -> list[str]:
+        """Names of all projects."""
+        return list(self._projects)
+
+    def project(self, name: str) -> Project:
+        """A project by its name."""
+        if name not in self._projects:
+            self._refresh_projects()
+        if name not in self._projects:
+            raise UnknownName(f"no project {shown(name)}; POST /projects makes one.")
+        return self._projects[name]
+
+    def create(self, name: str, **about: Any) -> Project:
+        """Make a project, or find the one that is there and was made alike."""
+        if not isinstance(name, str) or not 0 < len(name) <= 100 or "/" in name or not name.isprintable():
+            raise BadParameter(f"a project's name has 1 to 100 letters and no '/', got {shown(name)}.")
+        if unknown := set(about) - set(SETTINGS):
+            raise BadParameter(f"a project has {', '.join(SETTINGS)}; got {shown(min(unknown))}.")
+        about = {key: value for key, value in about.items() if value is not None}
+        if "kind" in about:
+            check_kind(about["kind"])
+        for key in ("per_item", "per_annotator"):
+            if key in about:
+                check_argument(key, about[key], int, low=1)
+        classes = about.get("classes", [])
+        if not isinstance(classes, list) or not all(isinstance(one, str) and one.strip() for one in classes):
+            raise BadParameter(f"classes must be a list of names, got {shown(classes)}.")
+        with self.store.write():
+            there = {known: json.loads(text) for _, known, text in self.store.projects()}
+            if name not in there:
+                number = 1 + max((number for number, _, _ in self.store.projects()), default=0)
+                self.store.all_in_write("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(about)))
+        for key, value in about.items():
+            if name in there and there[name].get(key, value) != value:
+                raise Conflict(f"project {name!r} has the {key} {shown(there[name][key])}, not {shown(value)}.")
+        self._refresh_projects()
+        return self._projects[name]
+
+    def _refresh_projects(self) -> None:
+        with self._making:
+            for number, name, text in self.store.projects():
+                if number not in self._by_number:
+                    project = Project(self.store, number, name, json.loads(text), self.clock)
+                    self._by_number[number] = self._projects[name] = project
+                self._by_number[number].about = json.loads(text)
+
+    # Writing ----------------------------------------------------------------------------------------------------------
+
+    def append(self, project: str, events: Sequence[Event]) -> Receipt:
+        """Store events; returns once they are on the disk and in the answers."""
+        return self.submit(project, events).result()
+
+    def submit(self, project: str, events: Sequence[Event]) -> Future[Receipt]:
+        """As `append`, without waiting."""
+        events = self.project(project).check(events)
+        if self._closed.is_set():
+            raise StoreUnavailable("the service is stopping; send the request again.")
+        waits: Future[Receipt] = Future()
+        self._queue.put((project, events, waits))
+        return waits
+
+    def _write_on(self) -> None:
+        while True:
+            batch, stop = self._waiting()
+            if batch:
+                self._write(batch)
+            elif not stop:
+                self._look()
+            if stop and self._queue.empty():
+                return
+
+    def _waiting(self) -> tuple[list[Pending], bool]:
+        """All that waits, some transactions' worth at most; whether to stop."""
+        batch: list[Pending] = []
+        size, wait = 0, True
+        while size < MAX_EVENTS:
+            try:
+                one = self._queue.get(timeout=POLL_SECONDS) if wait else self._queue.get_nowait()
+            except queue.Empty:
+                return batch, False
+            if one is None:
+                return batch, True
+            batch.append(one)
+            size, wait = size + len(one[1]), False
+        return batch, False
+
+    def _write(self, batch: list[Pending]) -> None:
+        try:
+            rows, receipts = self._store(batch)
+        except DissensusError as error:
+            self.counts["failures"] += 1
+            for _, _, waits in batch:
+                waits.set_exception(error)
+            return
+        except BaseException as error:
+            for _, _, waits in batch:
+                waits.set_exception(error)
+            raise
+        self._apply(rows)
+        self.counts["batches"] += 1
+        for (_, _, waits), receipt in zip(batch, receipts, strict=True):
+            if isinstance(receipt, DissensusError):
+                waits.set_exception(receipt)
+                continue
+            for key in ("accepted", "duplicates", "stale"):
+                self.counts[key] += getattr(receipt, key)
+            waits.set_result(receipt)
+
+    def _store(self, batch: list[Pending]) -> tuple[list[Stored], list[Receipt | DissensusError]]:
+        """Append what is new, in one transaction."""
+        with self.store.write():
+            self._catch_up()
+            seq, rows, names = self.seq, [], []
+            receipts: list[Receipt | DissensusError] = []
+            kinds: dict[str, str] = {}  # of projects whose first labels are among these
+            new: dict[tuple[int, int], dict[str, int]] = {}  # names that the store does not have yet
+            groups: dict[int, dict[str, list[Stored]]] = {}
+            for name, events, _ in batch:
+                project = self._projects[name]
+                try:  # once more: the kind may have become known since
+                    events = project.check(events, kinds.get(name))
+                except DissensusError as error:
+                    receipts.append(error)
+                    continue
+                known = groups.setdefault(project.number, {})
+                ids = {FAMILY[event.kind] + event.id for event in events} - known.keys()
+                known |= {id_: [] for id_ in ids}
+                for stored in self.store.of_ids(project.number, ids):
+                    known[stored.id].append(stored)
+                tally = dict.fromkeys(("accepted", "duplicates", "stale"), 0)
+                for event in events:
+                    row = self._stored(event, project, new, seq + 1)
+                    fate = self._fate(row, known[row.id])
+                    tally[fate] += 1
+                    if fate != "duplicates":
+                        seq += 1
+                        row = row._replace(first=known[row.id][0].seq if known[row.id] else seq)
+                        known[row.id].append(row)
+                        rows.append(row)
+                kind = next((event.of_kind for event in events if event.of_kind), None)
+                if kind and not project.about.get("kind"):
+                    kinds.setdefault(name, kind)
+                receipts.append(Receipt(**tally, seq=seq))
+            for (number, what), found in new.items():
+                names += [(number, what, code, text) for text, code in found.items()]
+            if names:
+                self.store.many("INSERT INTO name VALUES (?, ?, ?, ?)", names)
+            if rows:
+                self.store.many(f"INSERT INTO event VALUES ({', '.join('?' * len(Stored._fields))})", rows)
+            abouts = {name: {**self._projects[name].about, "kind": kind} for name, kind in kinds.items()}
+            for name, about in abouts.items():
+                self.store.all_in_write("UPDATE project SET about = ? WHERE name = ?", (json.dumps(about), name))
+        for name, about in abouts.items():
+            self._projects[name].about = about
+        return rows, receipts
+
+    def _stored(self, event: Event, project: Project, new: dict[Any, dict[str, int]], seq: int) -> Stored:
+        codes = []
+        for what, text in ((ITEM, event.item or None), (ANNOTATOR, event.annotator or None), (LABEL, event.label)):
+            names, more = project.names[what], new.setdefault((project.number, what), {})
+            code = -1 if text is None else names.codes.get(text, more.get(text, len(names) + len(more)))
+            if code == len(names) + len(more) and text is not None:
+                more[text] = code
+            codes.append(code)
+        data = None if event.data is None else json.dumps(event.data, ensure_ascii=False, sort_keys=True)
+        id_ = FAMILY[event.kind] + event.id
+        at = event.at or self.clock()
+        return Stored(seq, project.number, KINDS.index(event.kind), id_, seq, *codes, event.version, at, data)
+
+    @staticmethod
+    def _fate(row: Stored, group: list[Stored]) -> str:
+        """What becomes of an event, by those of its id that are stored."""
+        if not group:
+            return "accepted"
+        content = (row.kind, row.item, row.annotator, row.label, row.data)
+        if KINDS[row.kind] in ("annotation", "removal"):
+            counts = winner(group)
+            alike = group if row.version else [counts]  # without a version, what counts is the last
+            if KINDS[row.kind] == KINDS[counts.kind] == "removal":
+                return "duplicates"
+            if any(row.version == one.version and content == one[2:3] + one[5:8] + one[10:] for one in alike):
+                return "duplicates"
+            return "accepted" if winner([counts, row]) is row else "stale"
+        last = group[-1]
+        return "duplicates" if content == last[2:3] + last[5:8] + last[10:] else "accepted"
+
+    def _catch_up(self) -> None:
+        """Apply what other processes have written."""
+        if self.store.last() > self.seq:
+            self._refresh_projects()
+            self._apply(self.store.since(self.seq))
+
+    def _look(self) -> None:
+        try:
+            self._catch_up()
+        except StoreUnavailable:
+            self.counts["failures"] += 1
+
+    def _apply(self, rows: list[Stored]) -> None:
+        by_project: dict[int, list[Stored]] = {}
+        for row in rows:
+            by_project.setdefault(row.project, []).append(row)
+        for number, some in by_project.items():
+            project = self._by_number[number]
+            project.apply([row for row in some if row.seq > project.seq])
+            if project.fits_at_once():
+                self._fit(project)
+        self.seq = max([self.seq, *(row.seq for row in rows)])
+
+    # Fitting ----------------------------------------------------------------------------------------------------------
+
+    def _fit_on(self) -> None:
+        while not self._closed.wait(POLL_SECONDS / 4):
+            for project in list(self._by_number.values()):
+                if project.due(time.monotonic()) and not self._closed.is_set():
+                    self._fit(project)
+
+    def _fit(self, project: Project) -> None:
+        try:
+            project.refit()
+            project.trouble = ""
+            self.counts["fits"] += 1
+        except Exception as error:  # the answers of the last fit stay; the next change tries again
+            project.trouble = f"the last fit failed: {error}"
+            project.fitted_at = time.monotonic()

@@ -1,0 +1,215 @@
+"""The log on a disk, in SQL that SQLite and PostgreSQL share. Events are appended; nothing is changed or deleted.
+
+| table | holds |
+|---|---|
+| project | name, and what was said at its creation as JSON |
+| name | the items (0), annotators (1) and labels (2) of a project, by their codes: 0, 1, 2 … |
+| event | the log; `first` is the seq of the first event with the same id |
+| token | the sha256 of every token, its role, and when it was revoked |
+| setting | what parts of the service keep for a project, such as the address of a tool |
+
+`seq` is the order of commits: writers take turns (`write`), so a reader that has seen n has seen all before n.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from dissensus.exceptions import StoreUnavailable
+from dissensus.serve.events import Stored
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS project (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, about TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS name (project INTEGER, what INTEGER, code INTEGER, text TEXT NOT NULL,
+    PRIMARY KEY (project, what, code));
+CREATE TABLE IF NOT EXISTS event (seq BIGINT PRIMARY KEY, project INTEGER NOT NULL, kind INTEGER NOT NULL,
+    id TEXT NOT NULL, first BIGINT NOT NULL, item INTEGER NOT NULL, annotator INTEGER NOT NULL,
+    label INTEGER NOT NULL, version TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, data TEXT);
+CREATE INDEX IF NOT EXISTS event_id ON event (project, id);
+CREATE INDEX IF NOT EXISTS event_again ON event (first) WHERE seq <> first;
+CREATE INDEX IF NOT EXISTS event_other ON event (project, seq) WHERE kind > 1;
+CREATE TABLE IF NOT EXISTS token (hash TEXT PRIMARY KEY, role TEXT NOT NULL, about TEXT NOT NULL,
+    at DOUBLE PRECISION NOT NULL, revoked DOUBLE PRECISION);
+CREATE TABLE IF NOT EXISTS setting (project INTEGER, key TEXT, value TEXT, PRIMARY KEY (project, key));
+"""
+COLUMNS = ", ".join(Stored._fields)
+ROW_COLUMNS = ("seq", "first", "kind", "item", "annotator", "label", "at")
+"""Columns of the rows that `rows` loads: all of them numbers."""
+SOME = 500  # parameters of one statement, well below every limit
+
+
+class Store(ABC):
+    """A log in a database: one connection that writes, one that reads, each for one thread at a time."""
+
+    mark = "?"  # where a parameter stands in a statement
+    url: str
+
+    def __init__(self) -> None:
+        self._connections: dict[str, Any] = {}
+        self._locks = {"read": threading.RLock(), "write": threading.RLock()}
+        self._in_write = threading.local()
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """A connection in which every statement outside of a transaction stands for itself."""
+
+    @abstractmethod
+    def explain(self, error: Exception) -> str | None:
+        """Say in a sentence why the store cannot be used now; None where the error is ours."""
+
+    begin = "BEGIN"
+    turn: str | None = None  # a statement that waits until other writers are done
+
+    def _connection(self, use: str) -> Any:
+        if use not in self._connections:
+            self._connections[use] = self.connect()
+        return self._connections[use]
+
+    @contextmanager
+    def _guarded(self, use: str) -> Iterator[Any]:
+        """A connection; what goes wrong with the database is said in a sentence, and the connection made anew."""
+        with self._locks[use]:
+            try:
+                yield self._connection(use)
+            except Exception as error:
+                said = self.explain(error)
+                if said is None:
+                    raise
+                if (broken := self._connections.pop(use, None)) is not None:
+                    broken.close()
+                raise StoreUnavailable(said) from error
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """A transaction that waits for its turn; committed whole when left, or not at all."""
+        with self._guarded("write") as connection:
+            connection.execute(self.begin)
+            try:
+                if self.turn:
+                    connection.execute(self.turn)
+                self._in_write.on = True
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                try:
+                    connection.execute("ROLLBACK")
+                except Exception as error:  # the connection is gone, and the transaction with it
+                    self._connections.pop("write", None)
+                    error.add_note("while a transaction was taken back")
+                raise
+            finally:
+                self._in_write.on = False
+
+    def all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """Rows that a statement finds; inside of `write` what it has written too."""
+        use = "write" if getattr(self._in_write, "on", False) else "read"
+        with self._guarded(use) as connection:
+            found: list[Any] = connection.execute(statement.replace("?", self.mark), values).fetchall()
+            return found
+
+    def many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Write rows, inside of `write`."""
+        self._connection("write").cursor().executemany(statement.replace("?", self.mark), rows)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for use, connection in list(self._connections.items()):
+            with self._locks[use]:
+                connection.close()
+        self._connections.clear()
+
+    # What is asked of it ----------------------------------------------------------------------------------------------
+
+    def last(self) -> int:
+        """The number of the last event; 0 where there is none."""
+        return int(self.all("SELECT COALESCE(MAX(seq), 0) FROM event")[0][0])
+
+    def projects(self) -> list[tuple[int, str, str]]:
+        """Number, name and what was said of every project."""
+        return self.all("SELECT number, name, about FROM project ORDER BY number")
+
+    def names(self, project: int, what: int, after: int) -> list[str]:
+        """Names of a project from a code on."""
+        found = self.all(
+            "SELECT text FROM name WHERE project = ? AND what = ? AND code >= ? ORDER BY code", (project, what, after)
+        )
+        return [text for (text,) in found]
+
+    def since(self, seq: int) -> list[Stored]:
+        """Events after one, of all projects."""
+        return [Stored(*row) for row in self.all(f"SELECT {COLUMNS} FROM event WHERE seq > ? ORDER BY seq", (seq,))]
+
+    def of_ids(self, project: int, ids: Iterable[str]) -> list[Stored]:
+        """All events with these ids."""
+        return self._of(f"SELECT {COLUMNS} FROM event WHERE project = ? AND id IN", ids, (project,))
+
+    def groups(self, firsts: Iterable[int]) -> list[Stored]:
+        """All events of the ids whose first events these are."""
+        firsts = list(firsts)
+        later = self._of(f"SELECT {COLUMNS} FROM event WHERE seq <> first AND first IN", firsts)
+        return self._of(f"SELECT {COLUMNS} FROM event WHERE seq IN", firsts) + later
+
+    def corrected(self, project: int) -> list[Stored]:
+        """All events of a project's ids that have several."""
+        later = "SELECT first FROM event WHERE seq <> first"
+        found = self.all(
+            f"SELECT {COLUMNS} FROM event WHERE project = ? AND kind <= 1 AND (seq <> first OR seq IN ({later}))",
+            (project,),
+        )
+        return [Stored(*row) for row in found]
+
+    def others(self, project: int) -> list[Stored]:
+        """Decisions, withdrawals and items of a project."""
+        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND kind > 1 ORDER BY seq", (project,))
+        return [Stored(*row) for row in found]
+
+    def data(self, seqs: Iterable[int]) -> dict[int, str | None]:
+        """What came with events."""
+        return {row[0]: row[1] for row in self._rows_of("SELECT seq, data FROM event WHERE seq IN", seqs)}
+
+    @abstractmethod
+    def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
+        """Annotations and removals of a project up to a time, as (n, `ROW_COLUMNS`) numbers in the order of seq."""
+
+    def setting(self, project: int, key: str) -> str | None:
+        """What a part of the service keeps."""
+        found = self.all("SELECT value FROM setting WHERE project = ? AND key = ?", (project, key))
+        return found[0][0] if found else None
+
+    def set_setting(self, project: int, key: str, value: str | None) -> None:
+        """Keep it, or forget it."""
+        with self.write():
+            self.all_in_write("DELETE FROM setting WHERE project = ? AND key = ?", (project, key))
+            if value is not None:
+                self.all_in_write("INSERT INTO setting VALUES (?, ?, ?)", (project, key, value))
+
+    def all_in_write(self, statement: str, values: Sequence[Any] = ()) -> None:
+        """Run a statement that finds nothing, inside of `write`."""
+        self._connection("write").execute(statement.replace("?", self.mark), values)
+
+    def _of(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Stored]:
+        return [Stored(*row) for row in self._rows_of(statement, values, before)]
+
+    def _rows_of(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
+        found, values = [], list(values)
+        for start in range(0, len(values), SOME):
+            some = values[start : start + SOME]
+            found += self.all(f"{statement} ({', '.join('?' * len(some))})", (*before, *some))
+        return found
+
+
+def open_store(where: str) -> Store:
+    """A store by its path (SQLite) or address (postgresql://…)."""
+    if where.startswith(("postgresql://", "postgres://")):
+        from dissensus.serve.postgres import Postgres
+
+        return Postgres(where)
+    from dissensus.serve.sqlite import SQLite
+
+    return SQLite(where)
