@@ -46,7 +46,8 @@ def adjudicate(
 
     Example: dissensus aggregate labels.csv --known labels.decisions.csv -o results
     """
-    need("uvicorn", "dissensus adjudicate needs", "serve")
+    for module in ("uvicorn", "fastapi"):
+        need(module, "dissensus adjudicate needs", "serve")
     output = output or source.file.with_name(f"{source.file.name.partition('.')[0] or 'labels'}.decisions.csv")
     if source.named == "-" or not output.absolute().parent.is_dir():
         raise BadParameter(f"the decisions cannot be written to {output}; name a file with -o OUT.")

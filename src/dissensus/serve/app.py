@@ -15,7 +15,6 @@ from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
 from dissensus.serve.events import Event, annotation_events, decision_event, item_events
 from dissensus.serve.overview import FORMATS
-from dissensus.serve.page import add_page
 from dissensus.serve.project import Project
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import Caller, Tokens
@@ -180,6 +179,8 @@ def create_app(
     service: Service, *, page: bool = True, limits: Limits | None = None, parts: Sequence[Part] = ()
 ) -> FastAPI:
     """The application; each of `parts` adds routes of its own, such as a tool's webhook."""
+    from dissensus.serve.page import add_page
+
     limits = limits or Limits()
     app = FastAPI(title="dissensus", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     guard = Guard(service, limits)

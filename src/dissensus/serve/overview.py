@@ -110,7 +110,7 @@ def _progress(project: Project, days: int) -> dict[str, Any]:
     with project.lock:
         rows, fitted, texts = project._counting(), project.fitted, project.names[0].texts
         decided = {texts[item]: event.at for item, event in project.decisions.items()}
-        table, *(rank, who, class_of) = project._made(rows)
+        table, rank, who, class_of = project._made(rows, dict(project.decisions))
     at = rows.at
     if table.kind in CLASS_KINDS:  # in the order of the table's rows
         at = at[np.lexsort((class_of[rows.label], who[rows.annotator], rank[rows.item]))]

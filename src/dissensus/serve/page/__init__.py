@@ -1,16 +1,19 @@
-"""The page: one file each of HTML, CSS and JavaScript, beside this one; the style is the report's, with a little more."""
+"""The page: a file each of HTML, CSS and JavaScript, beside this one; the style is the report's, with a little more."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
 import dissensus.report
+from dissensus.serve.tokens import ROLES
 from dissensus.table.spans import scheme_of
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
     from dissensus.serve.app import Guard
     from dissensus.serve.project import Project
     from dissensus.serve.service import Service
@@ -44,12 +47,6 @@ def choices(project: Project) -> list[str]:
 
 def add_page(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the addresses of the page; its files are for everybody, what it shows is not."""
-    from fastapi import Request
-    from fastapi.responses import JSONResponse, Response
-    from starlette.exceptions import HTTPException
-
-    from dissensus.serve.tokens import ROLES
-
     def file(name: str) -> Response:
         content, kind = asset(name)
         return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
