@@ -126,34 +126,38 @@ def test_what_is_settled_is_seen_wide_and_narrow(service, opened):
 def test_keys_decide_skip_and_undo(service, opened):
     url, at = service
     project = at.project("pets")
-    waiting = [one["item"] for one in project.items("queue")["items"]]
     page = opened(f"{url}#/pets/adjudicate", "adjudicate")
     shown = lambda: page.locator("h1").inner_text()  # noqa: E731
     decided = lambda: {one["item"]: one for one in project.all_decisions()}  # noqa: E731
-    assert shown() == waiting[0]
+
+    def press(*keys: str) -> tuple[str, str]:
+        """The item that was seen, and the one that is seen then."""
+        was = shown()
+        for key in keys:
+            page.keyboard.press(key)
+        until(lambda: shown() != was)
+        return was, shown()
+
+    assert shown() == project.items("queue", limit=1)["items"][0]["item"]
     page.keyboard.press("n")
     page.keyboard.type("s2 is no key here")
-    page.keyboard.press("Escape")
-    page.keyboard.press("2")
-    until(lambda: shown() == waiting[1])
-    assert (decided()[waiting[0]]["label"], decided()[waiting[0]]["note"]) == ("dog", "s2 is no key here")
-    assert waiting[1] in page.locator("#said").inner_text()
-    page.keyboard.press("s")
-    until(lambda: shown() == waiting[2])
-    page.keyboard.press("u")
-    until(lambda: shown() == waiting[3])
-    assert decided()[waiting[2]]["unclear"] is True
-    page.keyboard.press("z")
-    until(lambda: shown() == waiting[2])
-    assert waiting[2] not in decided()
+    first, second = press("Escape", "2")
+    assert (decided()[first]["label"], decided()[first]["note"]) == ("dog", "s2 is no key here")
+    assert f"{first}: dog. Next: {second}." in page.locator("#said").inner_text()
+    press("s")
+    unclear, after = press("u")
+    assert decided()[unclear]["unclear"] is True
+    assert second not in decided()
+    assert press("z") == (after, unclear)
+    assert unclear not in decided()
     page.keyboard.press("b")  # at once where two labels were given, else by number
-    if page.locator("text=Press the numbers").count():
-        for key in ("1", "3", "Enter"):
-            page.keyboard.press(key)
-    until(lambda: shown() == waiting[3])
-    assert len(decided()[waiting[2]]["both"]) == 2
+    until(lambda: shown() != unclear or page.locator("text=Press the numbers").count())
+    if shown() == unclear:
+        press("1", "3", "Enter")
+    assert len(decided()[unclear]["both"]) == 2
+    last = shown()
     page.keyboard.press("Control+1")
-    assert shown() == waiting[3]
+    assert shown() == last
 
 
 def test_spans_are_marked_and_numbers_typed(service, opened):

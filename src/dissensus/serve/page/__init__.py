@@ -47,6 +47,7 @@ def choices(project: Project) -> list[str]:
 
 def add_page(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the addresses of the page; its files are for everybody, what it shows is not."""
+
     def file(name: str) -> Response:
         content, kind = asset(name)
         return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})

@@ -101,7 +101,7 @@ function signIn() {
       state.me = null;
       route();
     } catch (error) { $("alert").replaceChildren(error.status === 401 ? "This token is not known here." : error.message); token.select(); }
-  } }, h("label", { for: "token" }, "Your token"), token, h("p", { class: "about" }, "Whoever runs the service makes one: dissensus serve token add --role adjudicate."), h("button", { type: "submit" }, "Sign in")));
+  } }, h("input", { type: "text", autocomplete: "username", value: "token", hidden: true }), h("label", { for: "token" }, "Your token"), token, h("p", { class: "about" }, "Whoever runs the service makes one: dissensus serve token add --role adjudicate."), h("button", { type: "submit" }, "Sign in")));
   token.focus();
 }
 $("sign-out").addEventListener("click", async () => { await ask("sign-out", "POST").catch(complain); state.me = null; route(); });
