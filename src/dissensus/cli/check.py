@@ -121,7 +121,7 @@ def check(
         for one in found:
             if one.passed is None and one.name in asked:
                 raise BadParameter(f"--{one.name.replace('_', '-')} cannot be checked: {one.found}.")
-    head = {} if against is None else {"against": show.path(Path(against))}
+    head: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
     source.print_each(answers, _show, _facts, **head, passed=passed)
     if not passed:
         raise typer.Exit(FAILED)

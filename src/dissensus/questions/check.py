@@ -39,7 +39,7 @@ class Snapshot:
     @property
     def labels(self) -> Any:
         """(I,) labels of each item."""
-        return np.diff(self.table.item_ptr) if self.table is not None else self.model.item_total_  # type: ignore[attr-defined]
+        return np.diff(self.table.item_ptr) if self.table is not None else self.model.item_total_
 
 
 @dataclass(frozen=True)

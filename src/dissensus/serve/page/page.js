@@ -180,17 +180,20 @@ const FIXED = ["classes", "graded", "pairs"]; // kinds whose choices are always 
 const spell = (label) => (label === null || label === undefined ? "" : !Array.isArray(label) ? String(label) : label.length === 0 ? "none" : label.map((one) => (typeof one === "string" ? one : `${one.label} ${one.start}–${one.end}`)).join(", "));
 const key = (label) => JSON.stringify(Array.isArray(label) ? label.map((one) => (typeof one === "string" ? one : [one.start, one.end, one.label])) : label);
 
+const isFixed = () => FIXED.includes(state.project.kind) && state.project.classes.length <= 10;
+
 function choices(one) {
   const found = new Map();
   const add = (label) => found.get(key(label)) ?? found.set(key(label), { label, who: [], p: null }).get(key(label));
-  const fixed = FIXED.includes(state.project.kind) && state.project.classes.length <= 9;
+  const fixed = isFixed(), digits = fixed && state.project.classes.every((name) => /^\d$/.test(name));
   if (fixed) state.project.classes.forEach(add);
   for (const row of one.annotations) add(row.label).who.push(row.annotator);
   if (one.label !== null && one.label !== undefined) add(one.label);
   const all = [...found.values()];
   if (!fixed) all.sort((a, b) => b.who.length - a.who.length);
   for (const each of all) each.p = one.probabilities?.[each.label] ?? (key(each.label) === key(one.label) ? one.confidence : null);
-  return all.slice(0, 9);
+  all.forEach((each, at) => { each.key = digits ? each.label : String((at + 1) % 10); }); // a class that is a digit has its key
+  return all.slice(0, 10);
 }
 
 const PICTURE = /^(data:image\/(png|jpeg|gif|webp);base64,|(https?:\/\/|\/)\S+\.(png|jpe?g|gif|webp|svg)(\?\S*)?$)/i;
@@ -229,8 +232,8 @@ function drawCase() {
       h("p", { class: "deeds" }, skipped > 0 && h("button", { type: "button", onclick: () => { state.skipped.clear(); state.history = state.history.filter((deed) => !deed.skip); advance(); } }, "Show the skipped ones"), deed("z", "Undo the last", undo, !state.history.length)));
   }
   const all = (state.case.choices ??= choices(one)), n = one.annotations.length, text = textOf(one.data ?? {});
-  const button = (choice, at) => h("li", {}, h("button", { type: "button", class: "choice", "aria-keyshortcuts": String(at + 1), "aria-pressed": state.chosen ? String(state.chosen.has(at)) : undefined, "--share": choice.p === null ? undefined : `${100 * choice.p}%`, onclick: () => pick(at) },
-    h("kbd", { "aria-hidden": "true" }, String(at + 1)), h("span", { class: "said" }, isSpans(choice.label) && text ? marked(text, choice.label) : spell(choice.label)),
+  const button = (choice, at) => h("li", {}, h("button", { type: "button", class: "choice", "aria-keyshortcuts": choice.key, "aria-pressed": state.chosen ? String(state.chosen.has(at)) : undefined, "--share": choice.p === null ? undefined : `${100 * choice.p}%`, onclick: () => pick(at) },
+    h("kbd", { "aria-hidden": "true" }, choice.key), h("span", { class: "said" }, isSpans(choice.label) && text ? marked(text, choice.label) : spell(choice.label)),
     h("span", {}, choice.who.length ? `${choice.who.length} of ${n}` : "", choice.p === null ? "" : ` · ${percent(choice.p)}`),
     choice.who.length > 0 && h("small", {}, choice.who.filter(Boolean).join(", "))));
   const note = h("textarea", { id: "note", rows: 2, "aria-keyshortcuts": "n", placeholder: "Why, or what the guideline should say" });
@@ -250,7 +253,7 @@ const deed = (name, words, act, disabled = false) => h("button", { type: "button
 
 function another(one) { // an answer that nobody gave
   const kind = state.project.kind;
-  if (kind === "spans" || (FIXED.includes(kind) && state.project.classes.length <= 9)) return null;
+  if (kind === "spans" || isFixed()) return null;
   const send = (event, label) => { event.preventDefault(); if (label !== "" && !Number.isNaN(label)) decide({ label }, spell(label)); };
   if (kind === "sets") {
     const boxes = state.project.classes.map((name) => h("label", {}, h("input", { type: "checkbox", value: name, checked: (one.label ?? []).includes(name) }), ` ${name}`));
@@ -317,7 +320,7 @@ document.addEventListener("keydown", (event) => {
   if (state.view !== "adjudicate" || event.ctrlKey || event.metaKey || event.altKey || event.repeat || field) return;
   if (event.key === "z") return undo();
   if (!state.case) return;
-  if (/^[1-9]$/.test(event.key)) return pick(Number(event.key) - 1);
+  if (/^\d$/.test(event.key)) return pick(state.case.choices.findIndex((choice) => choice.key === event.key));
   const act = { s: skip, b: both, u: () => decide({ unclear: true }, "the guideline is unclear"), n: () => $("note").focus() }[event.key] ?? (event.key === "Enter" && state.chosen && both);
   if (act) { event.preventDefault(); act(); }
 });
