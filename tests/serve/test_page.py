@@ -17,12 +17,14 @@ pytest.importorskip("fastapi", reason="needs the extra serve")
 import uvicorn
 
 from cli.tables import rows, write_csv
+from dissensus import read
 from dissensus.cli.adjudicate import Decisions
 from dissensus.serve.app import create_app
 from dissensus.serve.events import Event, annotation_events
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.tokens import Tokens
+from dissensus.table.io import read_gold
 from report.test_browser import CHROMIUM, FLAGS
 
 pytestmark = [
@@ -236,6 +238,9 @@ def test_decisions_about_a_file_are_kept_at_once_and_taken_by_aggregate(tmp_path
         until(lambda: page.locator("h1").inner_text() != item)
         with (tmp_path / "labels.decisions.csv").open() as file:
             assert [(one["item"], one["label"], one["by"]) for one in csv.DictReader(file)] == [(item, "owl", "me")]
+        table = read(tmp_path / "labels.csv")
+        known = read_gold(tmp_path / "labels.decisions.csv", table)  # as `aggregate --known` does
+        assert {table.items[i]: table.classes[known[i]] for i in range(25) if known[i] >= 0} == {item: "owl"}
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
