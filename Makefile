@@ -10,12 +10,13 @@ ifneq ($(wildcard ../shared/data),)
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test fuzz lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
+.PHONY: help demo test test-serve fuzz lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
 	@echo "make test            all tests"
 	@echo "make fuzz            200,000 damaged files, arrays and models (a quarter of an hour; FUZZ_SEED=n for others)"
+	@echo "make test-serve      the service: killed a hundred times while it writes, and PostgreSQL"
 	@echo "make lint            ruff and mypy --strict"
 	@echo "make format          rewrite the sources as ruff likes them"
 	@echo "make docs            rewrite the generated tables in README.md and docs/"
@@ -63,6 +64,9 @@ test: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	FUZZ_INPUTS=200000 $(BIN)/python -m pytest -q -n 2 tests/test_fuzz.py $(ARGS)
+
+test-serve: $(VENV)/.dev
+	SERVE_KILLS=100 $(BIN)/python -m pytest -q tests/serve -k "kill or postgres" $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -25,7 +25,7 @@ from dissensus.table.kinds import CLASS_KINDS
 if TYPE_CHECKING:
     from dissensus.serve.project import Fitted, Project
 
-POOL = 4_000  # items
+POOL = 2_000  # items
 POOL_CELLS = 2**22  # items × K × K, at most
 LEASE_SECONDS = 600.0  # for which nobody else is asked about an item
 MAX_COUNT = 100  # items at once
@@ -43,6 +43,7 @@ class Assigner:
         self.pool: IntArray = np.empty(0, np.int64)
         self.at: dict[int, int] = {}  # item → place in the pool
         self.belief = np.empty((0, 1))
+        self.median, self.more = 0, False
         self.people: dict[int, tuple[FloatArray, FloatArray]] = {}
 
     def next(self, annotator: str, count: int) -> dict[str, Any]:
@@ -99,7 +100,10 @@ class Assigner:
         held = self.own.get(annotator, {})
         for item in [item for item, until in held.items() if until < now or self._labelled(item, who)]:
             del held[item]
-            self.leases.get(item, {}).pop(annotator, None)
+            others = self.leases.get(item, {})
+            others.pop(annotator, None)
+            if not others:
+                self.leases.pop(item, None)
         open_ = self._open(np.array(list(held), np.int64))
         return [item for item, good in zip(held, open_.tolist(), strict=True) if good]
 
@@ -107,22 +111,15 @@ class Assigner:
         rows = self.project.rows
         return who >= 0 and any(rows.columns().annotator[row] == who for row in rows.of_item(item))
 
-    def _leased(self, item: int, now: float) -> int:
-        """How many others were asked about an item."""
-        others = self.leases.get(item)
-        if not others:
-            return 0
-        for name in [name for name, until in others.items() if until < now]:
-            del others[name]
-        return len(others)
-
     def _open(self, codes: IntArray) -> BoolArray:
         """(n,) which items may have one more label."""
         project = self.project
         labels = project.n_labels[codes]
         done = (project.sure[codes] >= SETTLED) & (labels >= MIN_LABELS)
-        decided = np.isin(codes, list(project.decisions))
-        return np.asarray(~done & ~decided & (labels < self.most()))
+        open_ = ~done & (labels < self.most())
+        if project.decisions:
+            open_ &= ~np.isin(codes, list(project.decisions))
+        return np.asarray(open_)
 
     def most(self) -> int:
         """Labels that an item may come to: as the project says, or a few more than the median item has."""
@@ -151,22 +148,33 @@ class Assigner:
         if not codes.size:
             return []
         gain = np.where(self._open(codes), self._gain(belief, who), -np.inf)
-        order = np.argsort(-gain, kind="stable")
+        asked = np.zeros(codes.size, np.int64)
+        for item, others in self.leases.items():
+            if (place := self.at.get(item, -1)) >= 0 and codes is self.pool:
+                asked[place] = sum(until > now for until in others.values())
+        room = self.project.n_labels[codes] + asked < self.most()
         found: list[int] = []
-        asked: list[tuple[int, int]] = []
-        most = self.most()
-        for place in order.tolist():
-            if not gain[place] >= MIN_GAIN or len(found) == count:
+        for some in (asked == 0, (asked > 0) & room):
+            places = np.flatnonzero(some & (gain >= MIN_GAIN))
+            found += self._best(codes[places], gain[places], who, count - len(found), without)
+        return found
+
+    def _best(self, codes: IntArray, gain: FloatArray, who: int, count: int, without: set[int]) -> list[int]:
+        """So many of the items with the largest gain that somebody has not labelled."""
+        found: list[int] = []
+        size = min(4 * count + 16, codes.size)
+        while len(found) < count and codes.size:
+            first = np.argpartition(-gain, size - 1)[:size] if size < codes.size else np.arange(codes.size)
+            first = first[np.lexsort((codes[first], -gain[first]))]
+            for item in codes[first].tolist():
+                if len(found) < count and item not in without and not self._labelled(item, who):
+                    found.append(item)
+            if size == codes.size:
                 break
-            item = int(codes[place])
-            if item in without or self._labelled(item, who):
-                continue
-            if leased := self._leased(item, now):
-                if self.project.n_labels[item] + leased < most:
-                    asked.append((leased, item))
-                continue
-            found.append(item)
-        return found + [item for _, item in sorted(asked, key=lambda pair: pair[0])][: count - len(found)]
+            keep = np.ones(codes.size, np.bool_)
+            keep[first] = False
+            codes, gain, size = codes[keep], gain[keep], min(8 * size, int(keep.sum()))
+        return found
 
     def _gain(self, belief: FloatArray, who: int) -> FloatArray:
         """(n,) what a label by somebody is expected to tell, see `questions.recommend`."""
@@ -213,8 +221,12 @@ class Assigner:
     def _refresh(self) -> None:
         """Choose the pool anew after a fit."""
         project = self.project
-        if project.fitted is self.fitted and self.pool.size:
+        used = len(self.leases) > self.pool.size // 2 and self.more
+        if project.fitted is self.fitted and self.pool.size and not used:
             return
+        now = time.monotonic()
+        for item in [item for item, others in self.leases.items() if max(others.values(), default=0) < now]:
+            del self.leases[item]
         self.fitted, self.people = project.fitted, {}
         counts = project.n_labels[project.n_labels > 0]
         self.median = int(np.ceil(np.median(counts))) if counts.size else 0
@@ -223,6 +235,8 @@ class Assigner:
         size = min(POOL, max(1, POOL_CELLS // belief.shape[1] ** 2))
         self.more = codes.size > size
         if self.more:
+            size += len(self.leases)
+        if self.more and size < codes.size:
             best = np.argpartition(-self._gain(belief, -1), size)[:size]
             codes, belief = codes[best], belief[best]
         self.pool, self.belief = codes, np.ascontiguousarray(belief)

@@ -152,7 +152,7 @@ def _items(project: Project) -> Any:
         return pa.table({"item": pa.array([], pa.string()), "label": pa.array([], pa.string())})
     frame = fitted.model.to_frame("items", "pyarrow")
     if fitted.table.kind in CLASS_KINDS:
-        status = item_status(fitted.table, fitted.top, fitted.sure)
+        status = item_status(fitted.table, fitted.top, np.asarray(fitted.model.posterior_).max(axis=1))
         for place, (name, values) in enumerate(status.columns().items(), frame.column_names.index("confidence") + 1):
             frame = frame.add_column(place, name, pa.array(values))
     decided = {one["item"]: one for one in project.all_decisions()}

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError, UnknownName
-from dissensus.models.base import Aggregator, arg_max, default_method, methods
+from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.questions.item_status import SETTLED, STATUSES, item_status, usual_share
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.serve import overview
@@ -32,7 +32,7 @@ from dissensus.table import kinds
 from dissensus.table.annotations import Annotations
 from dissensus.table.io.build import in_guessed_kind
 from dissensus.table.kinds import CLASS_KINDS
-from dissensus.table.names import shown
+from dissensus.table.names import match, shown
 
 if TYPE_CHECKING:
     from dissensus.serve.store import Store
@@ -302,12 +302,11 @@ class Project:
         found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), empty, empty, empty)
         if table.kind in CLASS_KINDS:
             posterior = np.asarray(model.posterior_)
-            found.top = arg_max(posterior, table.items, model.classes_, model.tie_seed_)
-            found.sure = posterior.max(axis=1, initial=0)
+            found.top, found.sure = _answered(model, table.items, posterior)
             share = usual_share(table, found.top)
             right = (table.label == found.top[table.item]).mean() if len(table) else 1.0
             found.share = np.append(share, right)
-            found.status = item_status(table, found.top, found.sure, share).status
+            found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), share).status
         else:
             found.answers = self._other_answers(model, table)
         found.seconds = time.perf_counter() - began
@@ -376,9 +375,8 @@ class Project:
             return
         table, odd, share = self._part(known, fitted)
         posterior = fitted.model.predict_proba(table)
-        top = arg_max(posterior, table.items, fitted.model.classes_, fitted.model.tie_seed_)
-        sure = posterior.max(axis=1)
-        status = item_status(table, top, sure, share).status
+        top, sure = _answered(fitted.model, table.items, posterior)
+        status = item_status(table, top, posterior.max(axis=1), share).status
         for at, code in enumerate(known):
             self.fresh[code] = posterior[at]
             self.top[code], self.sure[code], self.status[code] = top[at], sure[at], status[at]
@@ -479,7 +477,8 @@ class Project:
         said = None
         if fitted is not None and classes and codes:
             table, _, share = self._part(codes, fitted)
-            said = item_status(table, np.maximum(self.top[list(codes)], 0), self.sure[list(codes)], share)
+            best = np.array([chances.max() for code in codes if (chances := self.posterior(code)) is not None])
+            said = item_status(table, np.maximum(self.top[list(codes)], 0), best, share)
             reasons = said.reason.to_pylist()
         columns, names = self.rows.columns(), self.names
         for at, code in enumerate(codes):
@@ -616,3 +615,9 @@ class Project:
             found = {"annotations": int(self.n_labels.sum()), "annotators": int((self.n_given > 0).sum())}
             found |= {f"items_{key.replace(' ', '_')}": int(mask.sum()) for key, mask in masks.items()}
             return found | {"log": self.seq, "log_fitted": self._as_of()["fitted_to"]}
+
+
+def _answered(model: Aggregator, items: Names, posterior: FloatArray) -> tuple[IntArray, FloatArray]:
+    """(I,) the class of each item as the method's frame says it, and its probability."""
+    columns = model.item_columns(items, posterior, None)
+    return match(columns["label"], model.classes_, "classes").astype(np.int64), columns["confidence"]

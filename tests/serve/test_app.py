@@ -1,0 +1,252 @@
+"""The HTTP API: what it answers, whom, and what it refuses in a sentence."""
+
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from dissensus.serve.app import Limits
+from dissensus.serve.tokens import Tokens
+from served import client
+
+POST = {"item": "i", "annotator": "ann", "label": "x"}
+
+
+def fill(ask, items=6, people="abc"):
+    rows = [
+        {"item": f"i{i}", "annotator": a, "label": "xy"[(i + (a == "c")) % 2]} for i in range(items) for a in people
+    ]
+    assert ask.post("/projects/p/annotations", json=rows).status_code == 200
+
+
+def test_from_a_post_to_its_consensus_and_out_again(ask):
+    fill(ask)
+    sent = ask.post("/projects/p/annotations", json=POST | {"id": "a/1"}).json()
+    assert (sent["accepted"], sent["items"][0]["item"], sent["items"][0]["label"]) == (1, "i", "x")
+    found = ask.get("/projects/p/items/i").json()
+    assert (found["label"], found["votes"], found["labels"]) == ("x", {"x": 1}, 1)
+    assert ask.delete("/projects/p/annotations/a/1").json()["accepted"] == 1
+    assert ask.get("/projects/p/items/i").json()["status"] == "unlabelled"
+    assert ask.get("/projects/p/items?status=unlabelled").json()["total"] == 0
+    some = ask.get("/projects/p/items?order=name&limit=2&offset=1").json()
+    assert ([one["item"] for one in some["items"]], some["total"]) == (["i1", "i2"], 6)
+    assert [one["annotator"] for one in ask.get("/projects/p/annotators").json()] == ["a", "b", "c"]
+    assert ask.get("/projects/p/progress?days=3").json()["days"][-1]["labels"] == 18
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "label-studio", "argilla"])
+@pytest.mark.parametrize("what", [None, "items", "decisions"])
+def test_exports_hold_something(ask, form, what):
+    fill(ask)
+    ask.post("/projects/p/decisions", json={"item": "i1", "label": "x"})
+    query = {"format": form} | ({"what": what} if what else {})
+    found = ask.get("/projects/p/export", params=query)
+    text = pq.read_table(io.BytesIO(found.content)).to_pydict() if form == "parquet" else found.text
+    assert (found.status_code, "i1" in str(text)) == (200, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"{nope", 400, "the body is no JSON"),
+        (b"\xff\xfe", 400, "the body is no JSON"),
+        (b"[" * 100_000, 400, "the body is no JSON"),
+        (b'{"item": "i", "annotator": "a", "label": NaN}', 400, "NaN is none of its numbers"),
+        (b"3", 400, "entry 0 is no object but 3"),
+        (b'{"item": "i", "label": "x"}', 400, "entry 0 has no annotator"),
+        (b'{"item": "i", "annotator": "a"}', 400, "annotation 0 has the label None"),
+        (b'[{"item": "i", "annotator": "a", "label": "x"}, {"item": ""}]', 400, "entry 1 has no item"),
+        (b'{"item": "i\\u0000", "annotator": "a", "label": "x"}', 400, "holds a character that cannot be stored"),
+        (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
+    ],
+    ids=range(10),
+)
+def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
+    found = ask.post("/projects/p/annotations", content=body)
+    assert (found.status_code, found.json().keys()) == (status, {"error"})
+    assert said in found.json()["error"]
+    assert ask.get("/health").json()["seq"] == 0
+
+
+def test_a_long_body_without_a_length_is_stopped_too(ask):
+    found = ask.post("/projects/p/annotations", content=(b" " * 1_000_000 for _ in range(50)))
+    assert found.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/projects/none/items", 404), ("GET", "/projects/p/items/none", 404), ("GET", "/none", 404),
+        ("GET", "/projects/p/items?status=odd", 400), ("GET", "/projects/p/items?limit=-1", 400),
+        ("GET", "/projects/p/next", 400), ("GET", "/projects/p/next?annotator=a&count=0", 400),
+        ("GET", "/projects/p/export?format=odd", 400), ("GET", "/projects/p/progress?days=0", 400),
+        ("DELETE", "/projects/p/decisions/none", 404), ("PATCH", "/projects", 405),
+    ],
+)  # fmt: skip
+def test_addresses_that_lead_nowhere(ask, method, path, status):
+    found = ask.request(method, path)
+    assert (found.status_code, list(found.json())) == (status, ["error"])
+
+
+def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
+    assert ask.post("/projects", json={"name": "q", "kind": "numbers"}).status_code == 201
+    assert ask.post("/projects", json={"name": "q"}).status_code == 201
+    found = ask.post("/projects", json={"name": "q", "kind": "sets"})
+    assert (found.status_code, found.json()["error"]) == (409, "project 'q' has the kind 'numbers', not 'sets'.")
+    for wrong in (
+        {"name": "a/b"},
+        {"name": ""},
+        {"name": "r", "kind": "odd"},
+        {"name": "r", "classes": [1]},
+        {"name": "r", "x": 1},
+        {},
+        [],
+    ):
+        assert ask.post("/projects", json=wrong).status_code == 400
+
+
+MAY = {
+    "ingest": {"post"}, "annotate": {"next", "post own"}, "adjudicate": {"items", "decide", "progress"},
+    "read": {"items", "annotators", "progress", "export", "metrics"},
+    "admin": {"post", "next", "items", "decide", "progress", "annotators", "export", "metrics", "create"},
+}  # fmt: skip
+ASKED = {
+    "post": ("POST", "/projects/p/annotations", POST | {"id": 1}),
+    "post own": ("POST", "/projects/p/annotations", POST),
+    "next": ("GET", "/projects/p/next?annotator=ann", None),
+    "items": ("GET", "/projects/p/items", None),
+    "decide": ("POST", "/projects/p/decisions", {"item": "i", "label": "x"}),
+    "progress": ("GET", "/projects/p/progress", None),
+    "annotators": ("GET", "/projects/p/annotators", None),
+    "export": ("GET", "/projects/p/export", None),
+    "metrics": ("GET", "/metrics", None),
+    "create": ("POST", "/projects", {"name": "r"}),
+}
+
+
+@pytest.mark.parametrize("role", MAY)
+def test_roles_may_do_what_they_may_and_no_more(opened, role):
+    service = opened()
+    service.create("p")
+    token = Tokens(service.store).add(role, annotator="ann" if role == "annotate" else None)
+    ask = client(service)
+    for what, (method, path, body) in ASKED.items():
+        assert ask.request(method, path, json=body).status_code == 401
+        found = ask.request(method, path, json=body, headers={"Authorization": f"Bearer {token}"})
+        allowed = what in MAY[role] or (what == "post own" and "post" in MAY[role])
+        assert (found.status_code == 403) != allowed, (what, found.text)
+    if role == "annotate":
+        for path, body in (("annotations", POST | {"annotator": "bob"}),):
+            sent = ask.post(f"/projects/p/{path}", json=body, headers={"Authorization": f"Bearer {token}"})
+            assert (sent.status_code, sent.json()["error"][:31]) == (403, "this token is for annotator 'an")
+
+
+def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened, monkeypatch):
+    monkeypatch.setattr("dissensus.serve.tokens.FRESH_SECONDS", 0.0)
+    service = opened()
+    tokens = Tokens(service.store)
+    token = tokens.add("read", note="me")
+    assert token not in json.dumps(service.store.all("SELECT * FROM token"))
+    ask = client(service)
+    header = {"Authorization": f"Bearer {token}"}
+    assert ask.get("/projects", headers=header).status_code == 200
+    assert ask.get("/projects", headers={"Authorization": f"Bearer {token}x"}).status_code == 401
+    tokens.revoke(tokens.list()[0]["token"])
+    tokens.add("read")
+    assert ask.get("/projects", headers=header).status_code == 401
+
+
+def test_names_are_pseudonyms_for_those_who_may_not_see_them(opened):
+    service = opened()
+    service.create("p")
+    tokens = Tokens(service.store)
+    plain, named, admin = tokens.add("read"), tokens.add("read", names=True), tokens.add("admin")
+    ask = client(service)
+    posted = [POST | {"annotator": "ann-the-first"}, POST | {"annotator": "bob-the-second"}]
+    ask.post("/projects/p/annotations", json=posted, headers={"Authorization": f"Bearer {admin}"})
+    decision = {"item": "i", "label": "x", "by": "ann-the-first"}
+    ask.post("/projects/p/decisions", json=decision, headers={"Authorization": f"Bearer {admin}"})
+    for path in ("items/i", "items", "annotators", "progress", "export", "decisions", "export?what=decisions"):
+        seen = {
+            token: ask.get(f"/projects/p/{path}", headers={"Authorization": f"Bearer {token}"}).text
+            for token in (plain, named)
+        }
+        assert "the-" in seen[named], path
+        assert "the-" not in seen[plain], path
+
+
+def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
+    service = opened()
+    service.create("p")
+    ask = client(service)
+    assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://evil.example"}).status_code == 403
+    assert ask.get("/projects", headers={"Host": "evil.example"}).status_code == 401
+    assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
+    token = Tokens(service.store).add("admin")
+    assert client(service).post("/sign-in", data={"token": "x"}).status_code == 401
+    signed = client(service)
+    answer = signed.post(
+        "/sign-in", json={"token": token}, follow_redirects=False, headers={"Origin": "http://127.0.0.1"}
+    )
+    assert answer.status_code == 303
+    assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in answer.headers["set-cookie"].split(";")}
+    assert signed.get("/projects").status_code == 200
+    assert signed.post("/projects/p/annotations", json=POST).status_code == 403  # a cookie without an origin
+    assert signed.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
+
+
+def test_who_asks_too_often_waits(opened):
+    ask = client(opened(), limits=Limits(per_second=0.001, burst=3))
+    assert [ask.get("/projects").status_code for _ in range(5)] == [200, 200, 200, 429, 429]
+
+
+def test_metrics_and_docs_say_what_there_is(ask):
+    fill(ask)
+    lines = dict(line.rsplit(" ", 1) for line in ask.get("/metrics").text.splitlines())
+    assert lines['dissensus_events_total{fate="accepted"}'] == "18"
+    assert lines['dissensus_annotations{project="p"}'] == "18"
+    page = ask.get("/docs").text
+    assert "/projects/{name}/next" in page
+    assert "http" not in page.replace("httpx", "")
+    assert "/projects/{name}/annotations" in ask.get("/openapi.json").json()["paths"]
+
+
+# next -----------------------------------------------------------------------------------------------------------------
+
+
+def test_next_gives_people_different_items_that_they_have_not_labelled_and_keeps_to_the_caps(ask):
+    ask.post("/projects", json={"name": "q", "per_item": 3, "per_annotator": 4})
+    ask.post("/projects/q/items", json=[{"item": f"i{at}", "text": f"text {at}"} for at in range(5)])
+    ask.post(
+        "/projects/q/annotations",
+        json=[{"item": "i0", "annotator": "a", "label": "x"}, {"item": "i1", "annotator": "b", "label": "y"}],
+    )
+    first = {who: ask.get(f"/projects/q/next?annotator={who}").json()["items"][0] for who in "abc"}
+    assert len({one["item"] for one in first.values()}) == 3
+    assert first["a"]["item"] != "i0"
+    assert first["a"]["data"] == {"text": f"text {first['a']['item'][1:]}"}
+    assert ask.get("/projects/q/next?annotator=a").json()["items"][0] == first["a"]  # until it is answered
+    given = {}
+    for _ in range(30):
+        for who in "abcdef":
+            found = ask.get(f"/projects/q/next?annotator={who}").json()
+            for one in found["items"]:
+                assert (one["item"], who) not in given
+                given[one["item"], who] = "xy"[len(given) % 2]
+                sent = {"item": one["item"], "annotator": who, "label": given[one["item"], who]}
+                ask.post("/projects/q/annotations", json=sent)
+    labels = [len(ask.get(f"/projects/q/items/i{at}").json()["annotations"]) for at in range(5)]
+    assert max(labels) <= 3
+    assert all(sum(who == by for _, by in given) <= 4 for who in "abcdef")
+    assert "stop" in ask.get("/projects/q/next?annotator=new").json()["stop"].lower()
+
+
+def test_next_asks_about_what_is_in_doubt(ask):
+    rows = [{"item": f"i{i}", "annotator": a, "label": "x" if i % 2 else "y"} for i in range(40) for a in "abcd"]
+    rows += [{"item": "odd", "annotator": a, "label": "xy"[n % 2]} for n, a in enumerate("abcd")]
+    ask.post("/projects/p/annotations", json=rows)
+    ask.get("/projects/p/export")  # fits
+    assert ask.get("/projects/p/next?annotator=new").json()["items"][0]["item"] == "odd"
+    ask.post("/projects/p/decisions", json={"item": "odd", "label": "x"})
+    assert ask.get("/projects/p/next?annotator=newer").json()["stop"]

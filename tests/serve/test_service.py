@@ -1,0 +1,351 @@
+"""The log and the state that it says: order, repeats, corrections, removals, restarts, two processes, faults."""
+
+import csv
+import io
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import dissensus as dz
+from dissensus.exceptions import DataError, StoreUnavailable
+from dissensus.models.base import default_method
+from dissensus.serve.events import Event, annotation_events, decision_event, in_order
+from dissensus.serve.service import Service
+from dissensus.serve.store import open_store
+
+POST = {"item": "i", "annotator": "a", "label": "x"}
+
+
+def says(project):
+    """(item, annotator, label) of every row that counts."""
+    table = project.table().to_arrow().to_pylist()
+    return sorted((row["item"], row["annotator"], row["label"]) for row in table)
+
+
+def plain_fold(posted):
+    """The rows that count, by a literal reading of the rules: the oracle."""
+    rows, removed = {}, set()
+    for number, one in enumerate(posted):
+        if one.get("deleted"):
+            removed.add(one["id"])
+            continue
+        version = one.get("version", "")
+        if one["id"] not in rows or (version, number) >= rows[one["id"]][0]:
+            rows[one["id"]] = ((version, number), (one["item"], one["annotator"], one["label"]))
+    return sorted(row for id_, (_, row) in rows.items() if id_ not in removed)
+
+
+posts = st.lists(
+    st.one_of(
+        st.fixed_dictionaries(
+            {
+                "id": st.sampled_from("123456"),
+                "item": st.sampled_from("ij"),
+                "annotator": st.sampled_from("abc"),
+                "label": st.sampled_from("xyz"),
+                "version": st.sampled_from(["2026-01-01", "2026-01-02", "2026-01-03"]),
+            }
+        ),
+        st.fixed_dictionaries({"id": st.sampled_from("123456"), "deleted": st.just(True)}),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(posts, st.lists(st.integers(0, 3), min_size=12, max_size=12))
+def test_the_state_is_the_fold_whatever_arrives_and_whoever_stores_it(tmp_path_factory, posted, steps):
+    """Two processes take turns at random, one starts anew at random, some posts are sent twice."""
+    where = str(tmp_path_factory.mktemp("log") / "x.db")
+    services = [Service(open_store(where), fits=False) for _ in range(2)]
+    services[0].create("p")
+    seen = []
+    for one, step in zip(posted, steps, strict=False):
+        service = services[step % 2]
+        service.append("p", annotation_events(one))
+        seen.append(one)
+        if step == 3:
+            service.append("p", annotation_events(one))
+            service.close()
+            services[1] = Service(open_store(where), fits=False)
+    for service in services:
+        service._look()
+        assert says(service.project("p")) == plain_fold(seen)
+        service.close()
+    with Service(open_store(where), fits=False) as again:
+        assert says(again.project("p")) == plain_fold(seen)
+
+
+def test_versions_decide_not_the_order_of_arrival(opened):
+    service = opened(fits=False)
+    service.create("p")
+    new, old = ({**POST, "id": 7, "label": label, "version": when} for label, when in (("new", 10), ("old", 9)))
+    assert service.append("p", annotation_events(new))[:3] == (1, 0, 0)
+    assert service.append("p", annotation_events(old))[:3] == (0, 0, 1)
+    assert service.append("p", annotation_events([new, old]))[:3] == (0, 2, 0)
+    assert says(service.project("p")) == [("i", "a", "new")]
+    assert service.append("p", [Event("removal", "7", "")])[:3] == (1, 0, 0)
+    assert service.append("p", annotation_events({**new, "version": 11}))[:3] == (0, 0, 1)
+    assert says(service.project("p")) == []
+
+
+def test_without_an_id_posting_again_corrects_and_back(opened):
+    service = opened(fits=False)
+    service.create("p")
+    for label, fate in (("x", (1, 0, 0)), ("x", (0, 1, 0)), ("y", (1, 0, 0)), ("x", (1, 0, 0))):
+        assert service.append("p", annotation_events({**POST, "label": label}))[:3] == fate
+        assert says(service.project("p")) == [("i", "a", label)]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("9", "10"),
+        ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z"),
+        ("2026-01-01T10:00:00+02:00", "2026-01-01T09:00Z"),
+    ],
+)
+def test_versions_sort_as_numbers_and_times(older, newer):
+    assert "" < in_order(older) < in_order(newer)
+
+
+@pytest.mark.parametrize("kind", [None, "graded", "numbers", "sets", "pairs"])
+def test_answers_after_a_fit_are_those_of_aggregate(opened, tmp_path, kind):
+    rng = np.random.default_rng(3)
+    options = {
+        None: ["cat", "dog", "owl"], "graded": ["1", "2", "3"], "numbers": [0.5, 2, 9],
+        "sets": [["a"], ["a", "b"], []], "pairs": ["left", "right", "tie"],
+    }[kind]  # fmt: skip
+    names = ["A vs B", "B vs C", "A vs C"] if kind == "pairs" else [f"i{at}" for at in range(25)]
+    posted = [{"item": i, "annotator": f"w{a}", "label": options[rng.integers(3)]} for i in names for a in range(4)]
+    service = opened()
+    service.create("p", kind=kind)
+    for start in range(0, len(posted), 10):
+        service.append("p", annotation_events(posted[start : start + 10]))
+    project = service.project("p")
+    project.refit()
+    file = tmp_path / "export.csv"
+    file.write_bytes(project.export("csv"))
+    table = dz.read(file, **({} if kind is None else {"kind": kind}))
+    model = dz.methods[default_method(table.kind)]().fit(table)
+    for row in model.to_frame("items", "pyarrow").to_pylist():
+        found = project.item(row["item"])
+        label = row.get("label", row.get("value"))
+        assert ("|".join(found["label"]) or "∅" if kind == "sets" else found["label"]) == label
+        assert found["confidence"] == row.get("confidence")
+
+
+def test_spans_are_answered_by_document(opened):
+    service = opened()
+    service.create("p")
+    for who in "abc":
+        spans = [{"start": 0, "end": 4, "label": "PER"}] if who != "c" else []
+        service.append("p", annotation_events({"item": "d", "annotator": who, "label": spans}))
+    found = service.project("p").item("d")
+    assert service.project("p").kind == "spans"
+    assert [(one["start"], one["end"], one["label"]) for one in found["label"]] == [(0, 4, "PER")]
+    assert found["annotations"][2]["label"] == []
+
+
+def test_what_came_since_the_fit_is_scored_with_all_rows_of_the_item(opened):
+    service = opened(fits=False)
+    service.create("p")
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"i{i}", f"w{a}", "xyz"[i % 3 if rng.random() < 0.7 else rng.integers(3)]) for i in range(60) for a in range(5)
+    ]
+    keys = ("item", "annotator", "label")
+    service.append("p", annotation_events([dict(zip(keys, row, strict=True)) for row in rows]))
+    project = service.project("p")
+    fitted = project.fitted
+    service.append(
+        "p",
+        annotation_events(
+            [{**POST, "item": "i3", "annotator": "new"}, {"item": "i4", "annotator": "w1", "label": "z"}]
+        ),
+    )
+    service.append("p", [Event("removal", "i5\x1fw2", "")])
+    assert project.fitted is fitted
+    now = project.table()
+    wanted = dict(zip(now.items.tolist(), fitted.model.predict_proba(now), strict=True))
+    for name in ("i3", "i4", "i5", "i6"):
+        assert list(project.item(name)["probabilities"].values()) == pytest.approx(wanted[name].tolist(), abs=1e-12)
+    assert project.item("i5")["labels"] == 4
+
+
+def test_a_class_that_is_new_is_known_after_the_next_fit(opened):
+    service = opened()
+    service.create("p")
+    service.append("p", annotation_events([{**POST, "annotator": who} for who in "abc"]))
+    service.append("p", annotation_events([{**POST, "item": "j", "annotator": who, "label": "new"} for who in "abc"]))
+    deadline = time.monotonic() + 10
+    while service.project("p").item("j")["label"] != "new":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_decision_is_gold_at_once_and_in_the_next_fit(opened):
+    service = opened()
+    service.create("p")
+    service.append(
+        "p", annotation_events([{**POST, "item": i, "annotator": a, "label": "x"} for i in "ijk" for a in "ab"])
+    )
+    service.append("p", [decision_event({"item": "i", "label": "y", "by": "boss", "note": "seen"})])
+    project = service.project("p")
+    found = project.item("i")
+    assert (found["label"], found["confidence"], found["status"], found["decision"]["by"]) == (
+        "y",
+        1.0,
+        "decided",
+        "boss",
+    )
+    project.refit()
+    assert project.item("i")["probabilities"]["y"] == 1.0
+    service.append(
+        "p", [decision_event({"item": "j", "both": ["x", "y"]}), decision_event({"item": "k", "unclear": True})]
+    )
+    assert project.items(status="decided")["total"] == 3
+    assert project.items(status="unsettled")["total"] == 0
+    assert project.item("j")["confidence"] < 1
+    service.append("p", [Event("withdrawal", "i", "i")])
+    assert project.item("i")["decision"] is None
+
+
+def test_the_table_of_a_time_is_what_counted_then(opened):
+    now = [100.0]
+    service = opened(fits=False, clock=lambda: now[0])
+    service.create("p")
+    for label in ("x", "y"):
+        service.append("p", annotation_events({**POST, "id": 1, "label": label, "version": label}))
+        now[0] += 100
+    project = service.project("p")
+    assert project.table(50).n_annotations == 0
+    assert project.table(150).to_arrow()["label"].to_pylist() == ["x"]
+    assert project.table(250).to_arrow()["label"].to_pylist() == ["y"]
+
+
+def test_a_clock_that_jumps_back_changes_no_order(opened):
+    now = [1e9]
+    service = opened(fits=False, clock=lambda: now[0])
+    service.create("p")
+    for label in ("x", "y"):
+        service.append("p", annotation_events({**POST, "label": label}))
+        now[0] = 5.0
+    assert says(service.project("p")) == [("i", "a", "y")]
+    assert service.project("p").progress()["days"]
+
+
+# Faults ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_in_a_sentence_and_keeps_what_was_there(opened):
+    service = opened(fits=False)
+    service.create("p")
+    service.append("p", annotation_events(POST))
+    store = service.store
+    pages = store._connection("write").execute("PRAGMA page_count").fetchone()[0]
+    store._connection("write").execute(f"PRAGMA max_page_count = {pages}")
+    long = [{**POST, "item": f"item {at}" * 50} for at in range(500)]
+    with pytest.raises(StoreUnavailable, match="the disk of the store is full; free some space"):
+        service.append("p", annotation_events(long))
+    assert says(service.project("p")) == [("i", "a", "x")]
+    service.append("p", annotation_events(long))  # space is free again: the connection was made anew
+    assert service.project("p").table().n_annotations == 501
+
+
+def test_a_locked_file_refuses_in_a_sentence(opened, where, monkeypatch):
+    monkeypatch.setattr("dissensus.serve.sqlite.WAIT_SECONDS", 0.05)
+    service = opened(fits=False)
+    service.create("p")
+    other = sqlite3.connect(where, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="another program holds the store"):
+        service.append("p", annotation_events(POST))
+    other.execute("ROLLBACK")
+    other.close()
+    assert service.append("p", annotation_events(POST)).accepted == 1
+
+
+def test_a_file_that_is_no_store_is_named(tmp_path):
+    (tmp_path / "x.db").write_text("item,annotator,label\n" * 100)
+    with pytest.raises(DataError, match=r"x\.db cannot be used as a store"):
+        open_store(str(tmp_path / "x.db"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "said"),
+    [
+        ("numbers", "many", "is no number"),
+        ("pairs", "left", "is no comparison"),
+        ("spans", "x", "is no list of spans"),
+        ("classes", ["a", "b"], "one of sets of options, and this project has classes"),
+    ],
+)
+def test_a_label_of_another_kind_is_refused(opened, kind, label, said):
+    service = opened(fits=False)
+    service.create("p", kind=kind)
+    with pytest.raises(DataError, match=said):
+        service.append("p", annotation_events({**POST, "label": label}))
+
+
+WRITER = """
+import sys
+from dissensus.serve.events import annotation_events
+from dissensus.serve.service import Service
+from dissensus.serve.store import open_store
+service = Service(open_store(sys.argv[1]), fits=False)
+for at in range(int(sys.argv[2]), 10**9, 20):
+    service.append("p", annotation_events([{"id": n, "item": f"i{n % 50}", "annotator": f"w{n % 7}", "label": "x"}
+                                           for n in range(at, at + 20)]))
+    print(at + 20, flush=True)
+"""
+
+
+def kill_often(where, times, rng):
+    """Start a writer again and again where it stopped, and kill it; the number of annotations acknowledged."""
+    with Service(open_store(where), fits=False) as service:
+        service.create("p")
+    known = 0
+    for _ in range(times):
+        start = max(0, known - 40)  # a tool sends again what it has sent
+        command = [sys.executable, "-c", WRITER, where, str(start)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        process.stdout.readline()
+        timer = threading.Timer(rng.uniform(0, 0.15), process.kill)
+        timer.start()
+        said = process.stdout.read().split()
+        timer.join()
+        process.wait()
+        process.stdout.close()
+        known = max(known, start + 20, *map(int, said[-1:]))
+    return known
+
+
+def test_what_is_acknowledged_survives_kill_9_and_nothing_is_there_twice(where):
+    known = kill_often(where, int(os.environ.get("SERVE_KILLS", "2")), np.random.default_rng(0))
+    with Service(open_store(where), fits=False) as service:
+        rows = list(csv.DictReader(io.StringIO(service.project("p").export("csv").decode())))
+        ids = [id_ for (id_,) in service.store.all("SELECT id FROM event")]
+    assert len(ids) == len(set(ids)) == len(rows)
+    assert {f"a{n}" for n in range(known)} <= set(ids)
+
+
+def test_two_processes_agree(opened):
+    one, other = opened(), opened()
+    one.create("p")
+    one.append("p", annotation_events([{**POST, "item": i, "annotator": a} for i in "ij" for a in "ab"]))
+    other.append("p", annotation_events([{**POST, "item": "k", "annotator": a} for a in "cd"]))
+    one._look()
+    assert says(one.project("p")) == says(other.project("p"))
+    assert len(says(one.project("p"))) == 6
+    assert Path(one.store.url).exists()
