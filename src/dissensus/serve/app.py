@@ -406,6 +406,8 @@ def hidden(found: Any, project: Project, caller: Caller) -> Any:
         for key in ("annotator", "by"):
             if isinstance(value.get(key), str):
                 changed[key] = called.get(value[key], "somebody")
+        if "reasons" in value:
+            changed["reasons"] = ""  # those of copies name others
         if value.get("decided") and isinstance(value.get("reason"), str):
             changed["reason"] = "decided"
         return changed | ({"data": value["data"]} if "data" in value else {})
