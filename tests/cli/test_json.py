@@ -26,6 +26,8 @@ RUNS = {
     "report": ["labels.csv", "-m", "majority-vote"],
     "agreement": ["labels.csv", "--pairs", "--resamples", 50],
     "diff": ["few.csv", "labels.csv", "-m", "majority-vote"],
+    "check": ["labels.csv", "--against", "labels.csv", "-m", "majority-vote"],
+    "adjudicate": ["labels.csv", "--no-browser"],
     "serve": ["token", "add", "--role", "read"],
     "cluster": ["labels.csv", "-m", "fmm", "--item-clusters", "2,3"],
     "train": [
@@ -113,6 +115,9 @@ def test_json_is_one_object_with_the_fields_of_the_page(files, cli, command, mon
     if command == "report":  # drawing takes seconds, and is tested with the report
         pytest.importorskip("altair", reason="needs the extra report")
         monkeypatch.setattr("dissensus.report.Report.save", lambda self, path: [path])
+    if command == "adjudicate":
+        pytest.importorskip("fastapi", reason="needs the extra serve")
+        monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: sockets[0].close())
     result = run(cli, command, "--json", "--quiet")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

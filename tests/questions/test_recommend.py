@@ -28,6 +28,7 @@ class Expects(Aggregator):
         self.confusion_ = np.array(self.confusion)
         counts = np.diff(table.annotator_ptr).astype(float)
         self._judge(counts, counts)
+        self.n_iter_ = 0
 
     def _score(self, table, known):
         return self.posterior_

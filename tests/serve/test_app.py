@@ -2,12 +2,13 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
 
-from dissensus.serve.app import Limits
-from dissensus.serve.tokens import Tokens
+from dissensus.serve.app import Limits, hidden
+from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
 POST = {"item": "i", "annotator": "ann", "label": "x"}
@@ -250,3 +251,12 @@ def test_next_asks_about_what_is_in_doubt(ask):
     assert ask.get("/projects/p/next?annotator=new").json()["items"][0]["item"] == "odd"
     ask.post("/projects/p/decisions", json={"item": "odd", "label": "x"})
     assert ask.get("/projects/p/next?annotator=newer").json()["stop"]
+
+
+def test_reasons_that_may_name_others_are_hidden():
+    found, project = (
+        [{"annotator": "ann", "reasons": "copies from bob"}],
+        SimpleNamespace(pseudonyms=lambda: {"ann": "A1"}),
+    )
+    assert hidden(found, project, Caller("read")) == [{"annotator": "A1", "reasons": ""}]
+    assert hidden(found, project, Caller("read", names=True)) == found

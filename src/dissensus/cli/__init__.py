@@ -19,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from dissensus.cli.errors import reported, say
+from dissensus.cli.errors import BAD_DATA, reported, say
 
 COMMANDS = {
     "describe": "Say what is in a table: counts, classes, agreement, and what looks doubtful.",
@@ -34,6 +34,9 @@ COMMANDS = {
     "next.",
     "agreement": "Say how far the annotators agree, beyond what chance would give, with 95 % intervals.",
     "diff": "Say what changed between two snapshots: labels, answers that flipped and why, annotators that drift.",
+    "check": "Hold a table to limits, alone and against last week's: a line per check and an exit status, for cron and "
+    "CI.",
+    "adjudicate": "Decide by keyboard, on a page of this machine, the items on which the labels of a file differ.",
     "serve": "Keep the consensus live beside a labelling tool: an HTTP service that stores annotations and answers.",
     "cluster": "Cluster items by how they are labelled and annotators by how they label, together.",
     "train": "Train a model that predicts new items, from labels that disagree and what the items are.",
@@ -92,7 +95,7 @@ def load_command(name: str) -> Any:
         name,
         help="\n\n".join(text.replace("\n", " ") for text in paragraphs),  # typer would keep line ends
         cls=getattr(module, "COMMAND_CLASS", None),
-    )(reported(with_common(with_groups(function), name)))
+    )(reported(with_common(with_groups(function), name), getattr(module, "BAD_DATA", BAD_DATA)))
     return typer.main.get_command(one)
 
 

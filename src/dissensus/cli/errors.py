@@ -35,7 +35,7 @@ LIBRARY_ADVICE: tuple[tuple[re.Pattern[str], Any], ...] = (
 """How the library's advice to a programmer is said to somebody at a command line."""
 
 
-def reported(command: Callable[..., None]) -> Callable[..., None]:
+def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable[..., None]:
     """The command, ending with a sentence and an exit code instead of a traceback."""
 
     @functools.wraps(command)  # the signature too, from which typer reads the options
@@ -46,7 +46,7 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             sys.stdout.flush()
         except DissensusError as error:
             usage = isinstance(error, BadParameter | UnknownName)
-            _exit_with(str(error), BAD_USAGE if usage else BAD_DATA, error)
+            _exit_with(str(error), BAD_USAGE if usage else bad_data, error)
         except KeyboardInterrupt as error:
             _exit_with("interrupted.", INTERRUPTED, error)
         except BrokenPipeError as error:  # such as `dissensus methods | head -1`
@@ -54,11 +54,11 @@ def reported(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(READER_GONE) from error
         except OSError as error:
             about = "" if error.filename is None else f"{os.fspath(error.filename)}: "
-            _exit_with(f"{about}{error.strerror or error}.", BAD_DATA, error)
+            _exit_with(f"{about}{error.strerror or error}.", bad_data, error)
         except UnicodeEncodeError as error:  # Arrow opens no file whose name is not UTF-8
-            _exit_with(f"{error.object[:200]}: this name is not UTF-8; rename the file or folder.", BAD_DATA, error)
+            _exit_with(f"{error.object[:200]}: this name is not UTF-8; rename the file or folder.", bad_data, error)
         except MemoryError as error:
-            _exit_with("there is not enough memory for this.", BAD_DATA, error)
+            _exit_with("there is not enough memory for this.", bad_data, error)
 
     return run
 

@@ -39,7 +39,9 @@ own_process = False  # True where `dissensus` is the process, not a function cal
 READING = "Reading FILE"  # panel of the help
 WRITTEN = ("output", "next_file")  # parameters that name files to write
 NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
-ANY_KIND = ("describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report")
+ANY_KIND = (
+    "describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report", "adjudicate",
+)  # fmt: skip
 """Commands for all kinds of labels; the others are for classes."""
 
 

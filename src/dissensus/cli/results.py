@@ -80,7 +80,8 @@ def fit(
     """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
     seconds = fit_with_bar(model, table, text, known)
     status = status_of(model, table, known)
-    summary = summarise(model, count_items(model, gold) | {"status": status.counts()}, seconds)
+    about = {"status": status.counts(), "pairwise_agreement": table.describe().get("pairwise_agreement")}
+    summary = summarise(model, count_items(model, gold) | about, seconds)
     if not flags:
         return Result(model, summary, status=status)
     from dissensus.questions.diagnose import diagnose_classes

@@ -40,7 +40,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator
 from dissensus.questions.compare import named_model, timed_fit
-from dissensus.questions.honesty import ask_others
+from dissensus.questions.honesty import Others, ask_others
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -95,6 +95,20 @@ class Drift:
     p_value: FloatArray  # (A,)
     adjusted: FloatArray  # (A,) by Benjamini & Hochberg
     drifts: BoolArray  # (A,)
+
+    def surest(self) -> IntArray:
+        """Codes of the annotators that drift, the surest first."""
+        return np.flatnonzero(self.drifts)[np.argsort(self.p_value[self.drifts], kind="stable")]
+
+    def sentences(self, annotators: Names) -> Iterator[str]:
+        """One for every annotator of `surest`, as it could be said to them."""
+        for a in self.surest():
+            yield (
+                f"{annotators[a]} agrees with the others on {self.agreement_since[a]:.0%} of {self.labels_since[a]:,} "
+                f"labels since, {self.agreement_before[a]:.0%} of {self.labels_before[a]:,} before; for everybody else "
+                f"it is {self.others_since[a]:.0%} after {self.others_before[a]:.0%}. Ask what changed for them: the "
+                "guideline, the kind of item, or the tool."
+            )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -196,14 +210,7 @@ class Diff:
 
     def drift_sentences(self) -> Iterator[str]:
         """One for every annotator that drifts, the surest first, as it could be said to them."""
-        d = self.drift
-        for a in np.flatnonzero(d.drifts)[np.argsort(d.p_value[d.drifts], kind="stable")]:
-            yield (
-                f"{self.annotators[a]} agrees with the others on {d.agreement_since[a]:.0%} of {d.labels_since[a]:,} "
-                f"labels since, {d.agreement_before[a]:.0%} of {d.labels_before[a]:,} before; for everybody else it is "
-                f"{d.others_since[a]:.0%} after {d.others_before[a]:.0%}. Ask what changed for them: the guideline, "
-                "the kind of item, or the tool."
-            )
+        return self.drift.sentences(self.annotators)
 
 
 def diff(
@@ -253,6 +260,13 @@ def diff(
     )  # fmt: skip
 
 
+def drift(old: Annotations, new: Annotations, level: float = 0.05, others: Others | None = None) -> tuple[Names, Drift]:
+    """The annotators of two snapshots, and who drifts; `others` is what `ask_others` says of the new one."""
+    both = Annotations.concat([old, new])  # for the names
+    old, new = (_with_names(table, both) for table in (old, new))
+    return both.annotators, _drift(new, _changes(old, new), level, others)
+
+
 def _with_names(table: Annotations, names: Annotations) -> Annotations:
     """The same rows, in the same order, with the names of another table."""
     return Annotations.from_codes(
@@ -291,8 +305,9 @@ def _match(one: IntArray, other: IntArray) -> tuple[tuple[IntArray, IntArray], t
     size = 1 + max((int(rank.max(initial=0)) for rank in ranks), default=0)
     first, second = (keys * size + rank for keys, rank in zip((one, other), ranks, strict=True))
     _, at, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
-    rest = [np.setdiff1d(np.arange(keys.size), used) for keys, used in ((one, at), (other, there))]
-    return (at, there), (rest[0], rest[1])
+    left = [np.ones(keys.size, np.bool_) for keys in (one, other)]
+    left[0][at], left[1][there] = False, False
+    return (at, there), (np.flatnonzero(left[0]), np.flatnonzero(left[1]))
 
 
 def _answers(model: Aggregator) -> tuple[Aggregator, IntArray, FloatArray]:
@@ -361,10 +376,10 @@ def _undone(old: Annotations, new: Annotations, changes: Changes, asked: IntArra
     )  # fmt: skip
 
 
-def _drift(new: Annotations, changes: Changes, level: float) -> Drift:
+def _drift(new: Annotations, changes: Changes, level: float, others: Others | None = None) -> Drift:
     """See the module."""
     A = new.n_annotators
-    others = ask_others(new, np.arange(A))
+    others = others or ask_others(new, np.arange(A))
     said, judged = others.q.argmax(axis=1), ~others.alone
     since = np.zeros(len(new), np.bool_)
     since[changes.new_row[changes.new_row >= 0]] = True

@@ -179,6 +179,8 @@ def create_app(
     service: Service, *, page: bool = True, limits: Limits | None = None, parts: Sequence[Part] = ()
 ) -> FastAPI:
     """The application; each of `parts` adds routes of its own, such as a tool's webhook."""
+    from dissensus.serve.page import add_page
+
     limits = limits or Limits()
     app = FastAPI(title="dissensus", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
     guard = Guard(service, limits)
@@ -189,7 +191,7 @@ def create_app(
     _add_annotations(app, service, guard)
     _add_answers(app, service, guard)
     _add_service(app, service, guard)
-    for part in parts:
+    for part in (*([add_page] if page else []), *parts):
         part(app, service, guard)
     return app
 
@@ -404,6 +406,8 @@ def hidden(found: Any, project: Project, caller: Caller) -> Any:
         for key in ("annotator", "by"):
             if isinstance(value.get(key), str):
                 changed[key] = called.get(value[key], "somebody")
+        if "reasons" in value:
+            changed["reasons"] = ""  # those of copies name others
         if value.get("decided") and isinstance(value.get("reason"), str):
             changed["reason"] = "decided"
         return changed | ({"data": value["data"]} if "data" in value else {})

@@ -93,19 +93,19 @@ def decision_event(body: Any) -> Event:
     """Read an adjudicator's word: {item, label | both | unclear, by, note}."""
     (one,) = _objects(body if isinstance(body, dict) else None, "a decision")
     item, by = name_of(one, "item", 0), name_of({"by": "adjudicator"} | one, "by", 0)
-    said = [key for key in ("label", "both", "unclear") if one.get(key) not in (None, False, [])]
+    said = [key for key in ("label", "both", "unclear") if one.get(key) is not None and one[key] is not False]
     if len(said) != 1:
         raise DataError("a decision has one of label, both (a list of labels) and unclear (true); give one of them.")
-    label, data = None, {key: one[key] for key in ("note",) if one.get(key)}
+    label, kind, data = None, None, {key: one[key] for key in ("note",) if one.get(key)}
     if said == ["label"]:
-        label, _ = label_of(one["label"], 0)
+        label, kind = label_of(one["label"], 0)
     elif said == ["both"]:
-        if not isinstance(one["both"], list):
-            raise DataError(f"both must be a list of labels, got {shown(one['both'])}.")
+        if not isinstance(one["both"], list) or len(one["both"]) < 2:
+            raise DataError(f"both must be a list of two labels or more, got {shown(one['both'])}.")
         data["both"] = [label_of(each, 0)[0] for each in one["both"]]
     else:
         data["unclear"] = True
-    return Event("decision", item, item, by, label, data=data or None)
+    return Event("decision", item, item, by, label, data=data or None, of_kind=kind)
 
 
 def label_of(value: Any, at: int) -> tuple[str, str | None]:

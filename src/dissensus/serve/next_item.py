@@ -17,8 +17,9 @@ from scipy.special import entr
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter
-from dissensus.models.base import CROWD_LABELS, given_first
-from dissensus.questions.item_status import MIN_LABELS, SETTLED
+from dissensus.models.base import given_first
+from dissensus.models.reliability import CROWD_LABELS
+from dissensus.questions.item_status import is_settled
 from dissensus.questions.recommend import MORE_LABELS, _labels_behind, expected_entropy
 from dissensus.table.kinds import CLASS_KINDS
 
@@ -115,8 +116,7 @@ class Assigner:
         """(n,) which items may have one more label."""
         project = self.project
         labels = project.n_labels[codes]
-        done = (project.sure[codes] >= SETTLED) & (labels >= MIN_LABELS)
-        open_ = ~done & (labels < self.most())
+        open_ = ~is_settled(project.sure[codes], labels) & (labels < self.most())
         if project.decisions:
             open_ &= ~np.isin(codes, list(project.decisions))
         return np.asarray(open_)

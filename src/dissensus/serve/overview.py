@@ -5,17 +5,14 @@ from __future__ import annotations
 import io
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.questions.diagnose import FLAG_WORDS, diagnose
-from dissensus.questions.diff import diff
-from dissensus.questions.item_status import SETTLED, item_status
+from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
+from dissensus.questions.item_status import item_status
 from dissensus.table.io.formats import FORMATS as FILES
 from dissensus.table.io.writers import WRITERS, Answers, Labels, Span
 from dissensus.table.kinds import CLASS_KINDS, KINDS
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
     from dissensus.serve.project import Fitted, Project
 
 KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
-DAY_SECONDS = 86_400
-WEEK = 7  # days that are compared with all before
 MAX_DAYS = 366
 TOOLS = ("label-studio", "argilla")
 WHAT = ("annotations", "items", "decisions")
@@ -96,73 +91,32 @@ def _flags(fitted: Fitted) -> dict[str, dict[str, Any]]:
     """Annotator → flags in words, and why."""
     if fitted.table.kind not in CLASS_KINDS:
         return {}
-    found = diagnose(fitted.table)
+    found = diagnose_classes(fitted.table)
     rows = zip(found.annotators.tolist(), found.flags, found.reasons, strict=True)
     return {name: {"flags": [FLAG_WORDS[one] for one in flags], "reasons": why} for name, flags, why in rows if flags}
 
 
 def progress(project: Project, days: int) -> dict[str, Any]:
-    """Day by day (UTC): labels, items, how many are settled and wait; of everybody labels and agreement; who drifts."""
+    """Day by day (UTC), and who drifts; see `serve.progress`."""
     if not 1 <= days <= MAX_DAYS:
         raise BadParameter(f"days must be from 1 to {MAX_DAYS}, got {days}.")
-    today = datetime.fromtimestamp(project.clock(), UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    starts = [today - timedelta(days=days - 1 - at) for at in range(days)]
+    return dict(project.kept(f"progress {days}", lambda: _progress(project, days))) | project._as_of()
+
+
+def _progress(project: Project, days: int) -> dict[str, Any]:
+    from dissensus.serve.progress import WEEK, progress
+
+    now = project.clock()
     with project.lock:
-        rows = project.rows.columns().counting()
-        top, fitted, texts = project.top.copy(), project.fitted, project.names[1].texts
-        masks = project._masks()
-        now = {key: int(masks[key].sum()) for key in ("settled", "decided", "queue", "unsettled")}
-    day = ((rows.at - starts[0].timestamp()) // DAY_SECONDS).astype(np.int64)
-    inside = (day >= 0) & (day < days)
-    per_day = np.bincount(day[inside], minlength=days)
-    found = []
-    for at, start in enumerate(starts):
-        end = (start + timedelta(days=1)).timestamp()
-        one: dict[str, Any] = {"day": start.date().isoformat(), "labels": int(per_day[at])}
-        if at == days - 1:
-            one |= {"settled": now["settled"] + now["decided"], "queue": now["queue"]}
-        else:
-            one |= project.kept(f"day {one['day']}", partial(_state_at, project, fitted, end), forever=True)
-        found.append(one)
-    people = []
-    if fitted is not None and fitted.table.kind in CLASS_KINDS:
-        given = np.append(fitted.class_of, -1)[np.minimum(rows.label, fitted.class_of.size)]
-        agree = (given == top[rows.item]).astype(np.float64)
-        key = (rows.annotator.astype(np.int64) * days + day)[inside]
-        labels = np.bincount(key, minlength=len(texts) * days).reshape(-1, days)
-        right = np.bincount(key, agree[inside], len(texts) * days).reshape(-1, days)
-        for code in np.flatnonzero(labels.sum(axis=1)).tolist():
-            share = [None if not n else float(h / n) for h, n in zip(right[code], labels[code], strict=True)]
-            people.append({"annotator": texts[code], "labels": labels[code].tolist(), "agreement": share})
-    week_ago = (today - timedelta(days=WEEK - 1)).timestamp()
-    drift = project.kept("drift", lambda: _drift(project, week_ago))
-    return {"days": found, "annotators": people, "drift": drift, **project._as_of()}
-
-
-def _state_at(project: Project, fitted: Fitted | None, until: float) -> dict[str, Any]:
-    """What was settled at a time, by what is known of the annotators now."""
-    if fitted is None or fitted.table.kind not in CLASS_KINDS:
-        return {"settled": None, "queue": None}
-    table = project.table(until)
-    if not len(table):
-        return {"settled": 0, "queue": 0}
-    try:
-        sure = fitted.model.predict_proba(table).max(axis=1)
-    except DataError:  # a class that nobody says any more
-        return {"settled": None, "queue": None}
-    settled = int((sure >= SETTLED).sum())
-    return {"settled": settled, "queue": int(((sure < SETTLED) & (np.diff(table.item_ptr) > 1)).sum())}
-
-
-def _drift(project: Project, since: float) -> list[dict[str, Any]]:
-    """Who agrees with the others clearly more or less often since a time than before."""
-    before, now = project.table(since), project.table()
-    if not (len(before) and len(now)) or now.kind not in CLASS_KINDS or before.kind != now.kind:
-        return []
-    found = diff(before, now)
-    order = np.flatnonzero(found.drift.drifts)[np.argsort(found.drift.p_value[found.drift.drifts], kind="stable")]
-    names = [str(found.annotators[at]) for at in order]
-    return [{"annotator": name, "said": said} for name, said in zip(names, found.drift_sentences(), strict=True)]
+        rows, fitted, texts = project._counting(), project.fitted, project.names[0].texts
+        decided = {texts[item]: event.at for item, event in project.decisions.items()}
+        table, rank, who, class_of = project._made(rows, dict(project.decisions))
+    at = rows.at
+    if table.kind in CLASS_KINDS:  # in the order of the table's rows
+        at = at[np.lexsort((class_of[rows.label], who[rows.annotator], rank[rows.item]))]
+    before = project.table(now - WEEK) if at.size and at.min() < now - WEEK else None
+    model = fitted.model if fitted is not None else None
+    return progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 
 
 def export(project: Project, form: str, what: str | None, called: dict[str, str] | None) -> bytes:

@@ -1,0 +1,206 @@
+"""`dissensus adjudicate`: decide by keyboard, on a page of this machine, what the labels of a file leave open."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from dissensus.cli import options, show
+from dissensus.cli.options import Source, option
+from dissensus.common.atomic import atomic, check_no_input
+from dissensus.common.extras import need
+from dissensus.exceptions import BadParameter, UnreadableFile
+
+if TYPE_CHECKING:
+    from dissensus.serve.events import Event
+    from dissensus.table.annotations import Annotations
+
+PROJECT = "labels"
+COLUMNS = ("item", "label", "both", "unclear", "note", "by", "at")
+PICTURES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}
+MAX_PICTURE_BYTES = 5_000_000  # of a file that is shown
+
+
+def adjudicate(
+    *,
+    items: Path | None = options.ITEMS,
+    output: Path | None = option(
+        None, "Write the decisions here.", "--output", "-o", metavar="OUT", show_default="FILE.decisions.csv, beside it"
+    ),
+    by: str | None = option(None, "Who decides, to be kept with every decision.", show_default="the user's name"),
+    port: int = option(0, "Of the page on this machine; 0 takes a free one.", min=0, max=65_535),
+    browser: bool = option(True, "Open the page.", "--browser/--no-browser"),
+    source: Source,
+) -> None:
+    """Number keys decide; s skips, b says that both are right, u that the guideline is unclear, z takes the last one
+    back. OUT is written after every decision, and read again on the next start. The columns item and label are what
+    `aggregate --known OUT` takes. ITEMS has what is labelled: texts, pictures as data URIs or files beside it.
+
+    Example: dissensus adjudicate labels.csv --items items.csv
+
+    Example: dissensus aggregate labels.csv --known labels.decisions.csv -o results
+    """
+    for module in ("uvicorn", "fastapi"):
+        need(module, "dissensus adjudicate needs", "serve")
+    output = output or source.file.with_name(f"{source.file.name.partition('.')[0] or 'labels'}.decisions.csv")
+    if source.named == "-" or not output.absolute().parent.is_dir():
+        raise BadParameter(f"the decisions cannot be written to {output}; name a file with -o OUT.")
+    check_no_input(output)
+    decisions = Decisions(output, by or getpass.getuser())
+    table = source.read_one()
+    if table.kind == "spans" or table.proba is not None:
+        raise BadParameter("spans and labels with probabilities cannot be decided on a file yet; take dissensus serve.")
+    if items is None and source.holds_texts:
+        items = source.file
+    shown = {} if items is None else _shown(items)
+    with TemporaryDirectory(prefix="dissensus-") as folder:
+        _serve(source, table, shown, decisions, Path(folder) / "labels.db", port, browser)
+
+
+class Decisions:
+    """A file of decisions, whole after each."""
+
+    def __init__(self, path: Path, by: str):
+        self.path, self.by = path, by
+        self.rows: dict[str, dict[str, str]] = {}
+        if path.exists():
+            with path.open(newline="", encoding="utf-8") as file:
+                reader = csv.DictReader(file)
+                if tuple(reader.fieldnames or ()) != COLUMNS:
+                    raise UnreadableFile(f"{path} is no file of decisions of ours; name another with -o OUT.")
+                self.rows = {row["item"]: row for row in reader}
+
+    def events(self, items: set[str]) -> list[Event]:
+        """The decisions about items that are there, to begin with."""
+        from dissensus.serve.events import Event
+
+        found = []
+        for item, row in self.rows.items():
+            data: dict[str, Any] = {"note": row["note"]} if row["note"] else {}
+            data |= {"both": json.loads(row["both"])} if row["both"] else {"unclear": True} if row["unclear"] else {}
+            if item in items:
+                found.append(Event("decision", item, item, row["by"], row["label"] or None, data=data or None))
+        return found
+
+    def keep(self, events: Any) -> None:
+        """Write what was decided, or taken back."""
+        for event in events:
+            data = dict(event.data or {})
+            if event.kind == "withdrawal":
+                self.rows.pop(event.item, None)
+            elif event.kind == "decision":
+                both = json.dumps(data["both"], ensure_ascii=False) if "both" in data else ""
+                at = datetime.now(UTC).isoformat(timespec="seconds")
+                unclear = "yes" if data.get("unclear") else ""
+                values = (event.item, event.label or "", both, unclear, data.get("note", ""), event.annotator, at)
+                self.rows[event.item] = dict(zip(COLUMNS, values, strict=True))
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows(self.rows.values())
+        with atomic(self.path) as file:
+            file.write(text.getvalue().encode())
+
+
+def _serve(
+    source: Source, table: Annotations, shown: dict[str, Any], decisions: Decisions, store: Path, port: int, open_: bool
+) -> None:
+    import threading
+    import webbrowser
+
+    import uvicorn
+
+    from dissensus.serve.app import create_app
+    from dissensus.serve.events import Event
+    from dissensus.serve.store import open_store
+
+    codes = zip(table.item.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True)
+    items, annotators, classes = (
+        [str(name) for name in names.tolist()] for names in (table.items, table.annotators, table.classes)
+    )
+    with _service(open_store(str(store)), decisions) as service:
+        with show.waiting(f"preparing {source.file}"):
+            fixed = classes if table.kind in ("classes", "graded") else None
+            project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
+            events = [
+                Event("annotation", str(n), items[i], annotators[a], classes[k]) for n, (i, a, k) in enumerate(codes)
+            ]
+            events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
+            service.append(PROJECT, [*events, *decisions.events(set(items))])
+            project.refit()
+        counts = project.items(limit=0)["counts"]
+        config = uvicorn.Config(create_app(service), host="127.0.0.1", port=port, log_level="warning", access_log=False)
+        listening = config.bind_socket()
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}/#/{PROJECT}/adjudicate"
+        if source.json:
+            about = {"file": show.path(source.file), "reading": source.account, "url": address}
+            show.json(about | {"waiting": counts["queue"], "decided": counts["decided"]}, output=decisions.path)
+        else:
+            show.line(f"{show.clean(source.file)}: {counts['queue']:,} items wait, {counts['decided']:,} are decided.")
+            show.line(
+                f"Decide at {address}; every decision is at once in {show.clean(decisions.path)}. Stop with Ctrl-C."
+            )
+        if open_:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _service(store: Any, decisions: Decisions) -> Any:
+    """A service that keeps every decision in the file before it is acknowledged."""
+    import dataclasses
+    from concurrent.futures import Future
+
+    from dissensus.serve.service import Service
+
+    class Kept(Service):
+        def submit(self, project: str, events: Any) -> Any:
+            told = [event for event in events if event.kind in ("decision", "withdrawal")]
+            if not told or told != list(events):
+                return super().submit(project, events)
+            told = [dataclasses.replace(event, annotator=decisions.by) for event in told]
+            stored, kept = super().submit(project, told), Future[Any]()
+
+            def keep(done: Any) -> None:
+                try:
+                    receipt = done.result()
+                    decisions.keep(told)
+                    kept.set_result(receipt)
+                except BaseException as error:
+                    kept.set_exception(error)
+
+            stored.add_done_callback(keep)
+            return kept
+
+    return Kept(store)
+
+
+def _shown(path: Path) -> dict[str, dict[str, Any]]:
+    """Item → what a table says of it; names of picture files become the pictures."""
+    from base64 import b64encode
+
+    from dissensus.cli.inputs import read_table
+    from dissensus.table.find_columns import guess_column, listed
+
+    frame = read_table(path)
+    key = guess_column("item", frame.column_names)
+    if key is None:
+        raise UnreadableFile(f"{path}: no column 'item'; the columns are {listed(frame.column_names)}.")
+
+    def value(cell: Any) -> Any:
+        kind = PICTURES.get(Path(cell).suffix.lower()) if isinstance(cell, str) and len(cell) < 1_000 else None
+        file = path.parent / str(cell)
+        if kind is None or "://" in cell or not file.is_file() or file.stat().st_size > MAX_PICTURE_BYTES:
+            return cell
+        return f"data:image/{kind};base64,{b64encode(file.read_bytes()).decode()}"
+
+    columns = [name for name in frame.column_names if name != key]
+    return {
+        str(row[key]): {name: value(row[name]) for name in columns if row[name] is not None}
+        for row in frame.to_pylist()
+    }

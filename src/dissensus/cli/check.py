@@ -1,0 +1,161 @@
+"""`dissensus check`: whether a table keeps to limits, for cron and continuous integration."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from dissensus.cli import options, show
+from dissensus.cli.errors import BAD_USAGE
+from dissensus.cli.folder import SUMMARY
+from dissensus.cli.options import Source, option
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+
+if TYPE_CHECKING:
+    from dissensus.questions.check import Check, Snapshot
+    from dissensus.table.annotations import Annotations
+
+BAD_DATA = BAD_USAGE  # 1 says that a check failed
+FAILED = 1
+WORDS = {True: "passed", False: "failed", None: "not checked"}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a table is held to; shares lie from 0 to 1."""
+
+    min_labels: int | None = option(None, "Labels that every item has.", metavar="N")
+    min_settled: float | None = option(None, "Share of the items that are settled.", metavar="SHARE")
+    min_agreement: float | None = option(None, "How often two labels of an item agree.", metavar="SHARE")
+    max_flagged: int | None = option(None, "Annotators whom `diagnose` would name.", metavar="N")
+    max_fall: float | None = option(None, "By how much agreement fell.", metavar="SHARE", show_default="0.05")
+    max_flips: float | None = option(None, "Items with another answer.", metavar="SHARE", show_default="0.05")
+    max_lost: int | None = option(None, "Items without labels that had some.", metavar="N", show_default="0")
+    max_drifting: int | None = option(None, "Annotators who drift, as `diff` says.", metavar="N", show_default="0")
+    max_new_classes: int | None = option(None, "Classes that were not there.", metavar="N", show_default="0")
+
+    def given(self, config: Path | None) -> dict[str, float]:
+        """Those that an option or a file names; options count first."""
+        whole = {field.name for field in dataclasses.fields(self) if "int" in str(field.type)}
+        found: dict[str, Any] = {} if config is None else _read(config)
+        for name in found:
+            if name not in {field.name for field in dataclasses.fields(self)}:
+                names = ", ".join(field.name for field in dataclasses.fields(self))
+                raise BadParameter(f"{config}: {name!r} is no limit; there are {names}.")
+        found |= {name: value for name, value in asdict(self).items() if value is not None}
+        for name, value in found.items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and (0 <= value == int(value) if name in whole else 0 <= value <= 1)):
+                must = "a whole number, 0 or more" if name in whole else "a share from 0 to 1"
+                raise BadParameter(f"--{name.replace('_', '-')} must be {must}, got {value!r}.")
+        return found
+
+
+def check(
+    *,
+    against: str | None = option(
+        None, "The same table earlier, or the FOLDER that `aggregate` made of it.", metavar="FILE"
+    ),
+    config: Path | None = option(None, "Limits in TOML, such as min_settled = 0.9.", metavar="FILE"),
+    limits: Limits,
+    method: str | None = options.METHOD,
+    setting: list[str] | None = options.SETTINGS,
+    source: Source,
+) -> None:
+    """One line per limit: passed or failed, what was found, the limit and what to do. Without --against only the limits
+    that are given are checked; with it those with a default too. --classes names the classes that are allowed. The
+    exit status is 0 where all is passed, 1 where a check failed, 2 where one that is asked for could not be run.
+
+    Example: dissensus check labels.csv --min-settled 0.9 --min-labels 3
+
+    Example: dissensus check labels.csv --against last-week --config check.toml
+    """
+    from dissensus.questions.check import SINCE
+
+    asked = limits.given(config)
+    earlier = {name for name in SINCE if name in asked}
+    if against is None and source.classes:
+        earlier.discard("max_new_classes")
+        asked = {"max_new_classes": 0} | asked
+    if against is None and earlier:
+        raise BadParameter(f"--{min(earlier).replace('_', '-')} compares with an earlier table; add --against FILE.")
+    if against is None and not asked:
+        raise BadParameter("there is nothing to check; give a limit such as --min-settled 0.9, or --against FILE.")
+    options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
+    classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # one too many is an answer here
+    folder = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
+    old = None if against is None or folder is not None else dataclasses.replace(source, named=against).read()
+    table = source.read()
+    if old is not None and isinstance(old, Mapping) != isinstance(table, Mapping):
+        raise BadParameter(
+            f"one of {against} and {source.file} has several questions, the other has one; compare like files."
+        )
+
+    def answer(table: Annotations, question: str | None) -> list[Check]:
+        from dissensus.questions.check import check, snapshot
+
+        model: Any = options.new_model(method, setting, table.kind)
+        before = None
+        with show.waiting(f"checking {source.title(question)}"):
+            if folder is not None:
+                before = _kept(folder, question)
+                model = model if method or setting else before.model
+            elif against is not None:
+                then = old.get(question or "") if isinstance(old, Mapping) else old
+                if then is None:
+                    raise DataError(f"{against} has no such question; take it out of {source.file}.")
+                before = snapshot(then, model)
+            held = ({} if before is None else SINCE) | asked
+            return check(snapshot(table, model), before, limits=held, classes=classes)
+
+    answers = options.answer_each(table, answer)
+    passed = all(one.passed is not False for found in answers.values() for one in found)
+    for found in answers.values():
+        for one in found:
+            if one.passed is None and one.name in asked:
+                raise BadParameter(f"--{one.name.replace('_', '-')} cannot be checked: {one.found}.")
+    head: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
+    source.print_each(answers, _show, _facts, **head, passed=passed)
+    if not passed:
+        raise typer.Exit(FAILED)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return {name.replace("-", "_"): value for name, value in tomllib.loads(path.read_text("utf-8")).items()}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnreadableFile(f"{path} is no TOML: {error}.") from error
+
+
+def _kept(folder: Path, question: str | None) -> Snapshot:
+    """What `aggregate` wrote about a table."""
+    from dissensus.cli.results import load_model
+    from dissensus.questions.check import Snapshot
+
+    model = load_model(folder, question)
+    if not model.items_.size or not hasattr(model, "item_total_"):
+        raise UnreadableFile(f"{folder} was written without the labels of its items; give the table itself.")
+    about = json.loads((folder / SUMMARY).read_text("utf-8"))
+    return Snapshot(model, (about if question is None else about["questions"][question]).get("pairwise_agreement"))
+
+
+def _facts(found: list[Check]) -> dict[str, Any]:
+    return {"checks": [asdict(one) | {"passed": one.passed} for one in found]}
+
+
+def _show(title: str, found: list[Check]) -> None:
+    failed = sum(one.passed is False for one in found)
+    show.line(f"{show.clean(title)}: {failed or 'none'} of {show.count(len(found), 'check')} failed.")
+    for one in found:
+        limit = f"{100 * one.limit:g} %" if isinstance(one.limit, float) else f"{one.limit:,}"
+        bound = "" if one.passed is None else f" ({'at least' if one.name[:3] == 'min' else 'at most'} {limit})"
+        advice = f" {one.advice}" if one.passed is False else ""
+        name = one.name.replace("_", "-")
+        show.line(show.clean(f"{WORDS[one.passed]:<11}  {name}: {one.found}{bound}.{advice}"))

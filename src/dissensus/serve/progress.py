@@ -1,0 +1,136 @@
+"""What became of a project day by day: labels, settled items, the queue, and everybody's agreement with the others.
+
+Past days are judged by what is known of the annotators now, so that the curves show the labels and not the learning. A
+label that was corrected counts from its correction on; `drift` compares with the table as it was a week ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import FloatArray
+from dissensus.models.base import Aggregator
+from dissensus.questions.diff import drift
+from dissensus.questions.honesty import Others, ask_others
+from dissensus.questions.item_status import is_settled
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import CLASS_KINDS
+
+DAY = 86_400.0  # seconds
+WEEK = 7 * DAY
+MAX_ROWS_SCORED = 3_000_000  # over all days; beyond, only today and a week ago
+MAX_ROWS_JUDGED = 300_000  # by the others; beyond, those of some items
+MAX_ANNOTATORS = 500  # that are listed, those with most labels in these days; who drifts always is
+
+
+def progress(
+    table: Annotations,
+    at: FloatArray,
+    *,
+    before: Annotations | None = None,
+    model: Aggregator | None = None,
+    decided: Mapping[str, float],
+    now: float,
+    days: int = 14,
+) -> dict[str, Any]:
+    """What became of a table whose rows are of the times `at` (N,).
+
+    `before` is the table of a week ago, `model` what answers it, `decided` the items that somebody decided, and when.
+    Of labels that are no classes only the counts are known.
+    """
+    start = (now // DAY - days + 1) * DAY  # of the first day
+    ends = np.minimum(start + DAY * np.arange(1, days + 1), now)
+    classes = table.kind in CLASS_KINDS and len(table) == at.size
+    told = [
+        {"day": _day(end - 1), "labels": int(n), "items": None, "settled": None, "queue": None}
+        for end, n in zip(ends, np.histogram(at, [start, *ends])[0], strict=True)
+    ]
+    points: dict[float, dict[str, Any]] = {}
+    if classes and model is not None and set(table.classes.tolist()) <= set(model.classes_.tolist()):
+        some = len(table) * days <= MAX_ROWS_SCORED
+        points = {end: _settled(table, at, model, decided, end) for end in [now - WEEK, *(ends if some else [now])]}
+        told = [one | points.get(end, {}) for one, end in zip(told, ends, strict=True)]
+    week = {key: [points.get(end, {}).get(key) for end in (now, now - WEEK)] for key in ("settled", "queue")}
+    ages = ((now - WEEK, now), (now - 2 * WEEK, now - WEEK))
+    week["labels"] = [int(((at > low) & (at <= high)).sum()) for low, high in ages]
+    week["agreement"] = [None if one is None or not len(one) else _agreement(one) for one in (table, before)]
+    people = _people(table, at, before, np.array([start, *ends]), now) if classes and len(table) else []
+    return {"days": told, "week": week, "annotators": people}
+
+
+def _agreement(table: Annotations) -> float | None:
+    found: float | None = table.describe().get("pairwise_agreement")
+    return found
+
+
+def _settled(
+    table: Annotations, at: FloatArray, model: Aggregator, decided: Mapping[str, float], end: float
+) -> dict[str, Any]:
+    """How many items had labels, which share was settled or decided, and how many waited."""
+    then = table.select(rows=at <= end)
+    then = then.select(items=np.diff(then.item_ptr) > 0)
+    if not len(then):
+        return {"items": 0, "settled": None, "queue": 0}
+    sure = is_settled(model.predict_proba(then).max(axis=1), np.diff(then.item_ptr))
+    done = np.array([name for name, time in decided.items() if time <= end], object)
+    if done.size:
+        sure[naming.match(done, then.items, "items")[naming.match(done, then.items, "items") >= 0]] = True
+    return {"items": then.n_items, "settled": float(sure.mean()), "queue": int((~sure).sum())}
+
+
+def _people(
+    table: Annotations, at: FloatArray, before: Annotations | None, edges: FloatArray, now: float
+) -> list[dict[str, Any]]:
+    """Everybody's agreement with the others by day, this week and before, and whether it moved by more than theirs."""
+    if len(table) > MAX_ROWS_JUDGED:
+        kept = np.arange(table.n_items) % -(-len(table) // MAX_ROWS_JUDGED) == 0
+        at, table = at[kept[table.item]], table.select(items=kept)
+        before = before and before.select(items=np.intersect1d(before.items, table.items))
+    others = ask_others(table, np.arange(table.n_annotators))
+    days = np.searchsorted(edges, at, side="left") - 1  # −1: before the first
+    labels, agreement = _shares(table, others, days, edges.size - 1)
+    _, weeks = _shares(table, others, (at > now - WEEK).astype(np.int64), 2)
+    sentences = {}
+    if before is not None and len(before) and len(table):
+        names, found = drift(before, table, others=others)
+        said = found.sentences(np.full(names.size, "", object))  # the name is said by whoever may see it
+        sentences = dict(zip(names[found.surest()].tolist(), (one.strip() for one in said), strict=True))
+    listed = np.argsort(-labels.sum(axis=1), kind="stable")[:MAX_ANNOTATORS].tolist()
+    listed += [a for a, name in enumerate(table.annotators.tolist()) if name in sentences and a not in set(listed)]
+    return [
+        {
+            "annotator": str(table.annotators[a]),
+            "labels": int(labels[a].sum()),
+            "days": [
+                {"day": _day(edge), "labels": int(n), "agreement": share}
+                for edge, n, share in zip(edges, labels[a], _known(agreement[a]), strict=False)
+            ],
+            "agreement": _known(weeks[a])[::-1],
+            "drifts": table.annotators[a] in sentences,
+            "sentence": sentences.get(table.annotators[a], ""),
+        }
+        for a in listed
+    ]
+
+
+def _shares(table: Annotations, others: Others, column: Any, n: int) -> tuple[Any, FloatArray]:
+    """(A, n) labels, and the share that agrees with the others; NaN where nobody else can judge one."""
+    A, inside = table.n_annotators, column >= 0
+    place = table.annotator.astype(np.int64) * n + column
+    right, judged = others.q.argmax(axis=1) == table.label, inside & ~others.alone
+    labels, there, hits = (np.bincount(place[rows], minlength=A * n) for rows in (inside, judged, judged & right))
+    with np.errstate(invalid="ignore"):
+        return labels.reshape(A, n), (hits / there).reshape(A, n)
+
+
+def _known(shares: FloatArray) -> list[float | None]:
+    return [None if np.isnan(share) else float(share) for share in shares]
+
+
+def _day(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).date().isoformat()

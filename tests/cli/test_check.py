@@ -1,0 +1,119 @@
+import json
+
+import pytest
+
+from cli.tables import rows, write_csv
+
+HEADER = ["item", "annotator", "label"]
+FAST = ("-m", "majority-vote")
+
+
+@pytest.fixture
+def weeks(here):
+    """old.csv, the same later as new.csv, and in `last` what aggregate made of the first."""
+    labels, _ = rows(60, 7)
+    write_csv(here / "old.csv", HEADER, labels[:280])
+    write_csv(here / "new.csv", HEADER, labels)
+    return labels
+
+
+def found(cli, *args):
+    """Exit status, and the checks by name."""
+    result = cli("check", *args, "--json")
+    return result.exit_code, {one["name"]: one for one in json.loads(result.stdout)["checks"]} if result.stdout else {}
+
+
+def test_limits_are_kept_or_not_and_the_exit_status_says_so(weeks, cli):
+    for limit, code in ((0.05, 0), (1.0, 1)):
+        result = cli("check", "new.csv", "--min-settled", limit, "--min-labels", 7, *FAST)
+        assert result.exit_code == code, result.output
+        assert ("failed       min-settled: " in result.stdout) == bool(code)
+        assert "passed       min-labels: the item with the fewest labels has 7 (at least 7)." in result.stdout
+    assert "Decide the others" in result.stdout
+    code, checks = found(cli, "new.csv", "--min-agreement", 0.99, "--max-flagged", 7, *FAST)
+    assert (code, checks["max_flagged"]["passed"], checks["min_agreement"]["passed"]) == (1, True, False)
+
+
+@pytest.mark.parametrize("against", ["old.csv", "last"])
+def test_a_table_and_the_folder_of_aggregate_serve_alike(weeks, here, cli, against):
+    cli("aggregate", "old.csv", "-o", "last", *FAST)
+    code, checks = found(cli, "new.csv", "--against", against)
+    assert code == 0
+    assert {name: one["limit"] for name, one in checks.items()} == {
+        "max_fall": 0.05, "max_flips": 0.05, "max_lost": 0, "max_drifting": 0, "max_new_classes": 0
+    }  # fmt: skip
+    assert all(one["passed"] for one in checks.values())
+    # w6 says dog of every new item, i000 has another answer, i001 is gone, and there is a cow
+    spoilt = [
+        (i, w, "dog" if w == "w6" and i >= "i100" else "cow" if i == "i000" else label)
+        for i, w, label in [*weeks[:280], *rows(300, 7, start=100)[0]]
+        if i != "i001"
+    ]
+    write_csv(here / "new.csv", HEADER, spoilt)
+    code, checks = found(cli, "new.csv", "--against", against, "--max-flips", 0, "--max-fall", 0.5)
+    assert code == 1
+    assert {name for name, one in checks.items() if not one["passed"]} == checks.keys() - {"max_fall"}
+    assert checks["max_lost"]["value"] == checks["max_new_classes"]["value"] == checks["max_drifting"]["value"] == 1
+    assert checks["max_flips"]["value"] == pytest.approx(1 / 39, abs=0.03)
+    assert checks["max_drifting"]["advice"].startswith("w6 agrees with the others on ")
+    assert "'cow'" in checks["max_new_classes"]["advice"]
+
+
+def test_a_fall_of_agreement_is_a_difference_of_shares(weeks, here, cli):
+    write_csv(here / "new.csv", HEADER, [(i, w, "cat" if w < "w3" else label) for i, w, label in weeks[:280]])
+    told = [json.loads(cli("describe", name, "--json").stdout) for name in ("old.csv", "new.csv")]
+    agree = [one["pairwise_agreement"] for one in told]
+    _, checks = found(cli, "new.csv", "--against", "old.csv", *FAST)
+    assert checks["max_fall"]["value"] == pytest.approx(agree[0] - agree[1])
+    assert abs(checks["max_fall"]["value"]) > 0.01
+
+
+def test_limits_may_stand_in_a_file_and_options_count_first(weeks, here, cli):
+    (here / "check.toml").write_text("min-settled = 1.0\nmin_labels = 3\n")
+    assert found(cli, "new.csv", "--config", "check.toml", *FAST)[0] == 1
+    code, checks = found(cli, "new.csv", "--config", "check.toml", "--min-settled", 0, *FAST)
+    assert (code, checks["min_settled"]["limit"], checks["min_labels"]["limit"]) == (0, 0, 3)
+
+
+def test_allowed_classes_need_no_earlier_table(weeks, cli):
+    assert found(cli, "new.csv", "--classes", "cat,dog,owl", *FAST)[0] == 0
+    code, checks = found(cli, "new.csv", "--classes", "cat,dog", *FAST)
+    assert (code, checks["max_new_classes"]["value"]) == (1, 1)
+
+
+def test_questions_are_checked_one_by_one(questions, cli):
+    result = cli("check", questions, "--against", questions, "--json", *FAST)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["passed"]
+    assert len(json.loads(result.stdout)["questions"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "sentence"),
+    [
+        ((), "there is nothing to check; give a limit"),
+        (("--max-fall", 0.1), "--max-fall compares with an earlier table"),
+        (("--min-settled", 90), "--min-settled must be a share from 0 to 1, got 90"),
+        (("--min-labels", -1), "--min-labels must be a whole number, 0 or more, got -1"),
+        (("--config", "bad.toml"), "'min_setled' is no limit; there are min_labels, "),
+        (("--config", "none.toml"), "No such file"),
+        (("--against", "nowhere.csv"), "no file nowhere.csv"),
+        (("--against", "empty"), "no fitted model in empty"),
+        (("--against", "other.csv", "--max-flips", 0.5), "--max-flips cannot be checked: no item has labels now"),
+    ],
+)
+def test_what_cannot_be_run_is_one_sentence_and_status_2(weeks, here, cli, args, sentence):
+    (here / "bad.toml").write_text("min_setled = 1.0\n")
+    (here / "empty").mkdir()
+    (here / "empty" / "summary.json").write_text("{}")
+    write_csv(here / "other.csv", HEADER, rows(9, 7, start=900)[0])
+    result = cli("check", "new.csv", *args, *FAST)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert sentence in result.stderr
+
+
+def test_the_method_of_the_folder_is_fitted(weeks, cli):
+    cli("aggregate", "old.csv", "-o", "last", *FAST)
+    asked = ("old.csv", "--min-settled", 0)
+    told = [found(cli, *asked, *more)[1]["min_settled"]["value"] for more in (("--against", "last"), FAST, ())]
+    assert told[0] == told[1] != told[2]

@@ -1,0 +1,260 @@
+"""The page in a real browser: signing in, what is settled, deciding by keyboard on a service and on a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the extra serve")
+import uvicorn
+
+from cli.tables import rows, write_csv
+from dissensus import read
+from dissensus.cli.adjudicate import Decisions
+from dissensus.serve.app import create_app
+from dissensus.serve.events import Event, annotation_events
+from dissensus.serve.service import Service
+from dissensus.serve.store import open_store
+from dissensus.serve.tokens import Tokens
+from dissensus.table.io import read_gold
+from report.test_browser import CHROMIUM, FLAGS
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not tried in a browser"),
+    pytest.mark.xdist_group("browser"),
+]
+TEXT = "Zoë 👋 met <b>Ann</b> in Oslo"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser can be driven")
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def opened(browser: Any):
+    """Opens a page; at the end nothing may have been logged, gone wrong or been loaded from elsewhere."""
+    wrong: list[str] = []
+    contexts = []
+
+    def open_page(url: str, view: str, width: int = 1100) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 800})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("console", lambda one: wrong.append(one.text) if "status of 401" not in one.text else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "request", lambda one: None if one.url.startswith(("http://127.0.0.1", "data:")) else wrong.append(one.url)
+        )
+        page.goto(url)
+        if view:
+            page.wait_for_selector(f"html[data-drawn={view}]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """A service in this process: its address, itself, and tokens by role."""
+    service = Service(open_store(str(tmp_path_factory.mktemp("store") / "x.db")))
+    service.create("pets", title="Pets <i>")
+    service.append("pets", annotation_events([{"item": i, "annotator": w, "label": k} for i, w, k in rows(30, 5)[0]]))
+    spans = [[{"start": 0, "end": 3, "label": "PER"}], [{"start": 10, "end": 20, "label": "PER"}], []]
+    service.create("names", kind="spans")
+    service.append("names", [Event("item", "d/1", "d/1", data={"text": TEXT})])
+    service.append(
+        "names",
+        annotation_events([{"item": "d/1", "annotator": w, "label": k} for w, k in zip("xyz", spans, strict=True)]),
+    )
+    service.create("sizes", kind="numbers")
+    service.append(
+        "sizes",
+        annotation_events([{"item": "a", "annotator": w, "label": k} for w, k in zip("xyz", (1, 2.5, 9), strict=True)]),
+    )
+    for name in service.projects():
+        service.project(name).refit()
+    config = uvicorn.Config(create_app(service), host="127.0.0.1", port=0, log_level="error")
+    listening = config.bind_socket()
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}/", service
+    server.should_exit = True
+    thread.join()
+    service.close()
+
+
+def until(condition, seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_what_is_settled_is_seen_wide_and_narrow(service, opened):
+    url, at = service
+    counts = at.project("pets").items(limit=0)["counts"]
+    page = opened(f"{url}#/pets/overview", "overview", 375)
+    assert page.locator("h1").inner_text() == "Pets <i>"
+    assert f"{counts['queue']} wait for a decision" in page.locator(".headline").inner_text()
+    assert "Nobody's agreement" in page.locator("main").inner_text()
+    for view in ("annotators", "queue", "adjudicate"):
+        page.click(f"nav a[href$='/{view}']")
+        page.wait_for_selector(f"html[data-drawn={view}]")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    page.select_option("#projects", "sizes")
+    page.wait_for_selector("h1:text-is('a')")
+    page.goto(f"{url}#/pets/annotators")
+    page.wait_for_selector("td:text-is('w4')")
+
+
+def test_keys_decide_skip_and_undo(service, opened):
+    url, at = service
+    project = at.project("pets")
+    page = opened(f"{url}#/pets/adjudicate", "adjudicate")
+    shown = lambda: page.locator("h1").inner_text()  # noqa: E731
+    decided = lambda: {one["item"]: one for one in project.all_decisions()}  # noqa: E731
+
+    def press(*keys: str) -> tuple[str, str]:
+        """The item that was seen, and the one that is seen then."""
+        was = shown()
+        for key in keys:
+            page.keyboard.press(key)
+        until(lambda: shown() != was)
+        return was, shown()
+
+    assert shown() == project.items("queue", limit=1)["items"][0]["item"]
+    page.keyboard.press("n")
+    page.keyboard.type("s2 is no key here")
+    first, second = press("Escape", "2")
+    assert (decided()[first]["label"], decided()[first]["note"]) == ("dog", "s2 is no key here")
+    assert f"{first}: dog. Next: {second}." in page.locator("#said").inner_text()
+    press("s")
+    unclear, after = press("u")
+    assert decided()[unclear]["unclear"] is True
+    assert second not in decided()
+    assert press("z") == (after, unclear)
+    assert unclear not in decided()
+    page.keyboard.press("b")  # at once where two labels were given, else by number
+    until(lambda: shown() != unclear or page.locator("text=Press the numbers").count())
+    if shown() == unclear:
+        press("1", "3", "Enter")
+    assert len(decided()[unclear]["both"]) == 2
+    last = shown()
+    page.keyboard.press("Control+1")
+    assert shown() == last
+
+
+def test_spans_are_marked_and_numbers_typed(service, opened):
+    url, at = service
+    page = opened(f"{url}#/names/adjudicate", "adjudicate")
+    assert page.locator("h1").inner_text() == "d/1"
+    marks = page.locator(".choices mark").all_inner_texts()
+    assert sorted(one.split("\n")[0].removesuffix("PER") for one in marks) == ["<b>Ann</b>", "Zoë"]
+    choice = page.locator(".choices button", has=page.locator("mark", has_text="Zoë"))
+    page.keyboard.press(choice.get_attribute("aria-keyshortcuts"))
+    page.wait_for_selector("h1:text-is('Nothing waits')")
+    assert at.project("names").all_decisions()[0]["label"] == [{"start": 0, "end": 3, "label": "PER"}]
+    page.goto(f"{url}#/sizes/adjudicate")
+    page.wait_for_selector("h1:text-is('a')")
+    page.fill("input[type=number]", "0")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:text-is('Nothing waits')")
+    assert at.project("sizes").all_decisions()[0]["label"] == 0
+
+
+def test_a_token_opens_what_its_role_may_see(service, opened):
+    url, at = service
+    tokens = Tokens(at.store)
+    token = tokens.add("adjudicate")
+    try:
+        time.sleep(1.1)  # until the service reads the tokens again
+        page = opened(f"{url}#/pets/queue", "")
+        page.fill("#token", "guessed")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#alert:has-text('not known here')")
+        page.fill("#token", token)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("html[data-drawn=queue]")
+        assert page.locator("nav a").all_inner_texts() == ["Overview", "Queue", "Adjudicate"]
+        page.click("td a >> nth=0")
+        page.wait_for_selector(".choices small")
+        assert not any(name in page.locator(".choices").inner_text() for name in ("w0", "w1", "w2", "w3", "w4"))
+        page.click("#sign-out")
+        page.wait_for_selector("#token")
+    finally:
+        for one in tokens.list():
+            tokens.revoke(one["token"])
+
+
+def test_decisions_about_a_file_are_kept_at_once_and_taken_by_aggregate(tmp_path, opened):
+    write_csv(tmp_path / "labels.csv", ["item", "annotator", "label"], rows(25, 5)[0])
+    write_csv(
+        tmp_path / "items.csv", ["item", "text", "picture"], [(f"i{i:03}", f"number {i}", "dot.gif") for i in range(25)]
+    )
+    (tmp_path / "dot.gif").write_bytes(
+        bytes.fromhex("47494638396101000100800000ffffff00000021f90401000000002c00000000010001000002024401003b")
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "dissensus",
+        "adjudicate",
+        "labels.csv",
+        "--items",
+        "items.csv",
+        "--no-browser",
+        "--by",
+        "me",
+        "--json",
+    ]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        told = ""
+        while not told.endswith("}\n"):
+            told += process.stdout.readline()
+        page = opened(json.loads(told)["url"], "adjudicate")
+        item = page.locator("h1").inner_text()
+        assert f"number {int(item[1:])}" in page.locator(".shows").inner_text()
+        assert page.locator(".shows img").evaluate("one => one.naturalWidth") == 1
+        page.keyboard.press("3")
+        until(lambda: page.locator("h1").inner_text() != item)
+        with (tmp_path / "labels.decisions.csv").open() as file:
+            assert [(one["item"], one["label"], one["by"]) for one in csv.DictReader(file)] == [(item, "owl", "me")]
+        table = read(tmp_path / "labels.csv")
+        known = read_gold(tmp_path / "labels.decisions.csv", table)  # as `aggregate --known` does
+        assert {table.items[i]: table.classes[known[i]] for i in range(25) if known[i] >= 0} == {item: "owl"}
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
+def test_a_file_of_decisions_is_taken_up_again(tmp_path):
+    path = tmp_path / "x.decisions.csv"
+    some = [
+        Event("decision", "a", "a", "me", 'cat, or\n"dog"', data={"note": "é"}),
+        Event("decision", "b", "b", "me", data={"both": ["cat", "dog"]}),
+        Event("decision", "c", "c", "me", data={"unclear": True}),
+        Event("decision", "d", "d", "me", "cat"),
+    ]
+    Decisions(path, "me").keep([*some, Event("withdrawal", "d", "d")])
+    again = Decisions(path, "me")
+    assert again.events({"a", "b", "c", "d"}) == some[:3]
+    assert [event.item for event in again.events({"b"})] == ["b"]
