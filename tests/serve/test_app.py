@@ -158,6 +158,16 @@ def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened
     assert ask.get("/projects", headers=header).status_code == 401
 
 
+def test_a_token_of_one_person_signs_for_no_other(opened):
+    service = opened()
+    service.create("p")
+    header = {"Authorization": f"Bearer {Tokens(service.store).add('admin', annotator='ann')}"}
+    ask = client(service)
+    ask.post("/projects/p/annotations", json=POST, headers=header)
+    ask.post("/projects/p/decisions", json={"item": "i", "label": "x", "by": "bob"}, headers=header)
+    assert [one["by"] for one in ask.get("/projects/p/decisions", headers=header).json()] == ["ann"]
+
+
 def test_names_are_pseudonyms_for_those_who_may_not_see_them(opened):
     service = opened()
     service.create("p")
