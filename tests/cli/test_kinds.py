@@ -30,8 +30,9 @@ def files(here):
 
 def test_options_know_all_kinds():
     assert {kind.value for kind in Kind} == set(KINDS)
-    every = {"describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report"}
-    assert set(ANY_KIND) == every
+    assert set(ANY_KIND) == {
+        "describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report", "adjudicate",
+    }  # fmt: skip
 
 
 def test_numbers_are_aggregated_scored_and_described(cli, files):
@@ -91,14 +92,14 @@ def test_grades_take_their_own_method_and_scale(cli, files):
     assert "--kind graded" in cli("describe", "graded.csv").stdout
 
 
-OTHER = {"evaluate": ["numbers.csv"], "diff": ["numbers.csv"]}
+OTHER = {"evaluate": ["numbers.csv"], "diff": ["numbers.csv"], "check": ["--min-settled", "0.9"]}
 REFUSING = [name for name in COMMANDS if name not in (*ANY_KIND, "train", "predict", "methods", "datasets", "serve")]
 
 
 @pytest.mark.parametrize("command", REFUSING)
 def test_commands_for_classes_say_that_they_are(cli, files, command):
     done = cli(command, "numbers.csv", *OTHER.get(command, ()))
-    assert (done.exit_code, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (2 if command == "check" else 1, "")
     assert f"dissensus {command} is for classes" in done.stderr
     assert done.stderr.count("\n") == 1
 

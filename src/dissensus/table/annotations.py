@@ -265,7 +265,7 @@ class Annotations(ReadOnlyArrays, Named):
         `context`, such as a prompt, makes the same two things another item. Left out, the annotator is "anonymous".
 
         >>> Annotations.from_pairs(["a", "b"], ["b", "c"], ["left", "tie"])
-        Annotations: 2 comparisons of 3 things (a, b, c) in 2 items by 1 annotators, 1.0 per item
+        Annotations: 2 comparisons of 3 things (a, b, c) in 2 items by 1 annotator, 1.0 per item
         """
         item = kinds.pair_items(left, right, context)
         annotator = [ANONYMOUS] * len(item) if annotator is None else annotator
