@@ -109,8 +109,7 @@ class Assigner:
         return [item for item, good in zip(held, open_.tolist(), strict=True) if good]
 
     def _labelled(self, item: int, who: int) -> bool:
-        rows = self.project.rows
-        return who >= 0 and any(rows.columns().annotator[row] == who for row in rows.of_item(item))
+        return who >= 0 and self.project.rows.has(item, who)
 
     def _open(self, codes: IntArray) -> BoolArray:
         """(n,) which items may have one more label."""

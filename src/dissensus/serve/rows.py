@@ -120,6 +120,10 @@ class Rows:
         columns = self._columns
         return [row for row in found if columns.item[row] == item and columns.label[row] != REMOVED]
 
+    def has(self, item: int, annotator: int) -> bool:
+        """True where somebody's label of an item counts."""
+        return any(self._columns.annotator[row] == annotator for row in self.of_item(item))
+
     def put(self, values: tuple[int, int, int, int, float]) -> list[tuple[int, int, int]]:
         """Add a row, or replace what is in it; (item, annotator, ±1) for each row that counts now or did."""
         row = int(np.searchsorted(self._columns.first[: self.size], values[0]))
