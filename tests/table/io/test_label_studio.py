@@ -133,6 +133,54 @@ def test_ratings_are_counted_beside_choices_and_read_where_asked_for_or_alone(re
         read(task(1, annotation(1, choice("pos"), stars)), label="tone")
 
 
+def better(selected, to="text1,text2"):
+    return {"type": "pairwise", "from_name": "pw", "to_name": to, "value": {"selected": selected}}
+
+
+@pytest.mark.parametrize(
+    ("data", "item"),
+    [
+        ({"text1": "a cat", "text2": "a dog"}, "a cat vs a dog | 1"),
+        ({"text1": "a cat", "text2": "a dog", "model_a": "m", "model_b": "n"}, "m vs n | 1"),
+        ({"text1": "cats vs dogs", "text2": "d" * 201}, "text1 of 1 vs text2 of 1 | 1"),
+        ({"text1": "a cat", "text2": "a cat"}, "text1 of 1 vs text2 of 1 | 1"),
+        ({}, "text1 vs text2 | 1"),
+    ],
+)
+def test_a_choice_of_two_is_a_comparison_of_what_the_task_names(read, data, item):
+    tasks = task(1, annotation(1, better("left")), annotation(2, better("right")), **data)
+    table = read(tasks)
+    assert (table.kind, table.items.tolist(), table.classes[table.label].tolist()) == (
+        "pairs",
+        [item],
+        ["left", "right"],
+    )
+    assert any("kind='classes'" in note for note in table.source.notes) == (not data)
+    plain = read(tasks, kind="classes")
+    assert (plain.kind, plain.items.tolist()) == ("classes", [1])
+    assert set(plain.classes.tolist()) == set(item.removesuffix(" | 1").split(" vs "))
+
+
+def test_a_list_in_its_new_order_is_its_comparisons_and_buckets_are_counted(read):
+    def ranker(**lists):
+        return {"type": "ranker", "from_name": "rank", "to_name": "results", "value": {"ranker": lists}}
+
+    buckets = annotation(2, ranker(best=["a"], _=["b", "c"]), choice("pos"))
+    with pytest.warns(DataWarning, match="1 ranking in several lists"):
+        tables = read(task(1, annotation(1, ranker(rank=["c", "a", "b"]), choice("neg")), buckets))
+    assert {name: table.kind for name, table in tables.items()} == {"rank": "pairs", "sentiment": "classes"}
+    table = tables["rank"]
+    sides = [item.split(" | ")[0].split(" vs ") for item in table.items[table.item]]
+    won = [pair[k] for pair, k in zip(sides, table.label, strict=True)]
+    assert sorted(zip(map(sorted, sides), won, strict=True)) == [
+        (["a", "b"], "a"),
+        (["a", "c"], "c"),
+        (["b", "c"], "c"),
+    ]
+    with pytest.warns(DataWarning, match="1 comparison without two things and which is better"):
+        assert len(read(task(1, annotation(1, better("left")), annotation(2, better("both"))))) == 1
+
+
 def test_texts_and_ground_truth_are_used(read, tmp_path):
     right = annotation(9, choice("neg"), ground_truth=True)
     table = read(
