@@ -71,9 +71,7 @@ def of_ranking(item):
 def test_a_ranking_is_its_comparisons(tmp_path):
     path = tmp_path / "records.json"
     path.write_text(json.dumps([of_ranking("r0"), of_ranking("r1")]))
-    why = (
-        "1 comparison of things without a name, or with ' vs ' .*; 1 comparison without two things"
-    )
+    why = "1 comparison of things without a name, or with ' vs ' .*; 1 comparison without two things"
     with pytest.warns(RowsLeftOut, match=why):
         tables = io.read(path)
     assert {name: table.kind for name, table in tables.items()} == {"best": "pairs", "tone": "classes"}

@@ -158,7 +158,25 @@ def test_a_choice_of_two_is_a_comparison_of_what_the_task_names(read, data, item
     assert any("kind='classes'" in note for note in table.source.notes) == (not data)
     plain = read(tasks, kind="classes")
     assert (plain.kind, plain.items.tolist()) == ("classes", [1])
-    assert set(plain.classes.tolist()) == set(item.removesuffix(" | 1").split(" vs "))
+    assert plain.classes[plain.label].tolist() == ["left", "right"]
+
+
+def test_things_that_no_two_tasks_share_are_not_ranked(read):
+    ranker = {"type": "ranker", "from_name": "rank", "value": {"ranker": {"rank": ["a", "b"]}}}
+    both = [
+        task(n, annotation(1, better("left"), {**ranker, "value": {"ranker": {"r": [f"a{n}", f"b{n}"]}}}),
+             text1=f"x{n}", text2=f"y{n}")
+        for n in range(3)
+    ]  # fmt: skip
+    with pytest.warns(DataWarning, match=r"3 comparisons of other things in every item: comparisons 'rank' \(read by"):
+        table = read(*both)
+    assert (table.kind, table.items.tolist(), table.classes.tolist()) == ("classes", [0, 1, 2], ["left"])
+    assert "'pw' compares other things in every item: its answers are labels, left and right" in str(table.source)
+    with pytest.warns(DataWarning):
+        assert read(*both, label="rank").kind == "pairs"
+    assert {name: one.kind for name, one in read(*both, kind="pairs").items()} == {"pw": "pairs", "rank": "pairs"}
+    shared = [task(n, annotation(1, better("left")), text1=f"x{n % 2}", text2=f"y{n}") for n in range(3)]
+    assert read(*shared).kind == "pairs"
 
 
 def test_a_list_in_its_new_order_is_its_comparisons_and_buckets_are_counted(read):

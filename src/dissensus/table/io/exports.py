@@ -47,6 +47,7 @@ class Answer(NamedTuple):
     kind: str = LABEL  # or RATING, NUMBER, SPANS, COMPARED, or the word for what is not read, in the plural: "texts"
     left_out: str = ""  # why this answer does not count, after its number: "answers skipped"
     gold: bool = False  # True where it is known to be right; then it is no vote
+    seen: bool = False  # True for a comparison whose left and right are those that the annotator saw
 
 
 class Item(NamedTuple):
@@ -181,7 +182,7 @@ def _collect(
             given.append(
                 row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, *_RATED) else row
             )
-    given = _layered(given, reading)
+    given = _layered(_unranked(given, columns.label, reading) if kind is None else given, reading)
     reading.rows = len(given)
     ask = Ask(path, columns, ticks, kind, words, targets, loud)
     own = _by_question(given, aside) if columns.label is ticks is kind is None else {}
@@ -377,16 +378,39 @@ def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, s
 
 
 def _compared(one: Answer, kind: str | None) -> Answer:
-    """An answer that compares; as a label, the better of two things, where kind= asks for classes."""
+    """An answer that compares; as a label, left or right, where kind= asks for classes."""
     if not one.label:
         return one._replace(left_out="comparisons without two things and which is better")
-    if kind == "classes" and len(one.label) == 1:
-        left, right, better = one.label[0]
-        return one._replace(kind=LABEL, label={"left": left, "right": right}.get(better, better))
+    if kind == "classes" and one.seen:
+        return one._replace(kind=LABEL, label=one.label[0][2])
     things = {thing for left, right, _ in one.label for thing in (left, right)}
     if any(not thing.strip() or VERSUS in thing or CONTEXT in thing for thing in things):
         return one._replace(left_out=f"comparisons of things without a name, or with '{VERSUS}' or '{CONTEXT}' in it")
     return one
+
+
+def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[Answer]:
+    """Of things that no two items share none can be ranked: choices of two are labels then, rankings are left out."""
+    first: dict[tuple[str, str], Any] = {}
+    items: dict[str, set[Any]] = {}
+    shared = set()
+    for one in given:
+        if one.kind == COMPARED and not one.left_out:
+            items.setdefault(one.question, set()).add(one.item)
+            for thing in {thing for left, right, _ in one.label for thing in (left, right)}:
+                if first.setdefault((one.question, thing), one.item) != one.item:
+                    shared.add(one.question)
+    alone = {question for question, there in items.items() if len(there) > 1} - shared
+    for n, one in enumerate(given):
+        if one.kind != COMPARED or one.left_out or one.question not in alone:
+            continue
+        if one.seen:
+            given[n] = one._replace(kind=LABEL, label=[one.label[0][2]])
+            said = f"'{one.question}' compares other things in every item: its answers are labels, left and right"
+            reading.notes += [note for note in [f"{said} (kind='pairs' compares)."] if note not in reading.notes]
+        elif one.question != label:
+            given[n] = one._replace(left_out=_one_line(f"comparisons of other things in every item: {_read_by(one)}"))
+    return given
 
 
 def _compared_questions(answers: list[Answer], label: str | None, kind: str | None) -> list[str]:

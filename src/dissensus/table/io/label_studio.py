@@ -110,8 +110,8 @@ def _comparison(item: Any, annotator: str, result: Record, gold: bool, data: Rec
         left, right = (f"{one} of {item}" for one in shown_as)
     if not all(one in data for one in named):
         said = f"'{name}' compares '{left}' with '{right}' in every task, whose data have no such fields"
-        yield Note(f"{said} (kind='classes' takes the better one for the label of a task).")
-    yield Answer(item, annotator, [(left, right, better)], name, COMPARED, gold=gold)
+        yield Note(f"{said} (kind='classes': left or right for each task).")
+    yield Answer(item, annotator, [(left, right, better)], name, COMPARED, gold=gold, seen=True)
 
 
 def _thing(data: Record, field_name: str, item: Any) -> str:
