@@ -149,6 +149,7 @@ def test_a_table_of_nested_spans_is_a_table_per_layer(tmp_path):
         "spans, ORG": {"ann": [(0, 24, "ORG")], "bob": [], "joe": []},
     }
     assert {one.kind for one in tables.values()} == {"spans"}
+    assert all(len(one) == 3 * one.n_items for one in tables.values())  # who marked nothing in a layer has read it
     assert "Spans overlap: labels that do are in different tables, 'spans', 'spans, ORG'." in str(
         tables["spans"].source
     )
