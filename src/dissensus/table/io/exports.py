@@ -360,7 +360,7 @@ def _layered(given: list[Answer], reading: Reading) -> list[Answer]:
         for n, parts in split.items():
             pieces[n] = [given[n]._replace(question=names[layer], label=part) for layer, part in parts.items()]
         tables = ", ".join(f"'{name}'" for name in names.values())
-        reading.notes.append(f"Spans of '{question}' overlap: labels that do are in different tables, {tables}.")
+        reading.notes.append(f"Spans of '{names['']}' overlap: labels that do are in different tables, {tables}.")
     return [piece for n, one in enumerate(given) for piece in pieces.get(n, [one])]
 
 
