@@ -184,7 +184,7 @@ def test_a_list_in_its_new_order_is_its_comparisons_and_buckets_are_counted(read
         return {"type": "ranker", "from_name": "rank", "to_name": "results", "value": {"ranker": lists}}
 
     buckets = annotation(2, ranker(best=["a"], _=["b", "c"]), choice("pos"))
-    with pytest.warns(DataWarning, match="1 ranking in several lists"):
+    with pytest.warns(DataWarning, match="1 ranking of other than one list"):
         tables = read(task(1, annotation(1, ranker(rank=["c", "a", "b"]), choice("neg")), buckets))
     assert {name: table.kind for name, table in tables.items()} == {"rank": "pairs", "sentiment": "classes"}
     table = tables["rank"]
@@ -195,6 +195,9 @@ def test_a_list_in_its_new_order_is_its_comparisons_and_buckets_are_counted(read
         (["a", "c"], "c"),
         (["b", "c"], "c"),
     ]
+    old = {"type": "ranker", "from_name": "rank", "value": {"items": ["a", "b"], "weights": [1, 0.5]}}
+    with pytest.warns(DataWarning, match="1 ranking of other than one list"):
+        assert read(task(1, annotation(1, old, choice("neg")))).kind == "classes"
     with pytest.warns(DataWarning, match="1 comparison without two things and which is better"):
         assert len(read(task(1, annotation(1, better("left")), annotation(2, better("both"))))) == 1
 

@@ -91,12 +91,13 @@ def _comparison(item: Any, annotator: str, result: Record, gold: bool, data: Rec
     """A choice of two things, or a list in its new order; lists in buckets are only counted: these have no order."""
     name, value = str(result.get("from_name", "")), part(result, "value", dict, where)
     if result["type"] == "ranker":
-        lists = list(part(value, "ranker", dict, where).values())
+        given = value.get("ranker")
+        lists = list(given.values()) if isinstance(given, dict) else [given]
         if len(lists) == 1 and isinstance(lists[0], list):
             ranked = comparisons({str(thing): rank for rank, thing in enumerate(lists[0])}, item)
             yield Answer(item, annotator, ranked, name, COMPARED, gold=gold)
         else:
-            yield Answer(item, annotator, None, name, COMPARED, "rankings in several lists")
+            yield Answer(item, annotator, None, name, COMPARED, "rankings of other than one list")
         return
     shown_as = [one.strip() for one in str(result.get("to_name", "")).split(",")]
     shown_as = shown_as if len(set(shown_as)) == 2 else ["left", "right"]
