@@ -1,6 +1,7 @@
 """Agreement of spans: against loops over pairs, and the package krippendorff."""
 
 import itertools
+from collections import Counter
 
 import krippendorff
 import numpy as np
@@ -51,6 +52,45 @@ def test_f1_is_that_of_all_pairs_and_alpha_that_of_krippendorff():
     assert found["krippendorff_alpha"].value == pytest.approx(
         krippendorff.alpha(matrix, level_of_measurement="nominal")
     )
+
+
+def unitizing_alpha(table: Annotations) -> float:
+    """Eq. 1 to 5 of Krippendorff et al. (2016) by loops over positions."""
+    readers, where = spans_by_reader(table), table.sequences
+    observed, squares = Counter(), Counter()
+    for d in {d for d, _ in readers}:
+        length = max(where.end[where.document == d])
+        own = [spans for (e, _), spans in readers.items() if e == d]
+        values = [[next((k for s, e, k in spans if s <= at < e), None) for at in range(length)] for spans in own]
+        if len(own) < 2:
+            continue
+        for spans, value in zip(own, values, strict=True):
+            squares.update({None: value.count(None)})
+            for s, e, k in spans:
+                squares[k] += (e - s) ** 2
+        for one, other in itertools.permutations(values, 2):
+            for c, k in zip(one, other, strict=True):
+                observed[c, k] += 1 / (len(own) - 1)
+    n, margin = sum(observed.values()), Counter()
+    for (c, _), count in observed.items():
+        margin[c] += count
+    expected = sum(n * (margin[c] ** 2 - squares[c]) / (n**2 - squares.total()) for c in margin)
+    return 1 - (n - sum(observed[c, c] for c in margin)) / (n - expected)
+
+
+@pytest.mark.parametrize("redundancy", [2, 3])
+def test_alpha_of_units_is_that_of_loops_over_positions(redundancy):
+    table = simulate_spans(12, 5, 2, length=9, redundancy=redundancy, seed=redundancy).annotations
+    found = span_agreement(table, resamples=0)
+    assert found["unitizing_alpha"].value == pytest.approx(unitizing_alpha(table))
+    assert abs(found["unitizing_alpha"].value - found["krippendorff_alpha"].value) > 1e-4
+
+
+def test_alpha_of_units_tells_neighbours_from_one_span_and_needs_two_readers():
+    spans = [("d", "x", 0, 3, "A"), ("d", "x", 3, 6, "A"), ("d", "y", 0, 6, "A"), ("e", "x", 1, 7, "B")]
+    for own in (spans, [("d", "x", 0, 6, "A"), *spans[2:]]):
+        table = Annotations.from_spans(*zip(*own, strict=True), tokens={"d": 8, "e": 8}, readings=[("d", "z")])
+        assert span_agreement(table, resamples=0)["unitizing_alpha"].value == pytest.approx(unitizing_alpha(table))
 
 
 def test_long_places_weigh_as_many_short_ones():

@@ -8,7 +8,17 @@ import pytest
 from dissensus import methods
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.serve import label_studio_client
-from dissensus.serve.label_studio import AGENT, REVIEW, SECRET, Studio, controls_of, open_studios, webhook_part
+from dissensus.serve.label_studio import (
+    AGENT,
+    REVIEW,
+    SECRET,
+    Control,
+    Studio,
+    controls_of,
+    events_of,
+    open_studios,
+    webhook_part,
+)
 from dissensus.serve.label_studio_client import Client, LabelStudioError
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
@@ -255,6 +265,13 @@ def test_labels_of_pictures_are_no_spans(fake):
     names = CONTRACT["GET /api/projects/N/"]["answer"]["parsed_label_config"]["names"]
     about["parsed_label_config"] = {"names": names | {"inputs": [{"type": "Audio"}]}}
     assert controls_of(about, "b") == ()
+
+
+def test_a_choice_of_two_is_left_or_right():
+    result = {"type": "pairwise", "from_name": "pw", "to_name": "a,b", "value": {"selected": "right"}}
+    control = Control("pw", "pairwise", "a,b", "classes", "p")
+    (event,) = events_of(1, {"id": 5, "result": [result], "updated_at": "2026-01-01T00:00:00Z"}, control, "ann", False)
+    assert (event.item, event.annotator, event.label) == ("1", "ann", "right")
 
 
 def test_only_webhooks_that_we_made_are_taken(service, fake):

@@ -7,7 +7,7 @@ import pytest
 
 from dissensus import Annotations, read
 from dissensus.exceptions import DataError, DataWarning
-from dissensus.table.spans import place_names, spans_of, tags_of_spans
+from dissensus.table.spans import layers_of, place_names, spans_of, tags_of_spans
 
 TEXT = "Ann works at IBM in Rome ."
 MARKED = {
@@ -100,16 +100,59 @@ def test_skipped_tasks_gold_and_overlaps_are_counted(tmp_path):
     path = tmp_path / "export.json"
     path.write_text(json.dumps(tasks))
     with pytest.warns(DataWarning, match="Not used"):
-        table = read(path)
-    assert table.annotators.tolist() == ["ann", "bob"]
+        tables = read(path)
+    assert {name: spans_said(one) for name, one in tables.items()} == {
+        "ner": {"ann": [(0, 3, "PER"), (14, 16, "LOC")], "bob": [(0, 3, "PER"), (13, 16, "LOC")]},
+        "ner, ORG": {"ann": [(13, 16, "ORG")], "bob": []},
+    }
+    table = tables["ner, ORG"]
     assert {key: count for key, count in table.source.unused.items() if count} == {
-        "spans that overlap another one of the same annotator": 1, "annotations skipped": 1,
-        "answers marked as right (known spans, no votes)": 1,
+        "annotations skipped": 1, "answers marked as right (known spans, no votes)": 1,
     }  # fmt: skip
-    assert table.source.used == 4
+    assert table.source.used == 5
+    assert table.source.notes == ["Spans of 'ner' overlap: labels that do are in different tables, 'ner', 'ner, ORG'."]
+    with pytest.warns(DataWarning, match=r"4 spans 'ner' \(read by label='ner'\); .*1 annotation skipped"):
+        assert spans_said(read(path, label="ner, ORG")) == spans_said(table)
+    assert set(tables["ner"].source.gold[1]) == {"O"}  # who knows that it is ORG knows that nothing else is
     gold = table.gold_codes(*table.source.gold)
     known = spans_of(table.items, table.classes, gold)
     assert (known["start"].tolist(), known["end"].tolist(), known["label"].tolist()) == ([13], [24], ["ORG"])
+
+
+ORG, PER = ("x", 0, 9, "ORG"), ("x", 2, 5, "PER")
+
+
+@pytest.mark.parametrize(
+    ("spans", "layers"),
+    [
+        ([ORG, ("x", 9, 12, "PER")], ["", ""]),
+        ([ORG, ORG], ["", ""]),
+        ([ORG, PER], ["", "PER"]),
+        ([("x", 2, 2, "PER"), ORG], ["", ""]),
+        ([ORG, PER, ("y", 2, 5, "PER"), ("y", 20, 25, "LOC")], ["ORG", "", "", ""]),  # all of one label together
+        ([ORG, ("x", 4, 12, "ORG"), ("x", 11, 14, "ORG")], ["", "ORG, inner", ""]),
+        ([ORG, ("x", 2, 8, "ORG"), ("x", 3, 4, "ORG")], ["", "ORG, inner", "ORG, inner, inner"]),
+        ([ORG, PER, PER, ("x", 3, 4, "LOC")], ["ORG", "", "", "LOC"]),
+        ([ORG, PER] + [("x", 10 * n, 10 * n + 3, "PER") for n in range(1, 200)], [""] * 201),  # a slip
+    ],
+)
+def test_labels_that_overlap_are_in_different_layers(spans, layers):
+    assert layers_of([("d", *span) for span in spans]) == layers
+
+
+def test_a_table_of_nested_spans_is_a_table_per_layer(tmp_path):
+    tables = read_text(
+        tmp_path, "document,annotator,start,end,label\nd,ann,0,24,ORG\nd,ann,13,24,LOC\nd,bob,13,24,LOC\nd,joe,,,\n"
+    )
+    assert {name: spans_said(one) for name, one in tables.items()} == {
+        "spans": {"ann": [(13, 24, "LOC")], "bob": [(13, 24, "LOC")], "joe": []},
+        "spans, ORG": {"ann": [(0, 24, "ORG")], "bob": [], "joe": []},
+    }
+    assert {one.kind for one in tables.values()} == {"spans"}
+    assert all(len(one) == 3 * one.n_items for one in tables.values())  # who marked nothing in a layer has read it
+    assert "Spans overlap: labels that do are in different tables, 'spans', 'spans, ORG'." in str(
+        tables["spans"].source
+    )
 
 
 def test_tables_of_tokens_and_of_spans_are_the_same(tmp_path):

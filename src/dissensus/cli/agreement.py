@@ -26,6 +26,7 @@ COEFFICIENTS = {
     "gwet_ac1": "Gwet's AC1",
     "exact_f1": "F1 of spans, exact",
     "overlap_f1": "F1 of spans that overlap",
+    "unitizing_alpha": "Krippendorff's uα, of units (2016)",
     "jaccard_alpha": "Krippendorff's α, Jaccard distance",
     "masi_alpha": "Krippendorff's α, MASI distance",
     "words_alpha": "Krippendorff's α, edit distance of words",
@@ -201,7 +202,8 @@ def _show(title: str, facts: dict[str, Any]) -> None:
         rows.append((COEFFICIENTS[name], value, interval, note))
     show.table(show.clean(title), ("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
     if "documents" in facts:
-        show.text("Of two annotators of a document: how many spans of one has the other. α is of tokens or characters.")
+        show.text("Of two annotators of a document: how many spans of one has the other.")
+        show.text("α and uα are of tokens or characters; by chance tokens meet in α, whole spans in uα.")
         show.text()
         return
     if "krippendorff_alpha" in facts["coefficients"]:

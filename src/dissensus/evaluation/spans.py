@@ -1,13 +1,19 @@
-"""How far annotators of spans agree: exact and overlapping spans, and Krippendorff's α of what every token is.
+"""How far annotators of spans agree: exact and overlapping spans, and Krippendorff's α of tokens and of units.
 
 Two annotators who have read the same document are a pair. Over all pairs and documents:
 
 exact_f1            2 · spans that both marked, with the same bounds and type / spans of both
 overlap_f1          spans that share a token or character with a span of the other of the same type / spans of both
 krippendorff_alpha  nominal α of places, each as heavy as it is long, whose value is the type of its span or outside
+unitizing_alpha     uα of Krippendorff, Mathet, Bouvry & Widlöcher (2016), eq. 1 to 5: the same disagreement, where by
+                    chance whole spans meet, not their tokens
 
-F1 knows no chance agreement, which for spans is near 0; α does, and counts long spans more than short ones. Intervals
-are by bootstrap over documents: what one document has in it is read by the same people.
+F1 knows no chance agreement, which for spans is near 0; α does, and counts long spans more than short ones. With n
+places of two readers or more (each reader's counts), n_c of them of type c, and Dₒ those that two readers see unlike,
+
+    uα = 1 − Dₒ (n² − S) / (n (n² − Σ_c n_c²)),  S = Σ over spans of length² + places outside;  α has n in place of S.
+
+Intervals are by bootstrap over documents: what one document has in it is read by the same people.
 """
 
 from __future__ import annotations
@@ -24,11 +30,11 @@ from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import scheme_of
 
-FIXED = 4  # columns of the statistics before those of the types: exact, overlap, spans, disagreement
+FIXED = 5  # columns of the statistics before those of the types: exact, overlap, spans, disagreement, S
 
 
 def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> dict[str, Estimate]:
-    """exact_f1, overlap_f1 and krippendorff_alpha of a table of spans; `bootstrap` as in `agreement`.
+    """exact_f1, overlap_f1, krippendorff_alpha and unitizing_alpha of a table of spans; `bootstrap` as in `agreement`.
 
     NaN where undefined: F1 where nobody marked a span, α where only one value was ever given.
     """
@@ -38,6 +44,7 @@ def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any)
         "exact_f1": sums.estimate(lambda s: ratio(s[:, 0], s[:, 2]), level),
         "overlap_f1": sums.estimate(lambda s: ratio(s[:, 1], s[:, 2]), level),
         "krippendorff_alpha": sums.estimate(_alpha, level),
+        "unitizing_alpha": sums.estimate(_unitizing_alpha, level),
     }
 
 
@@ -47,8 +54,14 @@ def _alpha(sums: FloatArray) -> FloatArray:
     return 1 - ratio((n - 1) * sums[:, 3], n**2 - (counts**2).sum(axis=1))
 
 
+def _unitizing_alpha(sums: FloatArray) -> FloatArray:
+    counts = sums[:, FIXED:]
+    n = counts.sum(axis=1)
+    return 1 - ratio((n**2 - sums[:, 4]) * sums[:, 3], n * (n**2 - (counts**2).sum(axis=1)))
+
+
 def _statistics(table: Annotations) -> FloatArray:
-    """(documents, 4 + types + 1) sums of each document; see `FIXED`."""
+    """(documents, 5 + types + 1) sums of each document; see `FIXED`."""
     where, scheme = table.sequences, scheme_of(table.classes)
     once = pair_starts(table.item, table.annotator)
     item, annotator, label = table.item[once], table.annotator[once].astype(np.int64), table.label[once]
@@ -84,6 +97,9 @@ def _statistics(table: Annotations) -> FloatArray:
     last = np.flatnonzero(inside & ~np.append(follows[1:], False))
     span = np.cumsum(inside & ~follows) - 1  # of a row inside one
     document = where.document[item[first]]
+    length = np.bincount(span[inside], weight[item[inside]], first.size)  # of places that two have read
+    stats[:, 4] = np.bincount(document, length**2, D)
+    stats[:, 4] += np.bincount(where.document[item[~inside]], weight[item[~inside]], D)
     readers = np.unique(where.document[table.item] * np.int64(A) + table.annotator)
     n_readers = np.bincount(readers // A, minlength=D)
     if not (n_readers > 1).any():

@@ -29,7 +29,7 @@ from dissensus.serve.events import Event, in_order, label_of, span_text
 from dissensus.serve.label_studio_client import Client, Record
 from dissensus.serve.service import Service
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import SPANS, Answer
+from dissensus.table.io.exports import COMPARED, SPANS, Answer
 from dissensus.table.io.label_studio import task_answers
 from dissensus.table.kinds import set_name
 
@@ -99,6 +99,7 @@ def events_of(task: int, annotation: Record, control: Control, who: str, was_gol
         spans = [{"start": start, "end": end, "label": label} for start, end, label in marked]
         text = None if annotation.get("was_cancelled") else span_text(spans, 0)  # without a span: there are none
     else:
+        given = [row._replace(label=row.label[0][2]) if row.kind == COMPARED and row.label else row for row in given]
         labels = [label for row in given for label in (row.label if isinstance(row.label, list) else [row.label])]
         labels = [label for label in dict.fromkeys(labels) if label is not None and str(label).strip()]
         if labels:

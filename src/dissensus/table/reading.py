@@ -70,7 +70,7 @@ class Reading:
 def counted(count: int, what: str) -> str:
     """A count before a plural, whose first noun loses its s after 1."""
     nouns = (
-        r"\b(annotation|answer|assertion|cell|correction|draft|grade|prediction|ranking|rating|result|row|sample|score|"
+        r"\b(annotation|answer|assertion|cell|comparison|correction|draft|grade|prediction|ranking|rating|result|row|sample|score|"
         r"span|suggestion|task|text)s\b"
     )
     if count == 1:

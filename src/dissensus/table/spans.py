@@ -12,6 +12,7 @@ the words of two sentences, should be two documents ("doc/sentence").
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from dissensus.table import names as naming
 
 PLACE = " @ "  # between a document and a place in it
 OUTSIDE = "O"
+MIN_SHARE_OF_NESTED = 0.01  # of spans that overlap another; fewer are slips, for which no table is taken apart
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NAME = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end>[0-9]{1,15}))?$"
 
@@ -179,6 +181,47 @@ def tags_of_spans(
         given += said
     rows = (np.array(column, object) for column in (item, who, given))
     return Tags(next(rows), next(rows), next(rows), overlapping, empty)
+
+
+def layers_of(spans: Iterable[tuple[Any, Any, int, int, Any]]) -> list[str]:
+    """Name the layer of each span (document, annotator, start, end, label), so that none overlaps in a layer.
+
+    "" for the first layer, else its labels. A label tells the layer, whatever else an annotator marked: so all that
+    was said of a label can be compared. Labels that overlap are in different layers; of spans of one label that do, the
+    later ones are "label, inner". Where few overlap at all they are slips, and all is one layer.
+    """
+    by_reader: dict[Any, list[tuple[int, int, str, int]]] = {}
+    parts: list[str] = []
+    for n, (document, annotator, start, end, label) in enumerate(spans):
+        parts.append(str(label))
+        if end > start:
+            by_reader.setdefault((document, annotator), []).append((start, -end, str(label), n))
+    apart: dict[str, set[str]] = {}
+    overlapping = 0
+    for own in by_reader.values():
+        around: list[tuple[int, int, str, int]] = []
+        for span in sorted(own):
+            n = span[3]
+            around = [one for one in around if -one[1] > span[0]]
+            if (same := next((one[3] for one in around if one[:3] == span[:3]), None)) is not None:
+                parts[n] = parts[same]
+                continue
+            overlapping += bool(around)
+            taken = {parts[one[3]] for one in around}
+            while parts[n] in taken:
+                parts[n] += ", inner"
+            around.append(span)
+            for one in taken:
+                apart.setdefault(one, set()).add(parts[n])
+                apart.setdefault(parts[n], set()).add(one)
+    if overlapping < MIN_SHARE_OF_NESTED * len(parts) or not overlapping:
+        return [""] * len(parts)
+    layer: dict[str, int] = {}
+    for part, _ in sorted(Counter(parts).items(), key=lambda one: (-one[1], one[0])):
+        full = {layer[other] for other in apart.get(part, ()) if other in layer}
+        layer[part] = min(set(range(len(full) + 1)) - full)
+    names = [" + ".join(sorted(part for part in layer if layer[part] == k)) for k in range(max(layer.values()) + 1)]
+    return ["" if layer[part] == 0 else names[layer[part]] for part in parts]
 
 
 def _pieces(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:

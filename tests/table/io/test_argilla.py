@@ -1,11 +1,13 @@
 """The shapes of Argilla's records are those of its SDK 2.8 (two), of its server, and of version 1 on the hub."""
 
 import json
+from collections import Counter
 
 import pytest
 
 from dissensus.exceptions import DataError, RowsLeftOut
 from dissensus.table import io
+from dissensus.table.io.exports import comparisons
 
 GIVEN = [("r0", "ann", "pos", "submitted"), ("r0", "bob", "neg", "submitted"), ("r1", "ann", "neg", "submitted")]
 LEFT = [("r1", "bob", "pos", "discarded"), ("r1", "eve", "pos", "draft")]
@@ -49,6 +51,53 @@ def test_every_shape_is_the_same_table(tmp_path, shape):
     assert table.annotators.tolist() == ["ann", "bob", "eve"]
     assert table.source.texts == {"r0": {"text": "r0"}, "r1": {"text": "r1"}}
     assert io.read_frame(path).to_pydict() == {"item": ["r0", "r1"], "text": ["r0", "r1"]}
+
+
+RANKED = {  # who → record → ranks, equal ones are ties, None: not ranked
+    "ann": {"r0": {"a": 1, "b": 2, "c": 2}, "r1": {"a": 3, "b": 1, "c": 2}},
+    "bob": {"r0": {"a": 1, "b": 2, "c": None}, "r1": {"a": 1, "b": None}},
+    "eve": {"r0": {"a": 1, "b vs c": 2}},
+}
+
+
+def of_ranking(item):
+    answers = [
+        {"value": [{"value": t, "rank": r} for t, r in ranks[item].items()], "user_id": who}
+        for who, ranks in RANKED.items() if item in ranks
+    ]  # fmt: skip
+    return nested(item) | {"responses": {"best": answers, "tone": [{"value": "x", "user_id": "ann"}]}}
+
+
+def test_a_ranking_is_its_comparisons(tmp_path):
+    path = tmp_path / "records.json"
+    path.write_text(json.dumps([of_ranking("r0"), of_ranking("r1")]))
+    why = "1 comparison of things without a name, or with ' vs ' .*; 1 comparison without two things"
+    with pytest.warns(RowsLeftOut, match=why):
+        tables = io.read(path)
+    assert {name: table.kind for name, table in tables.items()} == {"best": "pairs", "tone": "classes"}
+    table, found = tables["best"], set()
+    for i, a, k in zip(table.item, table.annotator, table.label, strict=True):
+        pair, record = table.items[i].split(" | ")
+        left, right = pair.split(" vs ")
+        winner = {"left": left, "right": right}.get(table.classes[k], "tie")
+        found.add((str(table.annotators[a]), record, *sorted([left, right]), winner))
+    assert found == {
+        ("ann", "r0", "a", "b", "a"), ("ann", "r0", "a", "c", "a"), ("ann", "r0", "b", "c", "tie"),
+        ("ann", "r1", "a", "b", "b"), ("ann", "r1", "a", "c", "c"), ("ann", "r1", "b", "c", "b"),
+        ("bob", "r0", "a", "b", "a"),
+    }  # fmt: skip
+    assert len(table) == 7
+    assert table.n_items == 6  # the sides are the same for all annotators
+    assert (table.source.used, table.source.unused.total()) == (9, 4)
+    with pytest.warns(RowsLeftOut, match=r"3 comparisons 'best' \(read by label='best'\)"):
+        assert io.read(path, label="tone").kind == "classes"
+    with pytest.warns(RowsLeftOut, match=r"2 answers 'tone' \(read by label='tone'\)"):
+        assert len(io.read(path, label="best")) == len(io.read(path, kind="pairs")) == 7
+
+
+def test_no_thing_of_rankings_is_always_left():
+    left = Counter(comparisons({"a": 1, "b": 2}, item)[0][0] for item in range(200))
+    assert 80 < left["a"] < 120
 
 
 def test_lists_that_are_not_parallel_are_an_error(tmp_path):

@@ -133,6 +133,75 @@ def test_ratings_are_counted_beside_choices_and_read_where_asked_for_or_alone(re
         read(task(1, annotation(1, choice("pos"), stars)), label="tone")
 
 
+def better(selected, to="text1,text2"):
+    return {"type": "pairwise", "from_name": "pw", "to_name": to, "value": {"selected": selected}}
+
+
+@pytest.mark.parametrize(
+    ("data", "item"),
+    [
+        ({"text1": "a cat", "text2": "a dog"}, "a cat vs a dog | 1"),
+        ({"text1": "a cat", "text2": "a dog", "model_a": "m", "model_b": "n"}, "m vs n | 1"),
+        ({"text1": "cats vs dogs", "text2": "d" * 201}, "text1 of 1 vs text2 of 1 | 1"),
+        ({"text1": "a cat", "text2": "a cat"}, "text1 of 1 vs text2 of 1 | 1"),
+        ({}, "text1 vs text2 | 1"),
+    ],
+)
+def test_a_choice_of_two_is_a_comparison_of_what_the_task_names(read, data, item):
+    tasks = task(1, annotation(1, better("left")), annotation(2, better("right")), **data)
+    table = read(tasks)
+    assert (table.kind, table.items.tolist(), table.classes[table.label].tolist()) == (
+        "pairs",
+        [item],
+        ["left", "right"],
+    )
+    assert any("kind='classes'" in note for note in table.source.notes) == (not data)
+    plain = read(tasks, kind="classes")
+    assert (plain.kind, plain.items.tolist()) == ("classes", [1])
+    assert plain.classes[plain.label].tolist() == ["left", "right"]
+
+
+def test_things_that_no_two_tasks_share_are_not_ranked(read):
+    ranker = {"type": "ranker", "from_name": "rank", "value": {"ranker": {"rank": ["a", "b"]}}}
+    both = [
+        task(n, annotation(1, better("left"), {**ranker, "value": {"ranker": {"r": [f"a{n}", f"b{n}"]}}}),
+             text1=f"x{n}", text2=f"y{n}")
+        for n in range(3)
+    ]  # fmt: skip
+    with pytest.warns(DataWarning, match=r"3 comparisons of other things in every item: comparisons 'rank' \(read by"):
+        table = read(*both)
+    assert (table.kind, table.items.tolist(), table.classes.tolist()) == ("classes", [0, 1, 2], ["left"])
+    assert "'pw' compares other things in every item: its answers are labels, left and right" in str(table.source)
+    with pytest.warns(DataWarning):
+        assert read(*both, label="rank").kind == "pairs"
+    assert {name: one.kind for name, one in read(*both, kind="pairs").items()} == {"pw": "pairs", "rank": "pairs"}
+    shared = [task(n, annotation(1, better("left")), text1=f"x{n % 2}", text2=f"y{n}") for n in range(3)]
+    assert read(*shared).kind == "pairs"
+
+
+def test_a_list_in_its_new_order_is_its_comparisons_and_buckets_are_counted(read):
+    def ranker(**lists):
+        return {"type": "ranker", "from_name": "rank", "to_name": "results", "value": {"ranker": lists}}
+
+    buckets = annotation(2, ranker(best=["a"], _=["b", "c"]), choice("pos"))
+    with pytest.warns(DataWarning, match="1 ranking of other than one list"):
+        tables = read(task(1, annotation(1, ranker(rank=["c", "a", "b"]), choice("neg")), buckets))
+    assert {name: table.kind for name, table in tables.items()} == {"rank": "pairs", "sentiment": "classes"}
+    table = tables["rank"]
+    sides = [item.split(" | ")[0].split(" vs ") for item in table.items[table.item]]
+    won = [pair[k] for pair, k in zip(sides, table.label, strict=True)]
+    assert sorted(zip(map(sorted, sides), won, strict=True)) == [
+        (["a", "b"], "a"),
+        (["a", "c"], "c"),
+        (["b", "c"], "c"),
+    ]
+    old = {"type": "ranker", "from_name": "rank", "value": {"items": ["a", "b"], "weights": [1, 0.5]}}
+    with pytest.warns(DataWarning, match="1 ranking of other than one list"):
+        assert read(task(1, annotation(1, old, choice("neg")))).kind == "classes"
+    with pytest.warns(DataWarning, match="1 comparison without two things and which is better"):
+        assert len(read(task(1, annotation(1, better("left")), annotation(2, better("both"))))) == 1
+
+
 def test_texts_and_ground_truth_are_used(read, tmp_path):
     right = annotation(9, choice("neg"), ground_truth=True)
     table = read(

@@ -25,6 +25,7 @@ def argilla(n, topics, tags):
         "stars": ("graded", records, PEOPLE, [1, 2, 3, 4, 5], n),
         "topics": ("sets", records, PEOPLE, topics, n),
         "entities": ("spans", None, PEOPLE, ["B-ORG", "B-PER", "I-ORG", "I-PER", "O"], tags),
+        "better": ("pairs", [f"b vs a | {record}" for record in records], PEOPLE, ["left", "right", "tie"], n),
     }
 
 

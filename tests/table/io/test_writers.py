@@ -14,7 +14,7 @@ from dissensus.exceptions import BadParameter, UnknownName
 from dissensus.table import io
 from dissensus.table.datasets.folder import VARIABLE
 from dissensus.table.io.formats import detect
-from dissensus.table.io.writers import WRITERS, Answers, Labels, write_labels
+from dissensus.table.io.writers import WRITERS, Answers, Labels, Span, write_labels
 from table.io.test_argilla import by_person, flat, nested, on_the_hub
 
 WHO = "dissensus majority-vote"
@@ -173,6 +173,34 @@ def test_a_task_of_label_studio_gets_one_prediction_more(tmp_path):
     assert new["model_version"] == WHO
     assert new["score"] == pytest.approx(2 / 3)
     assert new["result"] == [choice(name, "pos") | {"score": new["score"]} for name in ("sentiment", "tone")]
+
+
+def test_spans_in_each_other_and_a_choice_of_two_go_back_to_their_controls(tmp_path):
+    def result(kind, name, to, **value):
+        return {"type": kind, "from_name": name, "to_name": to, "value": value}
+
+    given = [
+        result("labels", "ner", "t", start=0, end=9, labels=["ORG"]),
+        result("labels", "ner", "t", start=4, end=9, labels=["LOC"]),
+        result("pairwise", "pw", "x,y", selected="right"),
+    ]
+    tasks = [
+        {"id": n, "data": {"text": "Uni Paris", "x": f"x{n}", "y": f"y{n}"},
+         "annotations": [{"completed_by": who, "result": given} for who in (1, 2)]}
+        for n in range(3)
+    ]  # fmt: skip
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(tasks))
+    said = {"ner": [Span(4, 9, "LOC", 0.9)], "ner, ORG": [Span(0, 9, "ORG", 0.9)], "pw": "right"}
+    assert io.read(path).keys() == said.keys()
+    answers = {}
+    for question, one in said.items():
+        label = np.empty(1, object)
+        label[0] = one
+        answers[question] = Answers(np.array([0]), label, np.array([0.9]))
+    first, *_ = json.loads(write_labels(Labels(answers, WHO, source=path), "label-studio", tmp_path).read_text())
+    found = [{key: one[key] for key in given[0]} for one in first["predictions"][-1]["result"]]
+    assert sorted(found, key=str) == sorted(given, key=str)
 
 
 def test_a_field_that_names_the_items_is_found_again(tmp_path):

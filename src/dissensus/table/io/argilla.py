@@ -15,6 +15,7 @@ from typing import Any
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import (
+    COMPARED,
     LABEL,
     RATING,
     SPANS,
@@ -22,6 +23,7 @@ from dissensus.table.io.exports import (
     Item,
     Rows,
     add_export,
+    comparisons,
     field,
     objects,
     part,
@@ -53,6 +55,9 @@ def answers(path: Path, columns: Columns) -> Rows:
             kind = _kind(value)
             if kind == SPANS:
                 value = [span_of(one, ("start", "end", "label"), where) for one in value]
+            elif kind == COMPARED:
+                things = [one for one in value if isinstance(one, dict) and isinstance(one.get("rank"), int | float)]
+                value = comparisons({str(one.get("value", "")): one["rank"] for one in things}, item)
             yield Answer(item, user, value, question, kind, left_out)
         suggested = (
             [key for key in record if key.endswith((".suggestion", "-suggestion"))]
@@ -92,7 +97,7 @@ def _responses(record: Record, flat: bool, where: str) -> Iterator[tuple[str, An
 def _kind(value: Any) -> str:
     """What a value is: a label, a list of them, a rating, spans or a ranking."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "rankings" if "rank" in value[0] else SPANS
+        return COMPARED if "rank" in value[0] else SPANS
     return RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
 
 
@@ -112,4 +117,4 @@ def _asked(record: Record) -> list[str]:
     ]  # fmt: skip
 
 
-add_export("argilla", answers, claims=claims, summary="Argilla's labels, ratings and spans", place=55)
+add_export("argilla", answers, claims=claims, summary="Argilla's labels, ratings, spans, rankings", place=55)

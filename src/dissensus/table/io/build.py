@@ -35,7 +35,7 @@ from dissensus.table.io.exports import Collected
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
 from dissensus.table.reading import Reading, columns_named
-from dissensus.table.spans import are_places, are_tags, place_names, tags_of_spans
+from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_spans
 
 MAX_CLASSES = 1_000  # that are never doubted
 MIN_ROWS_PER_CLASS = 10  # of more classes than these
@@ -330,11 +330,27 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
             tokens[document] = max(tokens.get(document, 0), end)
     what = "characters" if tokens is None else "tokens"
     reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
-    tags = tags_of_spans(marked, readings, tokens=tokens)
     reading.unit = "spans"
-    reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
-    reading.unused["spans of length 0"] += tags.empty
-    return Taken({"item": tags.item, "annotator": tags.annotator, "label": tags.label}, reading)
+    layers = layers_of(marked)
+    readings += [span[:2] for span in marked]
+    cuts: dict[str, list[int]] = {}
+    for document, _, start, end, _ in marked:
+        cuts.setdefault(document, []).extend((start, end))
+    taken: dict[str, list[Any]] = {"item": [], "annotator": [], "label": [], "question": []}
+    for layer in sorted(set(layers) | {""}):
+        own = [span for span, of in zip(marked, layers, strict=True) if of == layer]
+        tags = tags_of_spans(own, readings, tokens=tokens, cuts=cuts)
+        for role in ("item", "annotator", "label"):
+            taken[role] += getattr(tags, role).tolist()
+        taken["question"] += [f"spans, {layer}" if layer else "spans"] * tags.item.size
+        reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
+        reading.unused["spans of length 0"] += tags.empty
+    if any(layers):
+        tables = ", ".join(f"'{name}'" for name in dict.fromkeys(taken["question"]))
+        reading.notes.append(f"Spans overlap: labels that do are in different tables, {tables}.")
+    else:
+        del taken["question"]
+    return Taken(taken, reading)
 
 
 @dataclass

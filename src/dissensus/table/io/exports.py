@@ -11,8 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as with_default
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +22,17 @@ import pyarrow as pa
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table.find_columns import Columns, check_names, listed
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
+from dissensus.table.kinds import CONTEXT, VERSUS, pair_items, set_name
 from dissensus.table.kinds import NOTHING as EMPTY_SET
-from dissensus.table.kinds import set_name
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
-from dissensus.table.spans import tags_of_spans
+from dissensus.table.spans import layers_of, tags_of_spans
 
 MIN_SHARE_OF_TARGETS = 0.9  # that are labels too, before they are taken for known ones; a letter may be one by chance
 MAX_REASON_LENGTH = 200  # characters
-LABEL, RATING, NUMBER, SPANS = "label", "rating", "number", "spans"
+LABEL, RATING, NUMBER, SPANS, COMPARED = "label", "rating", "number", "spans", "comparisons"
 """Kinds of answers that are read: one label or a list of ticked ones; a grade; a score; a list of (start, end, label)
-in characters. All others are only counted."""
+in characters; a list of (left, right, which is better). All others are only counted."""
 _RATED = (RATING, NUMBER)
 NOTHING = "annotations without an answer"  # left out where labels are read; of spans they say that there are none
 
@@ -42,9 +44,10 @@ class Answer(NamedTuple):
     annotator: Any
     label: Any
     question: str = ""
-    kind: str = LABEL  # or RATING, NUMBER, SPANS, or the word for what is not read, in the plural: "rankings"
+    kind: str = LABEL  # or RATING, NUMBER, SPANS, COMPARED, or the word for what is not read, in the plural: "texts"
     left_out: str = ""  # why this answer does not count, after its number: "answers skipped"
     gold: bool = False  # True where it is known to be right; then it is no vote
+    seen: bool = False  # True for a comparison whose left and right are those that the annotator saw
 
 
 class Item(NamedTuple):
@@ -175,9 +178,11 @@ def _collect(
         elif isinstance(row, Target):
             targets[row.item] = row.value
         else:
+            row = _compared(row, kind) if row.kind == COMPARED and not row.left_out else row
             given.append(
                 row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, *_RATED) else row
             )
+    given = _layered(_unranked(given, columns.label, reading) if kind is None else given, reading)
     reading.rows = len(given)
     ask = Ask(path, columns, ticks, kind, words, targets, loud)
     own = _by_question(given, aside) if columns.label is ticks is kind is None else {}
@@ -193,7 +198,7 @@ def _collect(
         reading.unused += about.unused
         reading.notes += [note for note in about.notes if note not in reading.notes]
         reading.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
-        reading.rows += about.rows - len(answers)  # each span is an answer
+        reading.rows += about.rows - len(answers)  # each span or comparison is an answer
         found.loud |= part.loud
     rest = [one for one in given if one.question not in own]
     for one in rest:
@@ -220,7 +225,7 @@ def _by_question(given: list[Answer], aside: Callable[[str], bool]) -> dict[str,
     there = {
         one.question: None
         for one in given
-        if one.kind in (LABEL, *_RATED, SPANS) and not aside(one.question) and one.label and not one.left_out
+        if one.kind in (LABEL, *_RATED, SPANS, COMPARED) and not aside(one.question) and one.label and not one.left_out
     }
     return {question: [one for one in given if one.question == question] for question in there}
 
@@ -231,6 +236,8 @@ def _table_kind(answers: list[Answer]) -> str | None:
     kinds = {one.kind for one in used}
     if SPANS in kinds:
         return "spans"
+    if COMPARED in kinds:
+        return "pairs"
     if kinds == {RATING}:
         return "graded"
     if kinds == {NUMBER}:
@@ -251,6 +258,8 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
     answered = [one for one in given if not one.left_out]
     if marked := _span_questions(answered, path, columns.label, kind):
         return _collect_spans(given, marked, reading, columns, everything or given)
+    if ranked := _compared_questions(answered, columns.label, kind):
+        return _collect_compared(given, ranked, reading, ask)
     chosen = _choose_questions(answered, path, columns.label, ticks)
     used, gold, left = [], [], []
     sets = {one.question for one in answered if one.kind == LABEL and len(one.label or ()) > 1}
@@ -330,8 +339,117 @@ def _span_questions(answers: list[Answer], path: Path, label: str | None, kind: 
     if kind == SPANS and not there:
         raise DataError(f"{path} holds no spans of text; leave out kind='spans'.")
     wanted = [question for question in there if label in (None, question)]
-    alone = not any(one.kind in (LABEL, RATING) and one.label for one in answers)
+    alone = not any(one.kind in (LABEL, RATING, COMPARED) and one.label for one in answers)
     return wanted if label is not None or kind == SPANS or alone else []
+
+
+def _layered(given: list[Answer], reading: Reading) -> list[Answer]:
+    """Take spans of one annotator that overlap apart into questions, see `layers_of`."""
+    pieces: dict[int, list[Answer]] = {}
+    marked = [n for n, one in enumerate(given) if one.kind == SPANS and not one.left_out]
+    for question in sorted({given[n].question for n in marked}):
+        own = [n for n in marked if given[n].question == question]
+        spans = [(n, span) for n in own for span in given[n].label]
+        layers = layers_of((given[n].item, (given[n].annotator, given[n].gold), *span) for n, span in spans)
+        if not any(layers):
+            continue
+        names = {layer: ", ".join(filter(None, (question or "spans", layer))) for layer in sorted(set(layers))}
+        split: dict[int, dict[str, list[Any]]] = {n: {} if given[n].label else {"": []} for n in own}
+        for (n, span), layer in zip(spans, layers, strict=True):
+            split[n].setdefault(layer, []).append(span)
+        for n, parts in split.items():
+            pieces[n] = [given[n]._replace(question=names[layer], label=part) for layer, part in parts.items()]
+        tables = ", ".join(f"'{name}'" for name in names.values())
+        reading.notes.append(f"Spans of '{names['']}' overlap: labels that do are in different tables, {tables}.")
+    return [piece for n, one in enumerate(given) for piece in pieces.get(n, [one])]
+
+
+def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
+    """Every two things of a ranking, as a comparison: a smaller rank is better, an equal one a tie.
+
+    A checksum tells which thing is left, alike for all annotators: no thing is left more often than by chance.
+    """
+    found = []
+    for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):
+        swap = crc32(f"{pair[0][0]}{VERSUS}{pair[1][0]}{CONTEXT}{item}".encode()) % 2
+        (left, a), (right, b) = pair[::-1] if swap else pair
+        found.append((left, right, "tie" if a == b else "left" if a < b else "right"))
+    return found
+
+
+def _compared(one: Answer, kind: str | None) -> Answer:
+    """An answer that compares; as a label, left or right, where kind= asks for classes."""
+    if not one.label:
+        return one._replace(left_out="comparisons without two things and which is better")
+    if kind == "classes" and one.seen:
+        return one._replace(kind=LABEL, label=one.label[0][2])
+    things = {thing for left, right, _ in one.label for thing in (left, right)}
+    if any(not thing.strip() or VERSUS in thing or CONTEXT in thing for thing in things):
+        return one._replace(left_out=f"comparisons of things without a name, or with '{VERSUS}' or '{CONTEXT}' in it")
+    return one
+
+
+def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[Answer]:
+    """Of things that no two items share none can be ranked: choices of two are labels then, rankings are left out."""
+    first: dict[tuple[str, str], Any] = {}
+    items: dict[str, set[Any]] = {}
+    shared = set()
+    for one in given:
+        if one.kind == COMPARED and not one.left_out:
+            items.setdefault(one.question, set()).add(one.item)
+            for thing in {thing for left, right, _ in one.label for thing in (left, right)}:
+                if first.setdefault((one.question, thing), one.item) != one.item:
+                    shared.add(one.question)
+    alone = {question for question, there in items.items() if len(there) > 1} - shared
+    for n, one in enumerate(given):
+        if one.kind != COMPARED or one.left_out or one.question not in alone:
+            continue
+        if one.seen:
+            given[n] = one._replace(kind=LABEL, label=[one.label[0][2]])
+            said = f"'{one.question}' compares other things in every item: its answers are labels, left and right"
+            reading.notes += [note for note in [f"{said} (kind='pairs' compares)."] if note not in reading.notes]
+        elif one.question != label:
+            given[n] = one._replace(left_out=_one_line(f"comparisons of other things in every item: {_read_by(one)}"))
+    return given
+
+
+def _compared_questions(answers: list[Answer], label: str | None, kind: str | None) -> list[str]:
+    """The questions whose comparisons are read: those asked for, or all where nothing else can be read."""
+    there = sorted({one.question for one in answers if one.kind == COMPARED and label in (None, one.question)})
+    alone = not any(one.kind in (LABEL, *_RATED) and one.label for one in answers)
+    return there if label is not None or kind == "pairs" or alone else []
+
+
+def _collect_compared(given: list[Answer], questions: list[str], reading: Reading, ask: Ask) -> Collected:
+    """The comparisons of some questions, a row each; the item of an export is their context."""
+    rows: list[tuple[Any, ...]] = []
+    loud = ask.loud
+    for one in given:
+        why = one.left_out
+        if not why and not one.label:
+            why = "answers without a choice"
+        elif not why and (one.kind != COMPARED or one.question not in questions):
+            why = _read_by(one)
+        elif not why and one.gold:
+            why = "answers marked as right (comparisons, not used)"
+        if why:
+            reading.unused[_one_line(why)] += 1
+            loud |= one.annotator != "" and not one.gold and one.left_out != NOTHING
+            continue
+        rows += [(*pair, one.item, str(one.annotator), one.question) for pair in one.label]
+        reading.rows += len(one.label) - 1  # each comparison is an answer
+    if not rows:
+        raise DataError(f"{ask.path} holds no comparison that can be used. {reading.left_out()}".strip())
+    left, right, better, context, annotator, question = map(list, zip(*rows, strict=True))
+    made = {"item": pair_items(left, right, [str(item) for item in context]), "annotator": annotator, "label": better}
+    if len(set(question)) > 1:
+        made["question"] = question
+    reading.columns = {
+        "item": f"two things in {_word(ask.columns.item, ask.words[0])}",
+        "annotator": _word(ask.columns.annotator, ask.words[1]),
+        "label": ", ".join(f"'{name}'" for name in questions if name) or "the answers",
+    }
+    return Collected(made, None, None, reading, "pairs", loud)  # type: ignore[arg-type]
 
 
 def _collect_spans(
@@ -345,6 +463,7 @@ def _collect_spans(
         for one in everything
         if one.annotator != "" and not one.gold and one.left_out in ("", NOTHING)
     }
+    known = [(str(one.item), None) for one in everything if one.kind == SPANS and one.gold and not one.left_out]
     cuts: dict[str, set[int]] = {}
     for one in given:
         if one.kind == SPANS and not one.left_out and one.question in questions:
@@ -353,7 +472,6 @@ def _collect_spans(
     texts = {item: text for item in about if (text := _marked_text(about[item], max(cuts.get(item, ()), default=0)))}
     for question in questions:
         own = [one for one in given if not one.left_out and one.kind == SPANS and one.question == question]
-        known = [(str(one.item), None) for one in own if one.gold]
         spans = [(str(one.item), None if one.gold else str(one.annotator), *span) for one in own for span in one.label]
         rows = tags_of_spans(spans, [*readings, *known], texts, cuts=cuts)
         votes = np.array([who is not None for who in rows.annotator.tolist()], bool)
@@ -371,8 +489,7 @@ def _collect_spans(
         elif one.kind == SPANS and one.question in questions and one.gold:
             reading.unused["answers marked as right (known spans, no votes)"] += max(len(one.label), 1)
         elif not one.left_out and (one.kind != SPANS or one.question not in questions) and one.label:
-            how = f" (read by label='{one.question}')" if one.kind in (LABEL, RATING, SPANS) else ""
-            reading.unused[f"{_PLURAL.get(one.kind, one.kind)} '{one.question}'{how}"] += 1
+            reading.unused[_read_by(one)] += 1
     reading.columns = {"item": f"places in {_word(columns.item, 'id')}"}
     reading.columns["annotator"] = _word(columns.annotator, "who answered")
     reading.columns["label"] = ", ".join(f"'{question}'" for question in questions if question) or "the spans"
@@ -410,12 +527,12 @@ def _choose_questions(
         raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(sorted(set(there)))}.")
     if label is not None and not {LABEL, *_RATED} & {kind for question, kind in kinds if question == label}:
         what = next(kind for question, kind in kinds if question == label)
-        raise DataError(f"{path}: {label!r} holds {what}; only labels, ratings and spans of text are read.")
+        raise DataError(f"{path}: {label!r} holds {what}; only {_READ} are read.")
     single = [q for q, kind in kinds if kind == LABEL and label in (None, q)]
     rated = [q for q, kind in kinds if kind in _RATED and label in (None, q)]
     if kinds and not single and not rated:
         what = ", ".join(f"{count:,} {kind}" for (_, kind), count in kinds.items())
-        raise DataError(f"{path} holds {what}; only labels, ratings and spans of text are read.")
+        raise DataError(f"{path} holds {what}; only {_READ} are read.")
     if ticks == "questions" and len(single) > 1:
         raise BadParameter(
             f"ticks='questions' is for one question; choose it: label=, one of {listed(sorted(single))}."
@@ -428,8 +545,8 @@ def _choose_questions(
         elif kind in _RATED and (single or question not in rated):
             what = "ratings" if kind == RATING else "scores"
             reasons.setdefault(question, {})[kind] = f"{what}{named} (read by label='{question}')"
-        elif kind == SPANS:
-            reasons.setdefault(question, {})[kind] = f"spans{named} (read by label='{question}')" if named else "spans"
+        elif kind in (SPANS, COMPARED):
+            reasons.setdefault(question, {})[kind] = f"{kind}{named} (read by label='{question}')" if named else kind
         elif kind not in (LABEL, *_RATED):
             reasons.setdefault(question, {})[kind] = f"{kind}{named}"
     return reasons
@@ -506,6 +623,12 @@ def _one_line(words: str) -> str:
 
 
 _PLURAL = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
+_READ = "labels, ratings, spans of text and comparisons"
+
+
+def _read_by(one: Answer) -> str:
+    how = f" (read by label='{one.question}')" if one.kind in (LABEL, *_RATED, SPANS, COMPARED) else ""
+    return f"{_PLURAL.get(one.kind, one.kind)} '{one.question}'{how}"
 
 
 def _word(named: Any, usual: str) -> str:

@@ -1,8 +1,9 @@
 """Label Studio's JSON export: `annotations` of tasks, each by `completed_by`, with results of several controls.
 
 The item is the task's `id`, or a field of its `data` where the caller names one; `data` holds the texts. Every control
-(`from_name`) is a question: choices are labels, ratings and numbers are ratings, labels of text are spans, and other
-regions, texts and predictions are counted only. Annotations marked as `ground_truth` are known labels.
+(`from_name`) is a question: choices are labels, ratings and numbers are ratings, labels of text are spans, a ranker or
+a choice of two compares; other regions, texts and predictions are counted only. Annotations marked as `ground_truth`
+are known labels.
 """
 
 from __future__ import annotations
@@ -12,24 +13,29 @@ from typing import Any
 
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import (
+    COMPARED,
     LABEL,
     NOTHING,
     RATING,
     SPANS,
     Answer,
     Item,
+    Note,
     Rows,
     add_export,
+    comparisons,
     field,
     objects,
     part,
 )
 from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.pairs import SIDES
+from dissensus.table.kinds import CONTEXT, OUTCOMES, VERSUS
 from dissensus.table.names import shown
 
 _OF_REGIONS = {"start", "end", "x", "y", "points"}  # an answer about a part of the item says where that part is
-_KINDS = {"choices": LABEL, "pairwise": LABEL, "rating": RATING, "number": RATING, "textarea": "texts"}
-_KEYS = {"pairwise": "selected"}  # of the value, where it is not called as the type
+_KINDS = {"choices": LABEL, "rating": RATING, "number": RATING, "textarea": "texts"}
+MAX_NAME_LENGTH = 200  # characters of what names a thing; what is longer is its content
 
 
 def claims(record: Record) -> bool:
@@ -57,7 +63,10 @@ def task_answers(task: Record, columns: Columns, where: str) -> Rows:
             yield Answer(item, annotator, None, left_out=why)
             continue
         for result in results:
-            yield _answer(item, annotator, result, gold, where)
+            if result.get("type") in ("pairwise", "ranker"):
+                yield from _comparison(item, annotator, result, gold, data, where)
+            else:
+                yield _answer(item, annotator, result, gold, where)
     for key, what in (("predictions", "predictions by models"), ("drafts", "drafts")):
         for _ in part(task, key, list, where):
             yield Answer(item, "", None, left_out=what)
@@ -74,15 +83,45 @@ def _answer(item: Any, annotator: str, result: Record, gold: bool, where: str) -
         return Answer(item, annotator, None, name, f"answers of type {kind}")
     if _OF_REGIONS & value.keys():
         return Answer(item, annotator, None, name, "answers about regions")
-    key = _KEYS.get(kind, kind)
-    return Answer(
-        item,
-        annotator,
-        part(value, key, list, where) if kind == "choices" else value.get(key),
-        name,
-        _KINDS[kind],
-        gold=gold,
-    )
+    given = part(value, kind, list, where) if kind == "choices" else value.get(kind)
+    return Answer(item, annotator, given, name, _KINDS[kind], gold=gold)
+
+
+def _comparison(item: Any, annotator: str, result: Record, gold: bool, data: Record, where: str) -> Rows:
+    """A choice of two things, or a list in its new order; lists in buckets are only counted: these have no order."""
+    name, value = str(result.get("from_name", "")), part(result, "value", dict, where)
+    if result["type"] == "ranker":
+        given = value.get("ranker")
+        lists = list(given.values()) if isinstance(given, dict) else [given]
+        if len(lists) == 1 and isinstance(lists[0], list):
+            ranked = comparisons({str(thing): rank for rank, thing in enumerate(lists[0])}, item)
+            yield Answer(item, annotator, ranked, name, COMPARED, gold=gold)
+        else:
+            yield Answer(item, annotator, None, name, COMPARED, "rankings of other than one list")
+        return
+    shown_as = [one.strip() for one in str(result.get("to_name", "")).split(",")]
+    shown_as = shown_as if len(set(shown_as)) == 2 else ["left", "right"]
+    better = value.get("selected")
+    if better not in OUTCOMES:
+        yield Answer(item, annotator, [], name, COMPARED, gold=gold)
+        return
+    named = next((pair for pair in SIDES[:-1] if all(isinstance(data.get(side), str) for side in pair)), shown_as)
+    left, right = (_thing(data, one, item) for one in named)
+    if left == right:
+        left, right = (f"{one} of {item}" for one in shown_as)
+    if not all(one in data for one in named):
+        said = f"'{name}' compares '{left}' with '{right}' in every task, whose data have no such fields"
+        yield Note(f"{said} (kind='classes': left or right for each task).")
+    yield Answer(item, annotator, [(left, right, better)], name, COMPARED, gold=gold, seen=True)
+
+
+def _thing(data: Record, field_name: str, item: Any) -> str:
+    """What names a thing: the field's content, its place in the task where that is long, else how it is shown."""
+    if field_name not in data:
+        return field_name
+    content = data[field_name]
+    plain = isinstance(content, str) and 0 < len(content.strip()) <= MAX_NAME_LENGTH
+    return content if plain and VERSUS not in content and CONTEXT not in content else f"{field_name} of {item}"
 
 
 def _key(task: Record) -> str:
@@ -95,4 +134,4 @@ def _annotator(annotation: Record, named: Any, where: str) -> Any:
     return field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
 
 
-add_export("label-studio", answers, claims=claims, summary="Label Studio's choices, ratings and spans", place=50)
+add_export("label-studio", answers, claims=claims, summary="Label Studio's choices, ratings, spans, rankings", place=50)

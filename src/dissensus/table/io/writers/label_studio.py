@@ -33,9 +33,13 @@ def _controls(labels: Labels) -> dict[str | None, list[Record]]:
     for task in records(labels.source):  # type: ignore[arg-type]  # asked where there is a source
         for annotation in task.get("annotations", task.get("completions")) or []:
             for result in annotation.get("result") or []:
-                asked = labels.question is None and result.get("type") in ("choices", "labels")
-                if (name := result.get("from_name")) in (*labels.questions, labels.question) or asked:
-                    found.setdefault(name, []).append(result)
+                name, kind = result.get("from_name"), result.get("type")
+                wanted = {name} if labels.question is None and kind in ("choices", "labels") else set()
+                for question in filter(None, (*labels.questions, labels.question)):
+                    if question == name or (kind == "labels" and question.startswith(f"{name}, ")):  # a layer of spans
+                        wanted.add(question)
+                for question in wanted:
+                    found.setdefault(question, []).append(result)
     return found | {None: next(iter(found.values()), [])}
 
 
@@ -63,7 +67,8 @@ def _results(question: str | None, given: Given, before: list[Record]) -> list[R
 def _result(question: str | None, given: Given, before: list[Record]) -> Record:
     first = before[0] if before else {}
     kind = first.get("type", "choices")
-    values: list[Any] = [result.get("value", {}).get(kind) for result in before]
+    key = "selected" if kind == "pairwise" else kind
+    values: list[Any] = [result.get("value", {}).get(key) for result in before]
     several = not values or isinstance(values[0], list)
     flat = {str(one): one for value in values for one in (value if isinstance(value, list) else [value])}
     label = flat.get(str(given.label), given.label)  # 4 where a table holds the text "4"
@@ -71,7 +76,7 @@ def _result(question: str | None, given: Given, before: list[Record]) -> Record:
         "from_name": first.get("from_name", question or "label"),
         "to_name": first.get("to_name", "text"),
         "type": kind,
-        "value": {kind: [label] if several else label},
+        "value": {key: [label] if several else label},
         "score": given.confidence,
     }
 
