@@ -182,7 +182,7 @@ class Fake:
             tasks = [one for one in tasks if one["id"] in asked["selectedItems"]["included"]]
         for one in asked.get("filters", {"items": []})["items"]:
             assert (one["filter"], one["operator"]) == ("filter:tasks:updated_at", "greater")
-            since = datetime.fromisoformat(one["value"])
+            since = datetime.strptime(one["value"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)  # as the tool reads it
             tasks = [task for task in tasks if datetime.fromisoformat(task["updated_at"]) > since]
         page, size = int(query["page"]), int(query["page_size"])
         found = tasks[(page - 1) * size : page * size]

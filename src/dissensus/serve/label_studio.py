@@ -45,6 +45,7 @@ SECONDS_OF_WRITES = 5.0  # before webhooks that told too little are looked after
 SECONDS_BETWEEN_SYNCS = 60.0  # of tasks that changed
 SECONDS_BETWEEN_FULL_SYNCS = 3600.0
 OVERLAP = timedelta(minutes=2)  # by which a sync looks back behind the last one: the clocks of two machines
+TIME = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only form that filters of tasks take; of a time in UTC
 MIN_CHANGE = 0.01  # of a confidence, before it is written again
 BATCH = 50  # tasks that are read together before they are written
 GONE = in_order("9999-12-31T00:00:00Z")  # the version of whatever is deleted
@@ -296,7 +297,8 @@ class Studio:
         only = None if tasks is None else set(tasks)
         items, seen = set(map(str, only or ())), set()
         done = {"tasks": 0, "annotations": 0, "changed": 0}
-        for page in self.client.tasks(self.number, only, None if since is None else (since - OVERLAP).isoformat()):
+        changed_since = None if since is None else (since - OVERLAP).strftime(TIME)
+        for page in self.client.tasks(self.number, only, changed_since):
             items |= {str(task["id"]) for task in page}
             pairs = [(annotation, task) for task in page for annotation in task["annotations"]]
             seen |= {str(annotation["id"]) for annotation, _ in pairs}
