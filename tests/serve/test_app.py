@@ -270,3 +270,28 @@ def test_reasons_that_may_name_others_are_hidden():
     )
     assert hidden(found, project, Caller("read")) == [{"annotator": "A1", "reasons": ""}]
     assert hidden(found, project, Caller("read", names=True)) == found
+
+
+# What is guessed, and what is refused ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds"), [(("3.5", "4.5", "1", "good"), ("numbers", "classes")), ((3, 4, 3.5), ("classes", "numbers"))]
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_kind_that_is_not_declared_is_that_of_the_fit_everywhere(ask, monkeypatch, given, kinds, at_once):
+    *first, last = [POST | {"item": f"i{at}", "label": label} for at, label in enumerate(given)]
+    assert ask.post("/projects/p/annotations", json=first).status_code == 200
+    kind = ask.get("/projects").json()[0]["kind"]
+    with monkeypatch.context() as patched:
+        if not at_once:  # as in a large project: the answer comes before the next fit
+            patched.setattr("dissensus.serve.project.Project.refit", lambda _: None)
+        found = ask.post("/projects/p/annotations", json=last)
+        assert found.status_code == 200
+        for one in ask.get("/projects/p/items").json()["items"]:
+            assert one["annotations"][0]["label"] in (*given, *map(str, given), 1, 3.5, 4.5)
+        between = ask.get("/projects").json()[0]["kind"]
+    ask.get("/projects/p/export")  # fits
+    after = ask.get("/projects").json()[0]["kind"]
+    assert (kind, after) == kinds
+    assert between in kinds if at_once else between == kind

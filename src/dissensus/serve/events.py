@@ -139,15 +139,17 @@ def span_text(spans: Sequence[Mapping[str, Any]], at: int) -> str:
 
 
 def label_json(text: str | None, kind: str) -> Any:
-    """The label as JSON answers show it."""
+    """The label as JSON answers show it; text that this kind cannot hold (the kind was guessed before) stays text."""
     if text is None:
         return None
     if kind == "sets":
         return [] if text == kinds.NOTHING else text.split(kinds.JOIN)
-    if kind == "numbers":
-        number = float(text)
-        return int(number) if number.is_integer() else number
-    return json.loads(text) if kind == "spans" else text
+    try:
+        if kind == "numbers" and math.isfinite(number := float(text)):
+            return int(number) if number.is_integer() else number
+        return json.loads(text) if kind == "spans" else text
+    except ValueError:
+        return text
 
 
 def in_order(version: Any) -> str:
