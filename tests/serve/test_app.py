@@ -295,3 +295,25 @@ def test_a_kind_that_is_not_declared_is_that_of_the_fit_everywhere(ask, monkeypa
     after = ask.get("/projects").json()[0]["kind"]
     assert (kind, after) == kinds
     assert between in kinds if at_once else between == kind
+
+
+@pytest.mark.parametrize("by", ["item and annotator", "id", "address"])
+def test_a_removal_names_the_item_it_touched_or_says_that_its_id_is_unknown(ask, by):
+    own = {} if by == "item and annotator" else {"id": "7"}
+
+    def remove(one):
+        if by == "address":
+            return ask.delete("/projects/p/annotations/7").json()
+        return ask.post("/projects/p/annotations", json=(own or one) | {"deleted": True}).json()
+
+    late = POST | own | {"item": "i" if own else "late"}
+    found = remove(late)
+    assert (found["accepted"], found["unknown"], found["items"]) == (1, 1, [])
+    assert found["note"].startswith("1 of the ids to remove no annotation has;")
+    assert ask.post("/projects/p/annotations", json=late).json()["stale"] == 1
+    if not own:
+        ask.post("/projects/p/annotations", json=[POST, POST | {"annotator": "bob"}])
+        found = remove({"item": "i", "annotator": "ann"})
+        assert (found["accepted"], found["items"][0]["item"], found["items"][0]["labels"]) == (1, "i", 1)
+    assert "unknown" not in remove(POST)
+    assert remove(POST)["items"][0]["item"] == "i"

@@ -176,21 +176,27 @@ def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
 
 def _annotation(one: Mapping[str, Any], at: int) -> Event:
     version = in_order(one.get("version"))
-    if one.get("deleted"):
-        return Event("removal", name_of(one, "id", at), "", version=version)
     if "winner" in one:
         one = {"label": one["winner"], **one}
     pair = "left" in one and "right" in one
     if pair and "item" not in one:
         names = kinds.pair_items([name_of(one, "left", at)], [name_of(one, "right", at)], None)
         one = {"item": names[0].as_py(), **one}
-    item, annotator = name_of(one, "item", at), name_of(one, "annotator", at)
+    if one.get("deleted"):
+        return Event("removal", _id(one, at), "", version=version)
+    item, annotator, id_ = name_of(one, "item", at), name_of(one, "annotator", at), _id(one, at)
     label, kind = label_of(one.get("label"), at)
     data = one.get("data")
     if data is not None and not isinstance(data, dict):
         raise DataError(f"annotation {at}: data must be an object, got {shown(data)}.")
-    id_ = name_of(one, "id", at) if one.get("id") is not None else item + ABOUT + annotator
     return Event("annotation", id_, item, annotator, label, version, data=data, of_kind="pairs" if pair else kind)
+
+
+def _id(one: Mapping[str, Any], at: int) -> str:
+    """The tool's own, or else the item and the annotator."""
+    if one.get("id") is not None:
+        return name_of(one, "id", at)
+    return name_of(one, "item", at) + ABOUT + name_of(one, "annotator", at)
 
 
 def _objects(body: Any, what: str) -> list[dict[str, Any]]:

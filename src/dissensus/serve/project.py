@@ -25,7 +25,7 @@ from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.questions.item_status import SETTLED, STATUSES, item_status, usual_share
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.serve import overview
-from dissensus.serve.events import KINDS, Event, Stored, label_json, winner
+from dissensus.serve.events import FAMILY, KINDS, Event, Stored, label_json, winner
 from dissensus.serve.next_item import Assigner
 from dissensus.serve.rows import Columns, NameList, Rows, content, fold
 from dissensus.table import kinds
@@ -551,6 +551,15 @@ class Project:
         """Every decision that stands, in the order in which they were made."""
         with self.lock:
             return [self.decision(one) for one in sorted(self.decisions.values(), key=lambda one: one.seq)]
+
+    def removed(self, ids: Iterable[str]) -> dict[str, str | None]:
+        """Id of a removal → the item that it was about; None where no annotation has this id yet."""
+        found: dict[str, str | None] = dict.fromkeys(ids)
+        with self.lock:
+            for one in self.store.of_ids(self.number, [FAMILY["removal"] + id_ for id_ in found]):
+                if one.item >= 0:
+                    found[one.id[1:]] = self.names[ITEM].texts[one.item]
+        return found
 
     def held(self) -> dict[str, tuple[str, str, bool]]:
         """Id → item, version, whether there is a label: of every annotation not removed, every decision that stands."""
