@@ -92,15 +92,23 @@ def test_addresses_that_lead_nowhere(ask, method, path, status):
 
 def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
     assert ask.post("/projects", json={"name": "q", "kind": "numbers"}).status_code == 201
-    assert ask.post("/projects", json={"name": "q"}).status_code == 201
-    found = ask.post("/projects", json={"name": "q", "kind": "sets"})
-    assert (found.status_code, found.json()["error"]) == (409, "project 'q' has the kind 'numbers', not 'sets'.")
+    for same in ({"name": "q", "kind": "numbers"}, {"name": "q"}):
+        assert ask.post("/projects", json=same).status_code == 200
+    for other, said in (
+        ({"name": "q", "kind": "sets"}, "project 'q' has the kind 'numbers', not 'sets'."),
+        ({"name": "q", "per_item": 3}, "project 'q' has no per_item declared, not 3."),
+        ({"name": "p", "kind": "numbers"}, "project 'p' has no kind declared, not 'numbers'."),
+    ):
+        found = ask.post("/projects", json=other)
+        assert (found.status_code, found.json()["error"]) == (409, said)
     for wrong in (
         {"name": "a/b"},
         {"name": ""},
         {"name": "r", "kind": "odd"},
         {"name": "r", "classes": [1]},
         {"name": "r", "x": 1},
+        {"name": "r", "self": 1},
+        {"name": []},
         {},
         [],
     ):

@@ -221,13 +221,15 @@ def _add_projects(app: FastAPI, service: Service, guard: Guard) -> None:
 
     @app.post("/projects")
     async def create(request: Request) -> Response:
-        """Make a project: {name, kind?, classes?, title?, per_item?, per_annotator?}; again is no error."""
+        """Make a project: {name, kind?, classes?, title?, per_item?, per_annotator?}; 409: it is there and differs."""
         guard(request, "create")
         body = json_of(await body_of(request, guard.limits.body_bytes))
         if not isinstance(body, dict) or "name" not in body:
             raise BadParameter('a project is an object with a name, such as {"name": "cats"}.')
-        made = await run_in_threadpool(lambda: service.create(**body))
-        return JSONResponse({"name": made.name, "title": made.title, "kind": made.kind}, 201)
+        there = set(service.projects())
+        made = await run_in_threadpool(lambda: service.create(body.pop("name"), **body))
+        answer = {"name": made.name, "title": made.title, "kind": made.kind}
+        return JSONResponse(answer, 200 if made.name in there else 201)
 
 
 def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
