@@ -186,7 +186,8 @@ def test_names_are_pseudonyms_for_those_who_may_not_see_them(opened):
     ask.post("/projects/p/annotations", json=posted, headers={"Authorization": f"Bearer {admin}"})
     decision = {"item": "i", "label": "x", "by": "ann-the-first"}
     ask.post("/projects/p/decisions", json=decision, headers={"Authorization": f"Bearer {admin}"})
-    for path in ("items/i", "items", "annotators", "progress", "export", "decisions", "export?what=decisions"):
+    exports = ("export", "export?what=decisions", "export?what=items")
+    for path in ("items/i", "items", "annotators", "progress", "decisions", *exports):
         seen = {
             token: ask.get(f"/projects/p/{path}", headers={"Authorization": f"Bearer {token}"}).text
             for token in (plain, named)
@@ -325,3 +326,42 @@ def test_a_removal_names_the_item_it_touched_or_says_that_its_id_is_unknown(ask,
         assert (found["accepted"], found["items"][0]["item"], found["items"][0]["labels"]) == (1, "i", 1)
     assert "unknown" not in remove(POST)
     assert remove(POST)["items"][0]["item"] == "i"
+
+
+def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
+    fill(ask)
+    ask.post("/projects/p/items", json={"item": "bare", "text": "t"})
+    for body, status, said in (
+        ({"item": "none", "label": "x"}, 404, "no item 'none' in project 'p'."),
+        ({"item": "i1", "label": "z"}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
+        ({"item": "i1", "both": ["x", "z"]}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
+    ):
+        found = ask.post("/projects/p/decisions", json=body)
+        assert (found.status_code, found.json()["error"]) == (status, said)
+    for body in ({"item": "i1", "label": "x"}, {"item": "i2", "unclear": True}, {"item": "bare", "label": "y"}):
+        assert ask.post("/projects/p/decisions", json=body | {"by": "boss"}).status_code == 200
+    lines = ask.get("/projects/p/export?what=items&format=jsonl").text.splitlines()
+    rows = {one["item"]: one for one in map(json.loads, lines)}
+    for name in ("i1", "i2", "bare", "i3"):
+        alone = ask.get(f"/projects/p/items/{name}").json()
+        for key in ("status", "reason", "label", "confidence"):
+            assert rows[name].get(key) == alone[key], (name, key)
+    assert (rows["bare"]["status"], rows["bare"]["reason"]) == ("decided", "decided by boss")
+
+
+def test_items_decided_before_any_label_are_exported(ask):
+    assert ask.get("/projects/p/export?what=items").text == "item,label,confidence,status,reason,decided\n"
+    ask.post("/projects/p/items", json={"item": "bare"})
+    assert ask.post("/projects/p/decisions", json={"item": "bare", "label": "x", "by": "boss"}).status_code == 200
+    assert ask.get("/projects/p/export?what=items").text.splitlines()[1] == "bare,x,1,decided,decided by boss,x"
+
+
+def test_a_number_is_decided_by_a_number_and_exported(ask):
+    ask.post("/projects/p/annotations", json=[POST | {"label": 1.5}, POST | {"item": "j", "label": 4}])
+    found = ask.post("/projects/p/decisions", json={"item": "i", "label": "good"})
+    assert (found.status_code, found.json()["error"]) == (
+        400, "the label 'good' is no number, and the labels of 'p' are."
+    )  # fmt: skip
+    ask.post("/projects/p/items", json={"item": "bare"})
+    assert ask.post("/projects/p/decisions", json={"item": "bare", "label": 2}).status_code == 200
+    assert "bare" in ask.get("/projects/p/export?what=items").text

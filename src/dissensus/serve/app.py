@@ -275,6 +275,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         event = decision_event(json_of(await body_of(request, guard.limits.body_bytes)))
         if caller.annotator is not None:  # nobody signs as somebody else
             event = replace(event, annotator=caller.annotator)
+        service.project(name).check_decision(event)
         return await store(name, [event])
 
     @app.delete("/projects/{name}/decisions/{item:path}")

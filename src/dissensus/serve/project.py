@@ -30,6 +30,7 @@ from dissensus.serve.next_item import Assigner
 from dissensus.serve.rows import Columns, NameList, Rows, content, fold
 from dissensus.table import kinds
 from dissensus.table.annotations import Annotations
+from dissensus.table.find_columns import listed
 from dissensus.table.io.build import in_guessed_kind
 from dissensus.table.kinds import CLASS_KINDS
 from dissensus.table.names import match, shown
@@ -204,6 +205,21 @@ class Project:
         if kind == "spans" and event.of_kind is None:
             raise DataError(f"{said} is no list of spans; give [{{start, end, label}}, …].")
         return event
+
+    def check_decision(self, event: Event) -> None:
+        """Raise where an adjudicator's item is not known, or the label is none that the item could have."""
+        with self.lock:
+            self.code(event.item)
+            given, kind = self.names[LABEL], self.kind
+            said = [one for one in (event.label, *(event.data or {}).get("both", ())) if one is not None]
+            if event.of_kind is not None or not len(given):
+                return
+            for label in said:
+                if kind == "numbers" and kinds.numbers_of(np.array([label], object)) is None:
+                    raise DataError(f"the label {shown(label)} is no number, and the labels of {self.name!r} are.")
+                classes = self.about.get("classes") or given.texts
+                if kind in CLASS_KINDS and label not in classes:
+                    raise DataError(f"nobody gave the label {shown(label)}; the classes are {listed(sorted(classes))}.")
 
     # Fits -------------------------------------------------------------------------------------------------------------
 
