@@ -59,9 +59,15 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a"}', 400, "annotation 0 has the label None"),
         (b'[{"item": "i", "annotator": "a", "label": "x"}, {"item": ""}]', 400, "entry 1 has no item"),
         (b'{"item": "i\\u0000", "annotator": "a", "label": "x"}', 400, "holds a character that cannot be stored"),
+        (b'{"item": "i", "annotator": "a", "lable": "x"}', 400, "annotation 0 has the field 'lable'; the fields"),
+        (b'{"item": "i", "annotator": "a", "label": "x", "version": "new"}', 400, "version 'new' is no time such as"),
+        (b'{"item": "i", "annotator": "a", "label": "x", "version": -1}', 400, "version -1 is no time such as"),
+        (b'{"item": "i", "annotator": "a", "label": [{"start": 4, "end": 4, "label": "P"}]}', 400, "after its start"),
+        (b'{"left": "A", "right": "A", "winner": "left", "annotator": "a"}', 400, "compares 'A' with itself"),
+        (b'{"left": "A", "right": "B", "winner": "A", "annotator": "a"}', 400, "'A' of 'A vs B' is no comparison"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(10),
+    ids=range(16),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
@@ -365,3 +371,26 @@ def test_a_number_is_decided_by_a_number_and_exported(ask):
     ask.post("/projects/p/items", json={"item": "bare"})
     assert ask.post("/projects/p/decisions", json={"item": "bare", "label": 2}).status_code == 200
     assert "bare" in ask.get("/projects/p/export?what=items").text
+
+
+def test_a_span_lies_in_the_text_that_is_known(ask):
+    ask.post("/projects/p/items", json={"item": "i", "text": "Ann and"})
+    spans = [POST | {"label": [{"start": 0, "end": end, "label": "PER"}]} for end in (8, 7)]
+    found = ask.post("/projects/p/annotations", json=spans[0])
+    assert (found.status_code, found.json()["error"]) == (
+        400, "project 'p': a span of item 'i' ends at 8, and its text has 7 characters."
+    )  # fmt: skip
+    assert ask.post("/projects/p/annotations", json=spans[1]).status_code == 200
+
+
+def test_pairs_are_posted_without_an_item_and_taken_back(ask):
+    pairs = [
+        {"left": left, "right": right, "winner": winner, "annotator": who}
+        for left, right, winner in (("A", "B", "left"), ("B", "C", "tie"), ("C", "A", "right"))
+        for who in "ab"
+    ]
+    assert ask.post("/projects/p/annotations", json=pairs).json()["accepted"] == 6
+    assert ask.get("/projects").json()[0]["kind"] == "pairs"
+    assert ask.get("/projects/p/items/A vs B").json()["votes"] == {"left": 2}
+    gone = ask.post("/projects/p/annotations", json={"left": "A", "right": "B", "annotator": "a", "deleted": True})
+    assert [(one["item"], one["labels"]) for one in gone.json()["items"]] == [("A vs B", 1)]

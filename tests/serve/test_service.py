@@ -110,6 +110,8 @@ def test_without_an_id_posting_again_corrects_and_back(opened):
     ("older", "newer"),
     [
         ("9", "10"),
+        ("9.5", 10),
+        (9, 9.5),
         ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z"),
         ("2026-01-01T10:00:00+02:00", "2026-01-01T09:00Z"),
     ],
@@ -236,7 +238,7 @@ def test_the_table_of_a_time_is_what_counted_then(opened):
     service = opened(fits=False, clock=lambda: now[0])
     service.create("p")
     for label in ("x", "y"):
-        service.append("p", annotation_events({**POST, "id": 1, "label": label, "version": label}))
+        service.append("p", annotation_events({**POST, "id": 1, "label": label, "version": now[0]}))
         now[0] += 100
     project = service.project("p")
     assert project.table(50).n_annotations == 0

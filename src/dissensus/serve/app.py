@@ -252,6 +252,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         caller = guard.caller(request)
         guard(request, "post own" if caller.role == "annotate" else "post")
         events = annotation_events(json_of(await body_of(request, guard.limits.body_bytes)))
+        await run_in_threadpool(service.project(name).check_spans, events)
         if caller.role == "annotate":
             _check_own(service.project(name), caller, events)
         return await store(name, events)

@@ -198,7 +198,7 @@ class Project:
             raise DataError(f"{said} is none of the {len(classes)} classes declared; declare it in a new project.")
         if kind == "numbers" and kinds.numbers_of(np.array([label], object)) is None:
             raise DataError(f"{said} is no number.")
-        if kind == "pairs" and (label not in kinds.OUTCOMES or kinds.VERSUS not in event.item):
+        if "pairs" in (kind, event.of_kind) and (label not in kinds.OUTCOMES or kinds.VERSUS not in event.item):
             raise DataError(
                 f"{said} of {shown(event.item)} is no comparison; an item is 'A vs B', a label left, right, tie."
             )
@@ -206,10 +206,23 @@ class Project:
             raise DataError(f"{said} is no list of spans; give [{{start, end, label}}, …].")
         return event
 
+    def check_spans(self, events: Sequence[Event]) -> None:
+        """Raise where a span ends beyond the text that was posted of its item."""
+        marked = [one for one in events if one.of_kind == "spans" and one.item in self.names[ITEM].codes]
+        with self.lock:
+            texts = self.shown({self.names[ITEM].codes[one.item] for one in marked})
+        for one in marked:
+            text = texts.get(self.names[ITEM].codes[one.item], {}).get("text")
+            last = max((span["end"] for span in json.loads(one.label or "[]")), default=0)
+            if isinstance(text, str) and last > len(text):
+                said = f"a span of item {shown(one.item)} ends at {last:,}, and its text has {len(text):,} characters."
+                raise DataError(f"project {self.name!r}: {said}")
+
     def check_decision(self, event: Event) -> None:
         """Raise where an adjudicator's item is not known, or the label is none that the item could have."""
         with self.lock:
             self.code(event.item)
+            self.check_spans([event])
             given, kind = self.names[LABEL], self.kind
             said = [one for one in (event.label, *(event.data or {}).get("both", ())) if one is not None]
             if event.of_kind is not None or not len(given):
