@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pyarrow.parquet as pq
 import pytest
 
-from dissensus.serve.app import Limits, hidden
+from dissensus.exceptions import BadParameter
+from dissensus.serve.app import Limits, hidden, listen
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -394,3 +395,10 @@ def test_pairs_are_posted_without_an_item_and_taken_back(ask):
     assert ask.get("/projects/p/items/A vs B").json()["votes"] == {"left": 2}
     gone = ask.post("/projects/p/annotations", json={"left": "A", "right": "B", "annotator": "a", "deleted": True})
     assert [(one["item"], one["labels"]) for one in gone.json()["items"]] == [("A vs B", 1)]
+
+
+def test_a_port_that_is_taken_is_said_in_a_sentence():
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(BadParameter, match=f"port {port} of 127.0.0.1 cannot be used .another program listens"):
+            listen("127.0.0.1", port)

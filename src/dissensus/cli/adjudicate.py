@@ -116,7 +116,7 @@ def _serve(
 
     import uvicorn
 
-    from dissensus.serve.app import create_app
+    from dissensus.serve.app import create_app, listen
     from dissensus.serve.events import Event
     from dissensus.serve.store import open_store
 
@@ -136,7 +136,7 @@ def _serve(
             project.refit()
         counts = project.items(limit=0)["counts"]
         config = uvicorn.Config(create_app(service), host="127.0.0.1", port=port, log_level="warning", access_log=False)
-        listening = config.bind_socket()
+        listening = listen("127.0.0.1", port)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/#/{PROJECT}/adjudicate"
         if source.json:
             about = {"file": show.path(source.file), "reading": source.account, "url": address}

@@ -61,7 +61,7 @@ def serve(
         return
     uvicorn = need("uvicorn", "dissensus serve needs", "serve")
     need("fastapi", "dissensus serve needs", "serve")
-    from dissensus.serve.app import create_app
+    from dissensus.serve.app import create_app, listen
     from dissensus.serve.service import Service
     from dissensus.serve.store import open_store
     from dissensus.serve.tokens import Tokens
@@ -82,7 +82,7 @@ def serve(
         if remove:
             _say_removed(_studios(service, label_studio, label_studio_token, "", label_studio_project), json)
             return
-        listening = uvicorn.Config("", host=host, port=port, log_level="warning").bind_socket()
+        listening = listen(host, port)
         place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         parts = []
         if label_studio is not None:

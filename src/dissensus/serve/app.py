@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -195,6 +197,17 @@ def create_app(
     for part in (*([add_page] if page else []), *parts):
         part(app, service, guard)
     return app
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at a port; one that is taken is said in a sentence."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        why = "another program listens there" if error.errno == errno.EADDRINUSE else error.strerror or error
+        raise BadParameter(
+            f"port {port} of {host} cannot be used ({why}); give another with --port, or 0 for a free one."
+        ) from None
 
 
 async def _explain(_: Request, error: Exception) -> Response:

@@ -196,11 +196,10 @@ def _annotation(one: Mapping[str, Any], at: int) -> Event:
         one = {"label": one["winner"], **one}
     pair = "left" in one and "right" in one
     if pair and "item" not in one:
-        sides = {name_of(one, side, at): side for side in ("left", "right")}
-        names = kinds.pair_items(*([name] for name in sides), None) if len(sides) == 2 else None
-        if names is None:
-            raise DataError(f"annotation {at} compares {shown(one['left'])} with itself; name two things.")
-        one = {"item": names[0].as_py(), **one}
+        left, right = name_of(one, "left", at), name_of(one, "right", at)
+        if left == right:
+            raise DataError(f"annotation {at} compares {shown(left)} with itself; name two things.")
+        one = {"item": kinds.pair_items([left], [right])[0].as_py(), **one}
     if one.get("deleted"):
         return Event("removal", _id(one, at), "", version=version)
     item, annotator, id_ = name_of(one, "item", at), name_of(one, "annotator", at), _id(one, at)
