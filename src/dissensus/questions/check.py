@@ -112,8 +112,8 @@ class _Checks:
         return (
             least,
             f"the item with the fewest labels has {least:,}",
-            f"Send out again the {_count(short.size, 'item')} with fewer than {self.enough:,}, such as {_names(short)}; "
-            "`dissensus recommend` says to whom.",
+            f"Send out again the {_count(short.size, 'item')} with fewer than {self.enough:,}, such as "
+            f"{_names(short)}; `dissensus recommend` says to whom.",
         )
 
     def min_settled(self) -> Found:
