@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +110,8 @@ def test_without_an_id_posting_again_corrects_and_back(opened):
     ("older", "newer"),
     [
         ("9", "10"),
+        ("9.5", 10),
+        (9, 9.5),
         ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z"),
         ("2026-01-01T10:00:00+02:00", "2026-01-01T09:00Z"),
     ],
@@ -183,15 +184,26 @@ def test_what_came_since_the_fit_is_scored_with_all_rows_of_the_item(opened):
     assert project.item("i5")["labels"] == 4
 
 
-def test_a_class_that_is_new_is_known_after_the_next_fit(opened):
-    service = opened()
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_class_that_is_new_is_fitted_at_once_or_answered_by_its_votes(opened, monkeypatch, quick):
+    monkeypatch.setattr("dissensus.serve.project.QUICK_FIT_SECONDS", 0.2 if quick else 0.0)
+    service = opened(fits=False)
     service.create("p")
-    service.append("p", annotation_events([{**POST, "annotator": who} for who in "abc"]))
+    rows = [{"item": f"i{i}", "annotator": who, "label": "xy"[i % 2]} for i in range(9) for who in "abc"]
+    service.append("p", annotation_events(rows))
     service.append("p", annotation_events([{**POST, "item": "j", "annotator": who, "label": "new"} for who in "abc"]))
-    deadline = time.monotonic() + 10
-    while service.project("p").item("j")["label"] != "new":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    project = service.project("p")
+    found, short = project.item("j"), project.short(["j"])[0]
+    assert (found["label"], short["label"]) == ("new", "new")
+    if quick:
+        assert found["confidence"] > 0.5
+        assert found["status"] == "settled"
+    else:
+        assert (found["confidence"], found["status"]) == (None, "needs a look")
+        assert found["reason"] == "a label of a new class; the next fit will tell how sure it is"
+        assert project.items(status="queue")["items"][0]["item"] == "j"
+        project.refit()
+        assert project.item("j")["confidence"] > 0.5
 
 
 def test_a_decision_is_gold_at_once_and_in_the_next_fit(opened):
@@ -226,7 +238,7 @@ def test_the_table_of_a_time_is_what_counted_then(opened):
     service = opened(fits=False, clock=lambda: now[0])
     service.create("p")
     for label in ("x", "y"):
-        service.append("p", annotation_events({**POST, "id": 1, "label": label, "version": label}))
+        service.append("p", annotation_events({**POST, "id": 1, "label": label, "version": now[0]}))
         now[0] += 100
     project = service.project("p")
     assert project.table(50).n_annotations == 0

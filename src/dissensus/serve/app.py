@@ -31,6 +31,7 @@ COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
 SHORT_ANSWERS = 100  # items whose new answer comes with the receipt
+STORED_AHEAD = "no annotation has; the removal is kept, and what comes later with that id will not count."
 STATUS_OF = (
     (StoreUnavailable, 503), (UnknownName, 404), (Conflict, 409), (DissensusError, 400),
 )  # fmt: skip
@@ -220,13 +221,15 @@ def _add_projects(app: FastAPI, service: Service, guard: Guard) -> None:
 
     @app.post("/projects")
     async def create(request: Request) -> Response:
-        """Make a project: {name, kind?, classes?, title?, per_item?, per_annotator?}; again is no error."""
+        """Make a project: {name, kind?, classes?, title?, per_item?, per_annotator?}; 409: it is there and differs."""
         guard(request, "create")
         body = json_of(await body_of(request, guard.limits.body_bytes))
         if not isinstance(body, dict) or "name" not in body:
             raise BadParameter('a project is an object with a name, such as {"name": "cats"}.')
-        made = await run_in_threadpool(lambda: service.create(**body))
-        return JSONResponse({"name": made.name, "title": made.title, "kind": made.kind}, 201)
+        there = set(service.projects())
+        made = await run_in_threadpool(lambda: service.create(body.pop("name"), **body))
+        answer = {"name": made.name, "title": made.title, "kind": made.kind}
+        return JSONResponse(answer, 200 if made.name in there else 201)
 
 
 def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
@@ -234,6 +237,11 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         receipt = await asyncio.wrap_future(service.submit(name, events))
         answer: dict[str, Any] = receipt._asdict()
         items = {event.item for event in events if event.item}
+        if removals := [event.id for event in events if event.kind == "removal"]:
+            about = await run_in_threadpool(service.project(name).removed, removals)
+            items |= {item for item in about.values() if item is not None}
+            if unknown := sum(item is None for item in about.values()):
+                answer |= {"unknown": unknown, "note": f"{unknown:,} of the ids to remove {STORED_AHEAD}"}
         if len(items) <= SHORT_ANSWERS:
             answer["items"] = service.project(name).short(items)
         return JSONResponse(answer)
@@ -244,6 +252,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         caller = guard.caller(request)
         guard(request, "post own" if caller.role == "annotate" else "post")
         events = annotation_events(json_of(await body_of(request, guard.limits.body_bytes)))
+        await run_in_threadpool(service.project(name).check_spans, events)
         if caller.role == "annotate":
             _check_own(service.project(name), caller, events)
         return await store(name, events)
@@ -267,6 +276,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         event = decision_event(json_of(await body_of(request, guard.limits.body_bytes)))
         if caller.annotator is not None:  # nobody signs as somebody else
             event = replace(event, annotator=caller.annotator)
+        service.project(name).check_decision(event)
         return await store(name, [event])
 
     @app.delete("/projects/{name}/decisions/{item:path}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from dissensus.exceptions import DataError
 from dissensus.table import kinds
+from dissensus.table.find_columns import listed
 from dissensus.table.names import shown
 
 KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
@@ -24,6 +26,8 @@ FAMILY = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d",
 SPAN = frozenset({"start", "end", "label"})  # fields
 ABOUT = "\x1f"  # between the item and the annotator in an id that we make
 MAX_NAME = 1_000  # characters of an item, annotator, id or label of one class
+NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+FIELDS = ("id", "item", "annotator", "label", "version", "data", "deleted", "left", "right", "winner")
 VERSION_DIGITS = 20  # to which whole numbers are filled up, so that they sort as text
 
 
@@ -121,7 +125,11 @@ def label_of(value: Any, at: int) -> tuple[str, str | None]:
     if isinstance(value, list) and all(
         isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in value
     ):
-        return span_text(value, at), "spans"
+        text = span_text(value, at)
+        for one in json.loads(text):
+            if not 0 <= one["start"] < one["end"]:
+                raise DataError(f"annotation {at}: a span starts at 0 or later and ends after its start, got {one}.")
+        return text, "spans"
     if isinstance(value, dict | list):
         return json.dumps(value, sort_keys=True, ensure_ascii=False), "objects"
     raise DataError(
@@ -139,27 +147,32 @@ def span_text(spans: Sequence[Mapping[str, Any]], at: int) -> str:
 
 
 def label_json(text: str | None, kind: str) -> Any:
-    """The label as JSON answers show it."""
+    """The label as JSON answers show it; text that this kind cannot hold (the kind was guessed before) stays text."""
     if text is None:
         return None
     if kind == "sets":
         return [] if text == kinds.NOTHING else text.split(kinds.JOIN)
-    if kind == "numbers":
-        number = float(text)
-        return int(number) if number.is_integer() else number
-    return json.loads(text) if kind == "spans" else text
-
-
-def in_order(version: Any) -> str:
-    """A version as text that sorts as the versions do: times in UTC, whole numbers filled up."""
-    text = "" if version is None else str(version).strip()
-    if text.isdigit():
-        return text.zfill(VERSION_DIGITS)
     try:
-        moment = datetime.fromisoformat(text)
+        if kind == "numbers" and math.isfinite(number := float(text)):
+            return int(number) if number.is_integer() else number
+        return json.loads(text) if kind == "spans" else text
     except ValueError:
         return text
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def in_order(version: Any, at: int = 0) -> str:
+    """A version as text that sorts as the versions do: times in UTC, numbers filled up."""
+    text = "" if version is None else str(version).strip()
+    whole, point, rest = text.partition(".")
+    if not text or (NUMBER.fullmatch(text) and len(whole) <= VERSION_DIGITS):
+        return text and whole.zfill(VERSION_DIGITS) + (point + rest).rstrip("0").rstrip(".")
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        said = f"version {shown(version)} is no time such as 2026-01-31T09:30:00Z and no number from 0."
+        raise DataError(f"annotation {at}: {said}") from None
+    return moment.isoformat(timespec="microseconds")
 
 
 def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
@@ -173,22 +186,35 @@ def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
 
 
 def _annotation(one: Mapping[str, Any], at: int) -> Event:
-    version = in_order(one.get("version"))
-    if one.get("deleted"):
-        return Event("removal", name_of(one, "id", at), "", version=version)
+    if unknown := one.keys() - set(FIELDS):
+        raise DataError(
+            f"annotation {at} has the field {listed(sorted(unknown))}; the fields are {', '.join(FIELDS)}, and data "
+            "holds what else you keep."
+        )
+    version = in_order(one.get("version"), at)
     if "winner" in one:
         one = {"label": one["winner"], **one}
     pair = "left" in one and "right" in one
     if pair and "item" not in one:
-        names = kinds.pair_items([name_of(one, "left", at)], [name_of(one, "right", at)], None)
-        one = {"item": names[0].as_py(), **one}
-    item, annotator = name_of(one, "item", at), name_of(one, "annotator", at)
+        left, right = (name_of(one, side, at) for side in ("left", "right"))
+        if left == right:
+            raise DataError(f"annotation {at} compares {shown(one['left'])} with itself; name two things.")
+        one = {"item": kinds.pair_items([left], [right])[0].as_py(), **one}
+    if one.get("deleted"):
+        return Event("removal", _id(one, at), "", version=version)
+    item, annotator, id_ = name_of(one, "item", at), name_of(one, "annotator", at), _id(one, at)
     label, kind = label_of(one.get("label"), at)
     data = one.get("data")
     if data is not None and not isinstance(data, dict):
         raise DataError(f"annotation {at}: data must be an object, got {shown(data)}.")
-    id_ = name_of(one, "id", at) if one.get("id") is not None else item + ABOUT + annotator
     return Event("annotation", id_, item, annotator, label, version, data=data, of_kind="pairs" if pair else kind)
+
+
+def _id(one: Mapping[str, Any], at: int) -> str:
+    """The tool's own, or else the item and the annotator."""
+    if one.get("id") is not None:
+        return name_of(one, "id", at)
+    return name_of(one, "item", at) + ABOUT + name_of(one, "annotator", at)
 
 
 def _objects(body: Any, what: str) -> list[dict[str, Any]]:

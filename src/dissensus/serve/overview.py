@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
 MAX_DAYS = 366
 TOOLS = ("label-studio", "argilla")
+DECIDED_BY = "decided by "
+BARE = ("item", "label", "confidence", "status", "reason")  # columns of items before the first label
 WHAT = ("annotations", "items", "decisions")
 
 
@@ -135,6 +137,9 @@ def export(project: Project, form: str, what: str | None, called: dict[str, str]
         if called is not None and column in frame.column_names:
             names = [called[one] for one in frame[column].to_pylist()]
             frame = frame.set_column(frame.column_names.index(column), column, pa.array(names, pa.string()))
+    if called is not None and "reason" in frame.column_names:
+        said = ["decided" if (one or "").startswith(DECIDED_BY) else one for one in frame["reason"].to_pylist()]
+        frame = frame.set_column(frame.column_names.index("reason"), "reason", pa.array(said, pa.string()))
     write = FILES[form].write
     assert write is not None
     write(frame, file)
@@ -149,15 +154,41 @@ def _items(project: Project) -> Any:
     """The frame that `aggregate` writes, with what was decided."""
     fitted = project.fitted
     if fitted is None:
-        return pa.table({"item": pa.array([], pa.string()), "label": pa.array([], pa.string())})
+        types = {name: pa.float64() if name == "confidence" else pa.string() for name in BARE}
+        return _with_decisions(pa.table({name: pa.array([], kind) for name, kind in types.items()}), project)
     frame = fitted.model.to_frame("items", "pyarrow")
     if fitted.table.kind in CLASS_KINDS:
         status = item_status(fitted.table, fitted.top, np.asarray(fitted.model.posterior_).max(axis=1))
         for place, (name, values) in enumerate(status.columns().items(), frame.column_names.index("confidence") + 1):
             frame = frame.add_column(place, name, pa.array(values))
-    decided = {one["item"]: one for one in project.all_decisions()}
-    said = [decided.get(name, {}).get("label") for name in map(str, frame["item"].to_pylist())]
-    return frame.append_column("decided", pa.array([None if one is None else str(one) for one in said], pa.string()))
+    return _with_decisions(frame, project)
+
+
+def _with_decisions(frame: Any, project: Project) -> Any:
+    """The frame with what was decided, as `GET items` says it; decided items without a label come last."""
+    names, there = list(map(str, frame["item"].to_pylist())), frame.column_names
+    with project.lock:
+        said = {one.item: project.label_text(one) for one in project.decisions.values() if one.label >= 0}
+        text = {project.names[0].texts[item]: label for item, label in said.items()}
+    decisions = project.all_decisions()
+    decided = {one["item"]: one for one in decisions}
+    for name, like in (("status", "decided"), ("reason", DECIDED_BY + "{by}")):
+        if name in there:
+            old = frame[name].to_pylist()
+            new = [like.format(**decided[key]) if key in decided else one for key, one in zip(names, old, strict=True)]
+            frame = frame.set_column(there.index(name), name, pa.array(new, pa.string()))
+    frame = frame.append_column("decided", pa.array([text.get(name) for name in names], pa.string()))
+    more, known = [], set(names)
+    for one in decisions:
+        if one["item"] not in known:
+            label = text.get(one["item"])
+            row = {"item": one["item"], "label": label, "confidence": None if label is None else 1.0, "decided": label}
+            row |= {"votes": 0, "labels": 0, "status": "decided", "reason": DECIDED_BY + one["by"]}
+            more.append(row)
+    if not more:
+        return frame
+    columns = {one.name: pa.array([row.get(one.name) for row in more]).cast(one.type) for one in frame.schema}
+    return pa.concat_tables([frame, pa.table(columns)]).combine_chunks()  # an empty chunk is written as zero bytes
 
 
 def _decisions(project: Project) -> Any:

@@ -25,11 +25,12 @@ from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.questions.item_status import SETTLED, STATUSES, item_status, usual_share
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.serve import overview
-from dissensus.serve.events import KINDS, Event, Stored, label_json, winner
+from dissensus.serve.events import FAMILY, KINDS, Event, Stored, label_json, winner
 from dissensus.serve.next_item import Assigner
 from dissensus.serve.rows import Columns, NameList, Rows, content, fold
 from dissensus.table import kinds
 from dissensus.table.annotations import Annotations
+from dissensus.table.find_columns import listed
 from dissensus.table.io.build import in_guessed_kind
 from dissensus.table.kinds import CLASS_KINDS
 from dissensus.table.names import match, shown
@@ -44,6 +45,7 @@ MAX_ROWS_AT_ONCE = 20_000  # of the first table that a request waits for
 REST = 4  # times as long as a fit took, before the next one
 CHANGED_SHARE = 0.01  # of the rows, that makes a fit due
 MAX_AGE_SECONDS = 30.0  # of a fit, where anything changed
+NEW_CLASS = "a label of a new class; the next fit will tell how sure it is"
 ORDERS = ("confidence", "name", "changed")
 SETTINGS = ("kind", "classes", "title", "per_item", "per_annotator")
 
@@ -113,6 +115,7 @@ class Project:
             self.top, self.sure = np.full(n_items, -1), np.zeros(n_items)
             self.status = np.full(n_items, UNLABELLED, np.int8)
             self.fresh: dict[int, FloatArray] = {}  # item → its posterior, where it changed since the fit
+            self.voted: dict[int, str] = {}  # item → its most frequent label, where one is of a class new since the fit
             self.touched: set[int] = set()  # items that changed since the table of the fit was taken
             self.n_changed, self.fitted_at, self.new_class = now.item.size, -np.inf, False
             self.trouble = ""  # why the last fit failed
@@ -195,13 +198,41 @@ class Project:
             raise DataError(f"{said} is none of the {len(classes)} classes declared; declare it in a new project.")
         if kind == "numbers" and kinds.numbers_of(np.array([label], object)) is None:
             raise DataError(f"{said} is no number.")
-        if kind == "pairs" and (label not in kinds.OUTCOMES or kinds.VERSUS not in event.item):
+        if "pairs" in (kind, event.of_kind) and (label not in kinds.OUTCOMES or kinds.VERSUS not in event.item):
             raise DataError(
                 f"{said} of {shown(event.item)} is no comparison; an item is 'A vs B', a label left, right, tie."
             )
         if kind == "spans" and event.of_kind is None:
             raise DataError(f"{said} is no list of spans; give [{{start, end, label}}, …].")
         return event
+
+    def check_spans(self, events: Sequence[Event]) -> None:
+        """Raise where a span ends beyond the text that was posted of its item."""
+        marked = [one for one in events if one.of_kind == "spans" and one.item in self.names[ITEM].codes]
+        with self.lock:
+            texts = self.shown({self.names[ITEM].codes[one.item] for one in marked})
+        for one in marked:
+            text = texts.get(self.names[ITEM].codes[one.item], {}).get("text")
+            last = max((span["end"] for span in json.loads(one.label or "[]")), default=0)
+            if isinstance(text, str) and last > len(text):
+                said = f"a span of item {shown(one.item)} ends at {last:,}, and its text has {len(text):,} characters."
+                raise DataError(f"project {self.name!r}: {said}")
+
+    def check_decision(self, event: Event) -> None:
+        """Raise where an adjudicator's item is not known, or the label is none that the item could have."""
+        with self.lock:
+            self.code(event.item)
+            self.check_spans([event])
+            given, kind = self.names[LABEL], self.kind
+            said = [one for one in (event.label, *(event.data or {}).get("both", ())) if one is not None]
+            if event.of_kind is not None or not len(given):
+                return
+            for label in said:
+                if kind == "numbers" and kinds.numbers_of(np.array([label], object)) is None:
+                    raise DataError(f"the label {shown(label)} is no number, and the labels of {self.name!r} are.")
+                classes = self.about.get("classes") or given.texts
+                if kind in CLASS_KINDS and label not in classes:
+                    raise DataError(f"nobody gave the label {shown(label)}; the classes are {listed(sorted(classes))}.")
 
     # Fits -------------------------------------------------------------------------------------------------------------
 
@@ -272,9 +303,11 @@ class Project:
         return bool(enough or fitted.seconds < QUICK_FIT_SECONDS or age >= MAX_AGE_SECONDS)
 
     def fits_at_once(self) -> bool:
-        """True where requests wait for a fit: before the first, and of few labels that are no classes."""
+        """True where requests wait for a fit: before the first, of few labels that are no classes, for a new class."""
         if self.fitted is None:
             return bool(0 < self.rows.size <= MAX_ROWS_AT_ONCE)
+        if self.new_class and self.fitted.seconds < QUICK_FIT_SECONDS:
+            return True
         return self.fitted.table.kind not in CLASS_KINDS and self.fitted.seconds < QUICK_FIT_SECONDS / 4
 
     def refit(self, *, even_if_fitted: bool = False) -> None:
@@ -341,7 +374,7 @@ class Project:
         """Take a new fit; what changed while it was made is scored again."""
         with self.lock:
             self.fitted, self.fitted_at, self.new_class = fitted, time.monotonic(), False
-            self.fresh = {}
+            self.fresh, self.voted = {}, {}
             self.top[:], self.sure[:], self.status[:] = -1, 0.0, UNLABELLED
             if fitted is None:
                 return
@@ -368,6 +401,7 @@ class Project:
         known = []
         for code in codes:
             self.fresh.pop(code, None)
+            self.voted.pop(code, None)
             if not self.n_labels[code]:
                 self.top[code], self.sure[code], self.status[code] = -1, 0.0, UNLABELLED
             else:
@@ -381,10 +415,19 @@ class Project:
         for at, code in enumerate(known):
             self.fresh[code] = posterior[at]
             self.top[code], self.sure[code], self.status[code] = top[at], sure[at], status[at]
-        self.new_class = self.new_class or odd
+        for code in (known[at] for at in odd):  # the fit cannot weigh a class that it does not know: the votes can
+            self.voted[code] = next(iter(self._votes(code)))
+            self.sure[code], self.status[code] = 0.0, STATUSES.index("needs a look")
+        self.new_class = self.new_class or bool(odd)
 
-    def _part(self, codes: Sequence[int], fitted: Fitted) -> tuple[Annotations, bool, FloatArray]:
-        """The table of some items, whether a label in it is new since the fit, and `usual_share` of its annotators.
+    def _votes(self, code: int) -> dict[str, int]:
+        """Label → how many gave it to an item, the most first."""
+        texts, label = self.names[LABEL].texts, self.rows.columns().label
+        votes = Counter(texts[label[row]] for row in self.rows.of_item(code))
+        return dict(sorted(votes.items(), key=lambda pair: (-pair[1], pair[0])))
+
+    def _part(self, codes: Sequence[int], fitted: Fitted) -> tuple[Annotations, list[int], FloatArray]:
+        """The table of some items, which of them have a label new since the fit, and `usual_share` of its annotators.
 
         Rows with a label that is new are left out: nothing is known of it yet.
         """
@@ -402,7 +445,7 @@ class Project:
         table = Annotations.from_codes(
             item[keep], who, label[keep], items, annotators, fitted.model.classes_, kind=fitted.table.kind
         )
-        return table, not keep.all(), fitted.share[place]
+        return table, np.unique(item[~keep]).tolist(), fitted.share[place]
 
     def posterior(self, code: int) -> FloatArray | None:
         """(K,) P(class) of an item now; None before the first fit, and where labels are no classes."""
@@ -492,9 +535,10 @@ class Project:
                 }
                 for row in self.rows.of_item(code)
             ]
-            votes = Counter(names[LABEL].texts[columns.label[row]] for row in self.rows.of_item(code))
             one: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None}
-            if classes and self.top[code] >= 0 and fitted is not None:
+            if code in self.voted:
+                one["label"] = self.voted[code]
+            elif classes and self.top[code] >= 0 and fitted is not None:
                 chances = self.posterior(code)
                 assert chances is not None
                 one["label"], one["confidence"] = str(fitted.model.classes_[self.top[code]]), float(self.sure[code])
@@ -503,10 +547,12 @@ class Project:
                 one |= fitted.answers[name]
                 if self.kind == "sets":
                     one["label"] = label_json(one["label"], "sets")
-            one["votes"] = dict(sorted(votes.items(), key=lambda pair: (-pair[1], pair[0])))
+            one["votes"] = self._votes(code)
             one["labels"], one["annotations"] = len(rows), rows
             one["status"] = STATUSES[self.status[code]] if rows else "unlabelled"
             one["reason"] = reasons[at] if said is not None and rows else "" if rows else "no label"
+            if code in self.voted:
+                one["reason"] = NEW_CLASS
             one["decided"], one["decision"] = False, None
             if (decision := self.decisions.get(code)) is not None:
                 one |= self._decided(decision)
@@ -535,6 +581,15 @@ class Project:
         with self.lock:
             return [self.decision(one) for one in sorted(self.decisions.values(), key=lambda one: one.seq)]
 
+    def removed(self, ids: Iterable[str]) -> dict[str, str | None]:
+        """Id of a removal → the item that it was about; None where no annotation has this id yet."""
+        found: dict[str, str | None] = dict.fromkeys(ids)
+        with self.lock:
+            for one in self.store.of_ids(self.number, [FAMILY["removal"] + id_ for id_ in found]):
+                if one.item >= 0:
+                    found[one.id[1:]] = self.names[ITEM].texts[one.item]
+        return found
+
     def held(self) -> dict[str, tuple[str, str, bool]]:
         """Id → item, version, whether there is a label: of every annotation not removed, every decision that stands."""
         with self.lock:
@@ -560,7 +615,7 @@ class Project:
             classes = fitted is not None and fitted.table.kind in CLASS_KINDS
             for name in sorted(items):
                 code = self.names[ITEM].codes[name]
-                if classes and fitted is not None and code not in self.decisions:
+                if classes and fitted is not None and code not in self.decisions and code not in self.voted:
                     labelled = self.top[code] >= 0
                     one = {
                         "item": name,

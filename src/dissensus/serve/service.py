@@ -80,7 +80,7 @@ class Service:
             raise UnknownName(f"no project {shown(name)}; POST /projects makes one.")
         return self._projects[name]
 
-    def create(self, name: str, **about: Any) -> Project:
+    def create(self, name: str, /, **about: Any) -> Project:
         """Make a project, or find the one that is there and was made alike."""
         if not isinstance(name, str) or not 0 < len(name) <= 100 or "/" in name or not name.isprintable():
             raise BadParameter(f"a project's name has 1 to 100 letters and no '/', got {shown(name)}.")
@@ -101,8 +101,9 @@ class Service:
                 number = 1 + max((number for number, _, _ in self.store.projects()), default=0)
                 self.store.all_in_write("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(about)))
         for key, value in about.items():
-            if name in there and there[name].get(key, value) != value:
-                raise Conflict(f"project {name!r} has the {key} {shown(there[name][key])}, not {shown(value)}.")
+            if name in there and there[name].get(key) != value:
+                has = f"the {key} {shown(there[name][key])}" if key in there[name] else f"no {key} declared"
+                raise Conflict(f"project {name!r} has {has}, not {shown(value)}.")
         self._refresh_projects()
         return self._projects[name]
 
