@@ -1,119 +1,204 @@
 """How many labels `next` needs to be as accurate as all labels of a real set, against random assignment.
 
-    python -m benchmarks.serve.replay_next [--sets bluebirds,rte] [--seeds 3]
+    python -m benchmarks.serve.replay_next [--sets bluebirds,rte] [--seeds 5]
 
-from the repository's root, with DISSENSUS_DATA naming the data folder. People come in random order, each for a few
-labels, and can only answer what they did answer in the set. Both arms are fitted to what they have by the same method;
-gold only scores. An arm has arrived where its accuracy is within half a point of that of all labels, from then on at
-the next look too. Settled items and full ones are not asked about, as in the service: an arm may end before it arrives.
+from the repository's root, with DISSENSUS_DATA naming the data folder. Half of the people are there at a time; the busy
+ones come more often, all give some labels and make room for others. They can only answer what they did answer in the
+set. The same people come in both arms (in another order, once an arm has told somebody to stop); `random` takes any
+item of theirs. `next` is the project's own, fed event by event, without a store, fitted whenever the labels grew by
+`GROWTH` and at every look. Both are judged after every `STEP` of the labels by the same method; gold only scores. An
+arm has arrived where its accuracy comes within `NEAR` of that of all labels and stays there for `STAYS` looks, or until
+the arm ends. Where `next` tells everybody to stop before it arrives, all labels of the set are counted for it.
 """
 
 from __future__ import annotations
 
 import argparse
-import tempfile
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import dissensus as dz
-from dissensus.serve.events import Event
-from dissensus.serve.service import Service
-from dissensus.serve.store import open_store
+from dissensus.serve.events import KINDS, Stored
+from dissensus.serve.project import Project
+from dissensus.serve.store import ROW_COLUMNS
 
-SETS = ("bluebirds", "rte")
-VISIT = 5  # labels that a person gives on one visit, at most
-LOOKS = 60  # at the accuracy, over all labels
+SETS = {  # name → items of it that are replayed, chosen at random
+    "wordsim": 30, "bluebirds": 108, "rte": 800, "digits-crowd": 600, "sentiment_polarity": 600, "labelme": 500,
+    "medical_treats": 200, "cifar10h": 100, "judges_civilcomments": 200,
+}  # fmt: skip
+VISIT = 5.0  # labels that a person gives on one visit, in the mean
+HERE = 0.5  # of the people, at any time
+GO = 0.2  # chance that somebody goes after a visit, for as long as it takes until all others have come and gone
+STEP = 0.02  # of all labels, between two looks and two fits
+GROWTH = 0.1  # of the labels, after which the project is fitted at the latest
+STAYS = 3  # looks in a row that must be good enough
 NEAR = 0.005  # of the accuracy of all labels
-EVERY = 25  # labels after which the service fits again; a fit takes longer than a label
-IDLE = 300  # visits without a label after which nobody comes any more
+IDLE = 10  # visits for each of the people, all in a row without a label, after which nobody comes any more
+ANNOTATION = KINDS.index("annotation")
 
 
-def accuracy(table: Any, gold: dict[str, str], n_items: int) -> float:
-    """Share of all items with a known label that are right; one without labels is a guess of no worth."""
-    if not len(table):
-        return 0.0
-    model = dz.methods["consensus"]().fit(table)
-    said = zip(model.items_.tolist(), model.predict().tolist(), strict=True)
-    return sum(gold.get(item) == label for item, label in said) / n_items
+class Replayed(NamedTuple):
+    """A set: its names, its rows as codes, the code (I,) of the true label, the accuracy of all labels."""
+
+    names: tuple[list[str], list[str], list[str]]
+    item: Any
+    annotator: Any
+    label: Any
+    gold: Any
+    full: float
 
 
-def replay(rows: list[tuple[str, str, str]], gold: dict[str, str], smart: bool, seed: int) -> list[tuple[int, float]]:
-    """(labels, accuracy) at every look."""
+class NoStore:
+    """What a project reads of a store that holds nothing but names, and items without a text."""
+
+    def __init__(self, names: tuple[list[str], list[str], list[str]]):
+        self._names = names
+
+    def last(self) -> int:
+        """See `Store`."""
+        return 0
+
+    def rows(self, number: int) -> Any:
+        """See `Store`."""
+        return np.empty((0, len(ROW_COLUMNS)))
+
+    def corrected(self, number: int) -> list[Stored]:
+        """See `Store`."""
+        return []
+
+    def others(self, number: int) -> list[Stored]:
+        """See `Store`."""
+        item = KINDS.index("item")
+        return [Stored(0, 1, item, name, 0, code, -1, -1, "", 0.0, None) for code, name in enumerate(self._names[0])]
+
+    def names(self, number: int, what: int, start: int) -> list[str]:
+        """See `Store`."""
+        return self._names[what][start:]
+
+    def data(self, wanted: Any) -> dict[int, str]:
+        """See `Store`."""
+        return {}
+
+
+def load(name: str, n_items: int) -> Replayed:
+    """Items of a set that have a known label, at most so many."""
+    data = dz.load_dataset(name)
+    table = data.annotations
+    known = np.flatnonzero(data.gold >= 0)
+    if known.size > n_items:
+        known = np.sort(np.random.default_rng(0).choice(known, n_items, replace=False))
+    place = np.full(table.n_items, -1)
+    place[known] = np.arange(known.size)
+    item = place[table.item]
+    keep = item >= 0
+    item, label = item[keep], table.label[keep]
+    people, annotator = np.unique(table.annotator[keep], return_inverse=True)
+    names = [str(one) for one in table.items[known]], [str(table.annotators[at]) for at in people]
+    classes = [str(one) for one in table.classes]
+    found = Replayed((*names, classes), item, annotator, label, data.gold[known], 0.0)
+    return found._replace(full=accuracy(found, np.arange(item.size)))
+
+
+def accuracy(data: Replayed, rows: Any) -> float:
+    """Share of all items that are right, by a fit to some rows; an item without labels is not."""
+    made = dz.Annotations.from_arrays(*(
+        np.array(names, object)[codes[rows]]
+        for names, codes in zip(data.names, (data.item, data.annotator, data.label), strict=True)
+    ), items=data.names[0], classes=data.names[2])  # fmt: skip
+    model = dz.methods["consensus"]().fit(made)
+    code = {name: at for at, name in enumerate(data.names[0])}
+    at = np.array([code[str(item)] for item in model.items_])
+    said = np.array(data.names[2], object)[data.gold[at]]
+    seen = np.bincount(data.item[rows], minlength=data.gold.size)[at] > 0
+    return float(((model.predict() == said) & seen).sum() / data.gold.size)
+
+
+def arrivals(data: Replayed, seed: int) -> Any:
+    """Who comes next and for how many labels, without end: a part of the people, some of whom go and make room."""
     rng = np.random.default_rng(seed)
-    own: dict[str, dict[str, str]] = {}
-    for item, who, label in rows:
-        own.setdefault(who, {})[item] = label
-    people, weight = list(own), np.array([len(one) for one in own.values()], float)
-    step, found, n = max(1, len(rows) // LOOKS), [], 0
-    with tempfile.TemporaryDirectory() as folder, Service(open_store(str(Path(folder, "x.db"))), fits=False) as service:
-        project = service.create("p")
-        names = sorted({item for item, _, _ in rows})
-        service.append("p", [Event("item", item, item, data={}) for item in names])
-        idle = 0
-        while n < len(rows) and idle < IDLE:
-            who = people[rng.choice(len(people), p=weight / weight.sum())]
-            given = 0
-            for _ in range(VISIT):
-                item = pick(project, who, own[who], smart, rng)
-                if item is None:
+    work = np.bincount(data.annotator, minlength=len(data.names[1])).astype(float)
+    order = rng.permutation(work.size).tolist()
+    here, away = order[: max(3, round(HERE * work.size))], order[max(3, round(HERE * work.size)) :]
+    while True:
+        chance = work[here] / work[here].sum()
+        at = int(rng.choice(len(here), p=chance))
+        yield here[at], int(rng.geometric(1 / VISIT))
+        if away and rng.random() < GO:
+            away.append(here[at])
+            here[at] = away.pop(0)
+
+
+def replay(data: Replayed, smart: bool, seed: int) -> tuple[int, bool, int, float]:
+    """Labels until the arm arrives, whether it did, labels at the end of the replay and the accuracy then."""
+    rng = np.random.default_rng([seed, 1])
+    own = [np.flatnonzero(data.annotator == who) for who in range(len(data.names[1]))]
+    step = max(1, round(STEP * data.item.size))
+    project = Project(NoStore(data.names), 1, "p", {"kind": "classes", "classes": data.names[2]})  # type: ignore[arg-type]
+    rows: list[int] = []
+    good, first, idle, score = 0, 0, 0, 0.0
+    for who, visit in arrivals(data, seed):
+        given = 0
+        while given < visit and own[who].size:
+            if smart:
+                found = project.next(data.names[1][who], among=data.item[own[who]])["items"]
+                if not found:
                     break
-                service.append("p", [Event("annotation", f"{item}\x1f{who}", item, who, own[who].pop(item))])
-                n, given = n + 1, given + 1
-                if n % step == 0:
+                item = project.names[0].codes[found[0]["item"]]
+                place = int(np.flatnonzero(data.item[own[who]] == item)[0])
+            else:
+                place = int(rng.integers(own[who].size))
+            row = int(own[who][place])
+            own[who] = np.delete(own[who], place)
+            rows.append(row)
+            n, given = len(rows), given + 1
+            if smart:
+                codes = int(data.item[row]), int(data.annotator[row]), int(data.label[row])
+                project.apply([Stored(n, 1, ANNOTATION, str(row), n, *codes, "", float(n), None)])
+                if project.fits_at_once() or project.n_changed >= GROWTH * n:
                     project.refit()
-                    found.append((n, accuracy(project.table(), gold, len(gold))))
-            idle = 0 if given else idle + 1
-            if project.n_changed >= EVERY:
-                project.refit()
-        found.append((n, accuracy(project.table(), gold, len(gold))))
-    return found
-
-
-def pick(project: Any, who: str, own: dict[str, str], smart: bool, rng: Any) -> str | None:
-    """The next item of somebody, among those they can answer."""
-    if not own:
-        return None
-    if not smart:
-        return str(rng.choice(list(own)))
-    codes = project.names[0].codes
-    others = set(range(len(codes))) - {codes[item] for item in own}
-    chosen = project.assigner._choose(who, project.names[1].codes.get(who, -1), 0.0, 1, others)
-    return project.names[0].texts[chosen[0]] if chosen else None
-
-
-def arrival(looks: list[tuple[int, float]], goal: float) -> int | None:
-    """The labels at the first look from which on two in a row are good enough."""
-    good = [value >= goal for _, value in looks]
-    for at, (n, _) in enumerate(looks):
-        if good[at] and (at + 1 == len(looks) or good[at + 1]):
-            return n
-    return None
+            if n % step == 0:
+                if smart:
+                    project.refit()
+                    score = float((project.top == data.gold).mean())
+                else:
+                    score = accuracy(data, np.array(rows))
+                good = good + 1 if score >= data.full - NEAR else 0
+                first = n if good == 1 else first
+                if good == STAYS:
+                    return first, True, n, score
+        idle = 0 if given else idle + 1
+        if idle >= IDLE * len(own) or len(rows) == data.item.size:
+            break
+    score = accuracy(data, np.array(rows))
+    if score >= data.full - NEAR:
+        return (first if good else len(rows)), True, len(rows), score
+    return data.item.size, False, len(rows), score
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument(
+        "--named", type=float, default=1.0, help="share of the items, the best, that people choose from"
+    )
     options = parser.parse_args()
+    print("| set | items | labels | accuracy of all | random needs | next needs | ratio | next stopped before |")
+    print("|---|---|---|---|---|---|---|---|")
     for name in options.sets.split(","):
-        data = dz.load_dataset(name)
-        table = data.annotations.to_arrow()
-        rows = list(zip(*(map(str, table[key].to_pylist()) for key in ("item", "annotator", "label")), strict=True))
-        known = zip(data.annotations.items.tolist(), data.gold.tolist(), strict=True)
-        gold = {str(item): str(data.annotations.classes[code]) for item, code in known if code >= 0}
-        full = accuracy(dz.Annotations.from_arrays(*map(list, zip(*rows, strict=True))), gold, len(gold))
-        for seed in range(options.seeds):
-            looks = {arm: replay(rows, gold, arm == "next", seed) for arm in ("random", "next")}
-            need = {arm: arrival(found, full - NEAR) for arm, found in looks.items()}
-            share = need["next"] / need["random"] if need["next"] and need["random"] else float("nan")
-            end = looks["next"][-1]
-            print(
-                f"{name} seed {seed}: all {len(rows):,} labels {full:.4f}; random needs {need['random']}, next "
-                f"{need['next']} ({share:.0%}); next ends after {end[0]:,} labels at {end[1]:.4f}",
-                flush=True,
-            )
+        data = load(name, SETS[name])
+        random, chosen = ([replay(data, smart, seed) for seed in range(options.seeds)] for smart in (False, True))
+        need = [float(np.mean([one[0] for one in arm])) for arm in (random, chosen)]
+        ended = "-"
+        if missed := [one for one in chosen if not one[1]]:
+            labels, score = np.mean([one[2:] for one in missed], axis=0)
+            ended = f"{len(missed)} of {options.seeds}, at {score:.1%} with {labels:,.0f}"
+        print(
+            f"| {name} | {data.gold.size:,} | {data.item.size:,} | {data.full:.1%} | {need[0]:,.0f} | {need[1]:,.0f} "
+            f"| {need[1] / need[0]:.0%} | {ended} |",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

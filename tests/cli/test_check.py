@@ -42,7 +42,7 @@ def test_a_table_and_the_folder_of_aggregate_serve_alike(weeks, here, cli, again
     assert {name: one["limit"] for name, one in checks.items()} == {
         "max_fall": 0.05, "max_flips": 0.05, "max_lost": 0, "max_drifting": 0, "max_new_classes": 0
     }  # fmt: skip
-    assert all(one["passed"] for one in checks.values())
+    assert all(one["passed"] and one["advice"] == "" for one in checks.values())
     # w6 says dog of every new item, i000 has another answer, i001 is gone, and there is a cow
     spoilt = [
         (i, w, "dog" if w == "w6" and i >= "i100" else "cow" if i == "i000" else label)
@@ -79,6 +79,26 @@ def test_allowed_classes_need_no_earlier_table(weeks, cli):
     assert found(cli, "new.csv", "--classes", "cat,dog,owl", *FAST)[0] == 0
     code, checks = found(cli, "new.csv", "--classes", "cat,dog", *FAST)
     assert (code, checks["max_new_classes"]["value"]) == (1, 1)
+    assert checks["max_new_classes"]["found"] == "1 class that is not among the 2 that are allowed"
+    assert "new.csv: the check passed." in cli("check", "new.csv", "--classes", "cat,dog,owl", *FAST).stdout
+
+
+def test_all_items_below_the_limit_are_sent_out(weeks, here, cli):
+    write_csv(here / "short.csv", HEADER, weeks[5:-2])  # the first item has 2 labels, the last 5
+    _, checks = found(cli, "short.csv", "--min-labels", 6, *FAST)
+    assert (checks["min_labels"]["value"], checks["min_labels"]["passed"]) == (2, False)
+    assert "Send out again the 2 items with fewer than 6, such as 'i000', 'i059';" in checks["min_labels"]["advice"]
+
+
+def test_drift_without_enough_labels_is_not_checked(weeks, here, cli):
+    write_csv(here / "old.csv", HEADER, weeks[:14])
+    write_csv(here / "new.csv", HEADER, weeks[:21])
+    result = cli("check", "new.csv", "--against", "old.csv", *FAST)
+    assert result.exit_code == 0
+    assert "not checked  max-drifting: no annotator has enough labels before and now." in result.stdout
+    result = cli("check", "new.csv", "--against", "old.csv", "--max-drifting", 0, *FAST)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--max-drifting cannot be checked: no annotator has enough labels" in result.stderr
 
 
 def test_questions_are_checked_one_by_one(questions, cli):

@@ -9,6 +9,18 @@ def test_ranking_and_verdict_are_shown(cli, labels):
     for words in ("log-likelihood", "majority-vote", "dawid-skene", "hidden annotations", "best"):
         assert words in result.stdout
     assert "accuracy" not in result.stdout
+    assert "yardstick" not in result.stdout
+
+
+def test_yardsticks_are_marked(cli, here):
+    from cli.tables import write_csv
+
+    rows = [(f"i{i}", f"w{w}", i + w / 10) for i in range(12) for w in range(4)]
+    table = write_csv(here / "numbers.csv", ["item", "annotator", "label"], rows)
+    shown = cli("compare", table, "--splits", 1, "--resamples", 20).stdout
+    assert "mean (yardstick)" in shown
+    assert "gaussian (yardstick)" not in shown
+    assert "(1 split, 20.0 %" in " ".join(shown.split())
 
 
 def test_json_has_the_library_s_numbers(cli, labels):

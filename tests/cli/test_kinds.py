@@ -58,6 +58,9 @@ def test_numbers_are_aggregated_scored_and_described(cli, files):
     assert "half of them between" in cli("describe", "numbers.csv").stdout
     found = cli("agreement", "numbers.csv", "--resamples", "50").stdout
     assert "intraclass correlation" in found
+    pairs = cli("agreement", "numbers.csv", "--pairs", "--least", 3).stdout
+    assert "Lin's concordance" in pairs
+    assert " agree " not in pairs[pairs.index("Lin's concordance") :]
     for more in (("--flags",), ("--to", "csv", "-o", "x")):
         refused = cli("aggregate", "numbers.csv", *more)
         assert (refused.exit_code, refused.stdout) == (2, "") or "is for classes, not for numbers" in refused.stderr

@@ -10,6 +10,7 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator
 from dissensus.models.methods import DawidSkene, MajorityVote
 from dissensus.questions import compare as comparison
+from dissensus.questions.scoring import SCORING
 from dissensus.table.simulate import simulate
 from tables import random_table
 
@@ -109,15 +110,51 @@ def test_methods_that_cannot_be_told_apart_say_so():
     assert same["MajorityVote(seed=3)"].behind.value == 0
 
 
-def test_a_vote_that_is_hardly_behind_is_as_good():
-    def one(method, behind, tied):
-        e = Estimate
-        return comparison.Contestant(
-            method, e(-1, -1, -1), 0, None, 0, e(behind, behind, behind + 0.001), 1.0 if tied else 0.001, tied
-        )
+def contestant(method, behind, tied):
+    e = Estimate
+    return comparison.Contestant(
+        method, e(-1, -1, -1), 0, None, 0, e(behind, behind, behind + 0.001), 1.0 if tied else 0.001, tied
+    )
 
+
+@pytest.mark.parametrize(
+    ("ranked", "said"),
+    [
+        (
+            (("mean", 0.0, True), ("gaussian", 0.02, False)),
+            "gaussian predicts hidden annotations best of the methods that can be fitted; mean, which is only a "
+            "yardstick, is 0.02 per annotation ahead (0.02 to 0.021).",
+        ),
+        (
+            (("median", 0.0, True), ("gaussian", 0.02, True), ("mean", 0.5, False)),
+            "gaussian predicts hidden annotations best of the methods that can be fitted; median, which is only a "
+            "yardstick, is 0.02 per annotation ahead (0.02 to 0.021), which chance may explain.",
+        ),
+        (
+            (("gaussian", 0.0, True), ("mean", 0.02, True)),
+            "gaussian predicts hidden annotations best; mean, a yardstick, is 0.020 per annotation behind (0.020 to "
+            "0.021), which chance may explain.",
+        ),
+        (
+            (("mean", 0.0, True), ("median", 0.02, True)),
+            "Mean predicts hidden annotations best, but it is a yardstick as all others are; compare it with a method.",
+        ),
+    ],
+)
+def test_a_verdict_names_a_method_that_can_be_fitted(ranked, said):
+    numbers = SCORING["numbers"]
+    found = comparison.Comparison(
+        tuple(contestant(*one) for one in ranked), 100, 1, 0.2, {}, numbers.measure, numbers.least, "gaussian",
+        frozenset(numbers.simple),
+    )  # fmt: skip
+    assert found.verdict() == said
+    assert found.best == ("gaussian" if "gaussian" in said else "mean")
+    assert [row["yardstick"] for row in found.rows()] == [name != "gaussian" for name, *_ in ranked]
+
+
+def test_a_vote_that_is_hardly_behind_is_as_good():
     def verdict(behind, tied=False, hidden=100):
-        ranked = one("glad", 0.0, True), one("majority-vote", behind, tied)
+        ranked = contestant("glad", 0.0, True), contestant("majority-vote", behind, tied)
         return comparison.Comparison(ranked, hidden, 1, 0.2, {}).verdict()
 
     assert "is as good here: glad predicts hidden annotations best, by 0.0040 nats" in verdict(0.004)

@@ -61,6 +61,24 @@ def test_a_habit_is_found_and_said_in_numbers(kind, change, flag, words):
     assert sum(map(bool, found.flags)) == 1
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_who_rates_all_the_same_is_named_where_others_vary(seed):
+    rng = np.random.default_rng(seed)
+    item = np.repeat(np.arange(46), 4)
+    annotator = np.concatenate([rng.permutation(8)[:4] for _ in range(46)])
+    honest = (rng.normal(50, 15, 46)[item] + rng.normal(0, 12, 184)).round(1)
+    rare = np.where(np.arange(184) % 60 == 0, 1.0, 0.0)  # nearly everyone says 0 of nearly everything
+
+    def flags(ratings):
+        return habits.find_habits(Annotations.from_arrays(item, annotator, ratings, kind="numbers")).flags
+
+    found = flags(np.where(annotator == 0, 50.0, honest))
+    assert (np.bincount(annotator)[0] >= 20) == (found[0] == ("unrelated",))
+    assert not any(found[1:])
+    assert not any(flags(honest))
+    assert not any(flags(rare))
+
+
 def test_grades_have_shifts_beside_the_tests_of_classes():
     table = changed("graded", 4, lambda t: np.minimum(t.label + 2, t.n_classes - 1))
     found = dz.diagnose(table)

@@ -84,7 +84,7 @@ def test_better_methods_of_every_kind_come_first_and_gold_stands_beside():
     sim = simulate_kind("numbers", 200, 12, seed=1)
     found = dz.compare(sim.annotations, gold=sim.truth, splits=1, resamples=100)
     assert found.best == "gaussian"
-    assert "mean is" in found.verdict()
+    assert "mean, a yardstick, is" in found.verdict()
     row = found.rows()[0]
     assert row["mean_absolute_error_low"] < row["mean_absolute_error"] < row["mean_absolute_error_high"]
     error = np.abs(dz.methods["gaussian"]().fit(sim.annotations).predict() - sim.truth).mean()

@@ -82,6 +82,13 @@ def test_a_blank_name_is_an_error_that_says_where(blank):
         naming.encode(naming.to_column(["a", blank, "b"], "item"), "item")
 
 
+@pytest.mark.parametrize(("labels", "sets"), [(["a|b", "a", "", "b"], True), (["a", "b", None, "c"], False)])
+def test_a_blank_label_among_sets_may_be_the_empty_set(labels, sets):
+    with pytest.raises(DataError, match=r"1 of 4 rows .* abstentions") as raised:
+        naming.encode(naming.to_column(labels, "label"), "label")
+    assert ("sets without an option: kind='sets'" in str(raised.value)) == sets
+
+
 def test_nan_is_a_missing_name():
     with pytest.raises(DataError, match=r"1 of 2 rows are blank or missing; first at row 1"):
         naming.encode(naming.to_column([1.5, np.nan], "item"), "item")

@@ -255,11 +255,13 @@ def _show_pairs(facts: dict[str, Any]) -> None:
     rows: list[tuple[str, ...]] = []
     for pair in known:
         names = show.name(pair["first"]), show.name(pair["second"])
-        shares = show.percent(pair["agreement"]), show.number(pair["kappa"]), show.interval(pair["low"], pair["high"])
-        rows.append((*names, f"{pair['shared']:,}", *shares))
+        agree = () if facts["weights"] == "concordance" else (show.percent(pair["agreement"]),)
+        found = show.number(pair["kappa"]), show.interval(pair["low"], pair["high"])
+        rows.append((*names, f"{pair['shared']:,}", *agree, *found))
     weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
     measure, coefficient = f"Cohen's κ{weights}", "κ"
     if facts["weights"] == "concordance":
         measure, coefficient = "Lin's concordance", "ρ"
-    columns = ("annotator", "and", "items", "agree", coefficient, "95 % interval")
+    agrees = () if facts["weights"] == "concordance" else ("agree",)  # two numbers are hardly ever the same
+    columns = ("annotator", "and", "items", *agrees, coefficient, "95 % interval")
     show.table(f"Who agrees with whom: {measure}", columns, show.ends(rows, PAIRS_SHOWN), numbers=columns[2:])

@@ -152,10 +152,13 @@ def _facts(found: list[Check]) -> dict[str, Any]:
 
 def _show(title: str, found: list[Check]) -> None:
     failed = sum(one.passed is False for one in found)
-    show.line(f"{show.clean(title)}: {failed or 'none'} of {show.count(len(found), 'check')} failed.")
+    said = f"{failed or 'none'} of {len(found):,} checks failed"
+    if len(found) == 1:
+        said = {True: "the check passed", False: "the check failed", None: "nothing could be checked"}[found[0].passed]
+    show.line(f"{show.clean(title)}: {said}.")
     for one in found:
         limit = f"{100 * one.limit:g} %" if isinstance(one.limit, float) else f"{one.limit:,}"
         bound = "" if one.passed is None else f" ({'at least' if one.name[:3] == 'min' else 'at most'} {limit})"
-        advice = f" {one.advice}" if one.passed is False else ""
+        advice = f" {one.advice}" if one.advice else ""
         name = one.name.replace("_", "-")
         show.line(show.clean(f"{WORDS[one.passed]:<11}  {name}: {one.found}{bound}.{advice}"))

@@ -105,7 +105,8 @@ def _show(title: str, result: Comparison) -> None:
         behind = one.behind.value
         mark = "≈ best" if one.tied and behind else show.bar(behind / worst, 10)
         score = result.shown(one.score).value
-        cells = [one.method, f"{score:.4f}", _with_half_width(one.behind, 4) if behind else "best"]
+        name = f"{one.method} (yardstick)" if one.method in result.yardsticks else one.method
+        cells = [name, f"{score:.4f}", _with_half_width(one.behind, 4) if behind else "best"]
         unit = (100, " %") if measure.sign > 0 else (1, "")
         accuracy = [] if one.accuracy is None else [_with_half_width(one.accuracy, 1, unit[0]) + unit[1]]
         rows.append((*cells, mark, *accuracy, f"{one.seconds:.2f}"))
@@ -114,7 +115,7 @@ def _show(title: str, result: Comparison) -> None:
     numbers = (measure.title, "behind the best", *gold, "seconds")
     show.table(show.clean(title), columns, rows, numbers=numbers, unbroken=("method",))
     show.text(
-        f"{measure.said} {result.hidden:,} hidden annotations ({result.splits} splits, "
+        f"{measure.said} {result.hidden:,} hidden annotations ({show.count(result.splits, 'split')}, "
         f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items, of each method alone. ≈: not "
         "to be told apart from the best, once it is counted how many methods are tried. It judges how well labels are "
         "predicted, not how often the truth is found."

@@ -8,7 +8,7 @@ ones, and an item that had none to have new ones only; the others are left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,8 +81,9 @@ def check(
     >>> one.passed, one.found
     (False, '50.0 % of the items are settled')
     """
-    made = _Checks(now, before, classes, level)
-    return [Check(name, limit, *getattr(made, name)()) for name, limit in limits.items()]
+    made = _Checks(now, before, classes, level, limits.get("min_labels", 0))
+    found = [Check(name, limit, *getattr(made, name)()) for name, limit in limits.items()]
+    return [one if one.passed is False else replace(one, advice="") for one in found]
 
 
 Found = tuple[float | None, str] | tuple[float | None, str, str]
@@ -91,8 +92,11 @@ Found = tuple[float | None, str] | tuple[float | None, str, str]
 class _Checks:
     """One method per limit: the value, how it is said, and what to do."""
 
-    def __init__(self, now: Snapshot, before: Snapshot | None, classes: Sequence[Any] | None, level: float) -> None:
+    def __init__(
+        self, now: Snapshot, before: Snapshot | None, classes: Sequence[Any] | None, level: float, enough: float
+    ) -> None:
         assert now.table is not None
+        self.enough, self.allowed = enough, classes is not None  # labels of an item; whether somebody named the classes
         self.now, self.table, self.level, self.classes = now, now.table, level, classes
         if before is not None:
             self.before = before
@@ -104,12 +108,12 @@ class _Checks:
     def min_labels(self) -> Found:
         labels = self.now.labels
         least = int(labels.min())
-        fewest = self.table.items[labels == least]
+        short = self.table.items[labels < self.enough]
         return (
             least,
             f"the item with the fewest labels has {least:,}",
-            f"Send out again the {fewest.size:,} items with {least:,}, such as {_names(fewest)}; `dissensus recommend` "
-            "says to whom.",
+            f"Send out again the {_count(short.size, 'item')} with fewer than {self.enough:,}, such as "
+            f"{_names(short)}; `dissensus recommend` says to whom.",
         )
 
     def min_settled(self) -> Found:
@@ -180,6 +184,8 @@ class _Checks:
             return None, "no item has the labels that it had before"
         annotators, found = drift(old, table, self.level)
         tested, drifting = (int(mask.sum()) for mask in (~np.isnan(found.p_value), found.drifts))
+        if not tested:
+            return None, "no annotator has enough labels before and now"
         return (
             drifting,
             f"{drifting:,} of {_count(tested, 'annotator')} with enough labels agree with the others clearly more or "
@@ -191,9 +197,12 @@ class _Checks:
         allowed = {str(name) for name in self.classes or ()}
         used = np.unique(self.table.label)
         new = [name for name in self.table.classes[used].tolist() if str(name) not in allowed]
+        unknown = f"{'was' if len(new) == 1 else 'were'} not there before"
+        if self.allowed:
+            unknown = f"{'is' if len(new) == 1 else 'are'} not among the {len(allowed):,} that are allowed"
         return (
             len(new),
-            f"{_count(len(new), 'class', 'classes')} that {'was' if len(new) == 1 else 'were'} not there before",
+            f"{_count(len(new), 'class', 'classes')} that {unknown}",
             f"Rename {_names(new)} (--map OLD=NEW), or add to the classes (--classes).",
         )
 

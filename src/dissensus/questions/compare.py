@@ -70,18 +70,19 @@ class Comparison:
     measure: Measure = LOG
     least: str = MAJORITY  # the simplest of the methods
     used: str = DEFAULT_METHOD  # what all commands fit to such labels
+    yardsticks: frozenset[str] = frozenset()  # simple ways that only show what a method is worth: nothing fits them
 
     def __repr__(self) -> str:
         return f"Comparison of {len(self)} methods: {self.verdict()}"
 
     @property
     def best(self) -> str:
-        """The method that predicts hidden annotations best."""
-        return self.contestants[0].method
+        """The method that predicts hidden annotations best; a yardstick only where there is nothing else."""
+        return next((one.method for one in self if one.method not in self.yardsticks), self.contestants[0].method)
 
     @property
     def tied(self) -> list[str]:
-        """The methods that cannot be told apart from the best, itself first."""
+        """The methods that cannot be told apart from the first, itself and yardsticks included."""
         return [one.method for one in self.contestants if one.tied]
 
     def __getitem__(self, method: str) -> Contestant:
@@ -106,7 +107,8 @@ class Comparison:
 
     def verdict(self) -> str:
         """Say in a sentence or two which method to use."""
-        vote, others, unit = self._vote, self.tied[1:], self.measure.unit
+        vote, unit = self._vote, self.measure.unit
+        others = [name for name in self.tied if name != self.best and name not in self.yardsticks]
         simple = "majority vote" if self.least == MAJORITY else self.least
         best = f"{self.best} predicts hidden annotations best"
         if len(self) == 1:
@@ -116,9 +118,16 @@ class Comparison:
                 f"Nothing can be told: only {self.hidden} annotations could be hidden and predicted, and it takes "
                 f"{MIN_HIDDEN} or more."
             )
+        if self.best in self.yardsticks:
+            return f"{_capital(best)}, but it is a yardstick as all others are; compare it with a method."
+        if (first := self.contestants[0]).method in self.yardsticks:
+            behind = self[self.best].behind
+            best = f"{best} of the methods that can be fitted; {first.method}, which is only a yardstick, is "
+            best += f"{behind.value:.3g} {unit} ahead ({behind.low:.3g} to {behind.high:.3g})"
+            return f"{best}{', which chance may explain' * self[self.best].tied}."
         if self.best == self.least:
             return f"{_capital(simple)} predicts hidden annotations best: nothing more elaborate is needed here."
-        if vote is not None and self.majority_will_do:
+        if vote is not None and self.majority_will_do and self.least not in self.yardsticks:
             how = f"by {vote.behind.value:.4f} {unit}, which is next to nothing"
             how = "but not by more than chance would" if vote.tied else how
             return f"{_capital(simple)} is as good here: {best}, {how}."
@@ -126,8 +135,10 @@ class Comparison:
             best += f", and cannot be told apart from {word_list(others)}"
         if vote is not None:
             behind = vote.behind
-            best += f"; {simple} is {behind.value:.3f} {unit} behind "
-            best += f"({behind.low:.3f} to {behind.high:.3f})"
+            best += (
+                f"; {simple}{', a yardstick,' * (self.least in self.yardsticks)} is {behind.value:.3f} {unit} behind "
+            )
+            best += f"({behind.low:.3f} to {behind.high:.3f}){', which chance may explain' * vote.tied}"
         used = next((one for one in self if one.method == self.used), None)
         if used is not None and not used.tied:
             best += f". {self.used}, which all commands use, is {used.behind.value:.3f} behind"
@@ -145,7 +156,7 @@ class Comparison:
     def rows(self) -> list[dict[str, Any]]:
         """The same as plain values."""
         return [
-            {"method": one.method}
+            {"method": one.method, "yardstick": one.method in self.yardsticks}
             | flat(self.measure.name, self.shown(one.score))
             | ({} if one.calibration is None else {"calibration_error": one.calibration})
             | flat("behind", one.behind)
@@ -349,8 +360,9 @@ def _rank(
     )
     scoring = SCORING[kind]
     return Comparison(
-        contestants, round(weight), splits, share, failed, scoring.measure, scoring.least, default_method(kind)
-    )
+        contestants, round(weight), splits, share, failed, scoring.measure, scoring.least, default_method(kind),
+        frozenset(scoring.simple),
+    )  # fmt: skip
 
 
 def _capital(words: str) -> str:

@@ -20,7 +20,8 @@ flagged at most `LEVEL` are like the crowd; so are they where P(like the crowd) 
 | sets, spans, objects | relation | likeness (Jaccard, 1 − distance) to others' labels of the item, less of others |
 
 Relation has one side: who follows the others less. Such answers are `unrelated` or `contrary`, whichever is more
-probable, where P(like the crowd) ≤ `LEVEL`; else, by the test, `apart`.
+probable, where P(like the crowd) ≤ `LEVEL`; else, by the test, `apart`. Who rates all of n ≥ 20 items the same is
+`unrelated` where g^n ≤ `LEVEL` / A (Bonferroni), g the largest share of one label among those who have several.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ NEWTON_STEPS = 8  # from the crowd's γ to an annotator's
 MAX_FOLLOWING = 5.0  # of γ: somebody may answer without any error
 PARTNERS = 8  # labels of others on the item that a label is compared with, at most
 STRANGERS = 4  # labels of other items that it is compared with
+MIN_SAME = 20  # labels, all the same, from which that alone may tell
+DOUBTFUL = 0.05  # p-value of a relation from which the same answer everywhere is held against nobody
 SAME_LABEL = 0.9  # share of one label from which the reason speaks of it
 MIN_SPREAD = 1e-9
 
@@ -83,6 +86,7 @@ class Trait(NamedTuple):
     error: FloatArray  # (A,)
     side: int  # −1: only low values stand out; 0: both
     fact: Callable[[int], str]  # annotator → what was seen
+    always: FloatArray | None = None  # (A,) of those with one answer only, P(somebody like the crowd has); else 1
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -233,6 +237,9 @@ def _flag(trait: Trait, crowd: Crowd, code: int, tested: bool) -> Flag | None:
         like, unrelated, contrary = crowd.probability[code]
         if like <= LEVEL and crowd.p[code] <= LEVEL:
             return "unrelated" if unrelated >= contrary else "contrary"
+        same = trait.always is not None and trait.always[code] * trait.always.size <= LEVEL
+        if same and crowd.p[code] <= DOUBTFUL:
+            return "unrelated"
         return "apart" if tested else None
     two: dict[str, tuple[Flag, Flag]] = {
         "shift": ("higher", "lower"), "position": ("left", "right"), "ties": ("more_ties", "fewer_ties"),
@@ -281,6 +288,13 @@ def _ratings(table: Annotations) -> Found:
     z, z_error = np.arctanh(np.clip(r, -0.999, 0.999)), 1 / np.sqrt(np.maximum(labels - 3, 1))
     crowd = np.median(r[labels >= MIN_LABELS]) if (labels >= MIN_LABELS).any() else np.nan
 
+    most = np.zeros(A, np.int64)  # times of each one's most frequent label
+    said, times = np.unique(who.astype(np.int64) * (place.max() + 1) + place[met], return_counts=True)
+    np.maximum.at(most, said // (place.max() + 1), times)
+    several = (labels >= MIN_LABELS) & (most < labels)
+    usual = float(((most + 1) / (labels + 2))[several].max()) if several.any() else 1.0
+    always = np.where((labels >= MIN_SAME) & (most == labels), usual**labels, 1.0)
+
     def follows(code: int) -> str:
         values, times = np.unique(y[who == code], return_counts=True)
         if times.max() >= SAME_LABEL * labels[code]:
@@ -295,7 +309,7 @@ def _ratings(table: Annotations) -> Found:
         return f"gives {abs(off[code]):.3g} {word} than others to the same items, over {labels[code]:,} labels"
 
     spread = _means(raw, table.item, table.n_items)[1] * np.sqrt(np.bincount(table.item, minlength=table.n_items))
-    traits = [Trait("relation", z, z_error, -1, follows), Trait("shift", shift, error, 0, away)]
+    traits = [Trait("relation", z, z_error, -1, follows, always), Trait("shift", shift, error, 0, away)]
     return labels, traits, (table.items, spread)
 
 

@@ -2,9 +2,11 @@
 
 The gain of a label is that of `questions.recommend`: I(y_ij; z_i, Θ_j), what it tells about the item and about the
 annotator. It is worked out for a pool of the most doubtful items, chosen after every fit by what an ordinary annotator
-would tell, with beliefs as they are now. Never asked for: what this person has labelled, what is settled by two labels
-or more or was decided, what has as many labels as an item may have, and, as long as there is anything else, what
-somebody else was just asked about (a lease, of one process).
+would tell, with beliefs as they are now. First come items without a label, whoever asks; then those that are not
+settled; then those that somebody else was just asked about (a lease, of one process); last, settled ones that are not
+yet sure. Never asked for: what this person has labelled, what is sure by two labels or more or was decided, what has as
+many labels as an item may have, and an item about which others would tell much more. The order and the limits
+were chosen by `benchmarks/serve`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import given_first
 from dissensus.models.reliability import CROWD_LABELS
-from dissensus.questions.item_status import is_settled
+from dissensus.questions.item_status import MIN_LABELS, is_settled
 from dissensus.questions.recommend import MORE_LABELS, _labels_behind, expected_entropy
 from dissensus.table.kinds import CLASS_KINDS
 
@@ -30,6 +32,8 @@ POOL = 2_000  # items
 POOL_CELLS = 2**22  # items × K × K, at most
 LEASE_SECONDS = 600.0  # for which nobody else is asked about an item
 MAX_COUNT = 100  # items at once
+SURE = 0.97  # P(label) from which an item gets no more labels; settled ones below come after all others
+MIN_SHARE = 0.5  # of what an ordinary annotator would tell about an item, below which others are asked
 MIN_GAIN = 0.002  # nats below which a label is not worth asking for
 
 
@@ -47,8 +51,8 @@ class Assigner:
         self.median, self.more = 0, False
         self.people: dict[int, tuple[FloatArray, FloatArray]] = {}
 
-    def next(self, annotator: str, count: int) -> dict[str, Any]:
-        """Items for somebody, or why there are none."""
+    def next(self, annotator: str, count: int, among: IntArray | None = None) -> dict[str, Any]:
+        """Items for somebody, or why there are none; `among` are all that they can label."""
         if not 1 <= count <= MAX_COUNT:
             raise BadParameter(f"count must be from 1 to {MAX_COUNT}, got {count}.")
         project, now = self.project, time.monotonic()
@@ -60,13 +64,13 @@ class Assigner:
             )
         chosen = self._held(annotator, who, now)[:count]
         if len(chosen) < count:
-            chosen += self._choose(annotator, who, now, count - len(chosen), set(chosen))
+            chosen += self._choose(who, now, count - len(chosen), set(chosen), among)
         for item in chosen:
             self.leases.setdefault(item, {})[annotator] = now + LEASE_SECONDS
             self.own.setdefault(annotator, {})[item] = now + LEASE_SECONDS
         if not chosen:
             return self._stop(
-                "every item that you could label is settled or has labels enough: stop here, and thank you."
+                "no item is left about which one more label of yours would tell much: stop here, and thank you."
             )
         texts, data = project.names[0].texts, project.shown(chosen)
         return {
@@ -81,12 +85,24 @@ class Assigner:
         """Follow items whose labels changed."""
         new = []
         for code in codes:
+            self._answered(code)
             if (place := self.at.get(code)) is None:
                 new.append(code)
             elif (chances := self.project.posterior(code)) is not None and chances.size == self.belief.shape[1]:
                 self.belief[place] = chances
         if new and self.fitted is not None and len(self.at) < 2 * POOL:
             self._add(new)
+
+    def _answered(self, code: int) -> None:
+        """Forget that people were asked about an item who have labelled it since."""
+        rows, project = self.project.rows, self.project
+        if code in self.leases:
+            given = {project.names[1].texts[rows.columns().annotator[row]] for row in rows.of_item(code)}
+            for annotator in given & self.leases[code].keys():
+                del self.leases[code][annotator]
+                self.own[annotator].pop(code, None)
+            if not self.leases[code]:
+                del self.leases[code]
 
     def _add(self, codes: list[int]) -> None:
         found = [self.project.posterior(code) for code in codes]
@@ -115,7 +131,7 @@ class Assigner:
         """(n,) which items may have one more label."""
         project = self.project
         labels = project.n_labels[codes]
-        open_ = ~is_settled(project.sure[codes], labels) & (labels < self.most())
+        open_ = ((project.sure[codes] < SURE) | (labels < MIN_LABELS)) & (labels < self.most())
         if project.decisions:
             open_ &= ~np.isin(codes, list(project.decisions))
         return np.asarray(open_)
@@ -129,31 +145,44 @@ class Assigner:
             return (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0) + MORE_LABELS
         return self.median + MORE_LABELS
 
-    def _choose(self, annotator: str, who: int, now: float, count: int, without: set[int]) -> list[int]:
+    def _choose(self, who: int, now: float, count: int, without: set[int], among: IntArray | None) -> list[int]:
         self._refresh()
-        found = self._walk(self.pool, self.belief, who, now, count, without)
+        found = self._walk(self.pool, self.belief, who, now, count, without, among)
         if len(found) < count and self.more:  # this person knows the pool; look at all items
             candidates = np.setdiff1d(self._candidates(), self.pool)
             columns = self.project.rows.columns()
             candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
             belief = self._beliefs(candidates)
-            found += self._walk(candidates, belief, who, now, count - len(found), without | set(found))
+            found += self._walk(candidates, belief, who, now, count - len(found), without | set(found), among)
         return found
 
     def _walk(
-        self, codes: IntArray, belief: FloatArray, who: int, now: float, count: int, without: set[int]
+        self,
+        codes: IntArray,
+        belief: FloatArray,
+        who: int,
+        now: float,
+        count: int,
+        without: set[int],
+        among: IntArray | None,
     ) -> list[int]:
         """The best items for somebody; those that others were asked about come last, if they may have more labels."""
         if not codes.size:
             return []
-        gain = np.where(self._open(codes), self._gain(belief, who), -np.inf)
+        open_ = self._open(codes)
+        if among is not None:
+            open_ &= np.isin(codes, among)
+        gain = np.where(open_, self._gain(belief, who), -np.inf)
         asked = np.zeros(codes.size, np.int64)
         for item, others in self.leases.items():
             if (place := self.at.get(item, -1)) >= 0 and codes is self.pool:
                 asked[place] = sum(until > now for until in others.values())
-        room = self.project.n_labels[codes] + asked < self.most()
+        labels = self.project.n_labels[codes]
+        new, settled = labels + asked == 0, is_settled(self.project.sure[codes], labels)
+        gain = np.where(new | self._tells(belief, who), gain, -np.inf)
+        room = labels + asked < self.most()
         found: list[int] = []
-        for some in (asked == 0, (asked > 0) & room):
+        for some in (new, ~new & ~settled & (asked == 0), ~settled & (asked > 0) & room, settled & (asked == 0)):
             places = np.flatnonzero(some & (gain >= MIN_GAIN))
             found += self._best(codes[places], gain[places], who, count - len(found), without)
         return found
@@ -180,11 +209,23 @@ class Assigner:
         fitted = self.fitted
         if fitted is None or belief.shape[1] < 2:
             return np.ones(len(belief))
+        theta, spread = self._person(fitted, who)
+        return np.asarray(entr(belief @ theta.T).sum(axis=1) - belief @ spread)
+
+    def _tells(self, belief: FloatArray, who: int) -> BoolArray:
+        """(n,) where somebody's label would tell enough about the item, beside that of an ordinary annotator."""
+        fitted = self.fitted
+        if fitted is None or belief.shape[1] < 2:
+            return np.ones(len(belief), np.bool_)
+        own, other = (about_item(belief, self._person(fitted, one)[0]) for one in (who, -1))
+        return np.asarray(own >= MIN_SHARE * other)
+
+    def _person(self, fitted: Fitted, who: int) -> tuple[FloatArray, FloatArray]:
+        """What is known of somebody, see `_known`."""
         place = int(fitted.who[who]) if 0 <= who < fitted.who.size else -1
         if place not in self.people:
             self.people[place] = self._known(fitted, place)
-        theta, spread = self.people[place]
-        return np.asarray(entr(belief @ theta.T).sum(axis=1) - belief @ spread)
+        return self.people[place]
 
     @staticmethod
     def _known(fitted: Fitted, place: int) -> tuple[FloatArray, FloatArray]:
@@ -236,7 +277,13 @@ class Assigner:
         if self.more:
             size += len(self.leases)
         if self.more and size < codes.size:
-            best = np.argpartition(-self._gain(belief, -1), size)[:size]
+            gain = np.where(project.n_labels[codes] > 0, self._gain(belief, -1), np.inf)
+            best = np.argpartition(-gain, size)[:size]
             codes, belief = codes[best], belief[best]
         self.pool, self.belief = codes, np.ascontiguousarray(belief)
         self.at = {code: at for at, code in enumerate(codes.tolist())}
+
+
+def about_item(belief: FloatArray, theta: FloatArray) -> FloatArray:
+    """(n,) I(y; z), what a label is expected to tell about an item."""
+    return np.asarray(entr(belief @ theta.T).sum(axis=1) - belief @ entr(theta).sum(axis=0))

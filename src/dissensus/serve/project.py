@@ -632,10 +632,10 @@ class Project:
 
     # The whole project ------------------------------------------------------------------------------------------------
 
-    def next(self, annotator: str, count: int = 1) -> dict[str, Any]:
-        """What somebody should label now, or why to stop."""
+    def next(self, annotator: str, count: int = 1, among: IntArray | None = None) -> dict[str, Any]:
+        """What somebody should label now, or why to stop; `among` are the codes of all items that they can label."""
         with self.lock:
-            return self.assigner.next(annotator, count)
+            return self.assigner.next(annotator, count, among)
 
     def annotators(self) -> list[dict[str, Any]]:
         """Everybody who gave a label, the most first."""

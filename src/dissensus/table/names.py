@@ -294,8 +294,15 @@ def _kind(names: Names) -> str:
 
 
 def _missing(column: Any, what: str) -> DataError:
+    missing = missing_rows(column)
     drop, abstain = "Name them or drop those rows.", "Drop those rows, or declare them as abstentions: abstain=[None]."
-    said = bad_rows(f"column '{what}'", missing_rows(column), "rows are blank or missing")
+    if what == "label" and not isinstance(column, np.ndarray) and is_text(column.type):
+        from dissensus.table.kinds import look_like_sets  # kinds are told by names
+
+        if look_like_sets(_encode_hashed(column.filter(pa.array(~missing)))[0]):
+            abstain = "Drop those rows, declare them as abstentions (abstain=[None]), or read them as sets without an "
+            abstain += "option: kind='sets'."
+    said = bad_rows(f"column '{what}'", missing, "rows are blank or missing")
     return DataError(f"{said} {abstain if what == 'label' else drop}")
 
 

@@ -29,7 +29,7 @@ def literal(table, weight, shared, passes):
     middle = [sum(w * v for w, v in one) / sum(w for w, _ in one) for one in of_item]
     within = sum(w * (v - middle[i]) ** 2 for i, _, v, w in rows) / total
     spread = sum((m - sum(middle) / I) ** 2 for m in middle) / I
-    mu, tau2, pool, sa2, sb2 = 0.0, max(spread, within / 10), within, 0.1, within / 10
+    mu, tau2, pool, sa2, sb2 = 0.0, max(spread, within / I, within / 10), within, 0.1, within / 10
     people = [{"b": 0.0, "a": 1.0, "bb": 0.0, "aa": 0.0, "ab": 0.0, "s2": within} for _ in range(A)]
     for _ in range(passes):
         m, v = [], []
@@ -43,7 +43,7 @@ def literal(table, weight, shared, passes):
             v.append(1 / precision)
             m.append(pull / precision)
         mu = sum(m) / I
-        tau2 = sum((a - mu) ** 2 + b for a, b in zip(m, v, strict=True)) / I
+        tau2 = max(sum((a - mu) ** 2 + b for a, b in zip(m, v, strict=True)), within) / I
         for j, one in enumerate(people):
             own = [(m[i], m[i] ** 2 + v[i], value, w) for i, k, value, w in rows if k == j]
             s2 = one["s2"]
@@ -162,6 +162,16 @@ def test_few_labels_or_one_number_are_no_trouble():
         model = methods["gaussian"]().fit(table)
         assert min(x) - 1e-9 <= model.values_[0] <= max(x) + 1e-9
         assert np.isfinite(model.interval_).all()
+
+
+@pytest.mark.parametrize("labels", [[1.0, 2.0], [0.0, 1.0, 2.0, 3.0, 4.0], [3.0, 3.5, 9.0]])
+def test_one_item_alone_is_not_known_better_than_its_labels_say(labels):
+    """With nothing to hold it, the variance of the items went to 0 and took the interval with it."""
+    table = Annotations.from_arrays(["i"] * len(labels), list(range(len(labels))), labels, kind="numbers")
+    low, high = Gaussian().fit(table).interval_[0]
+    assert high - low > 2 * 1.96 * np.std(labels, ddof=1) / np.sqrt(len(labels)) or (low, high) == (
+        min(labels), max(labels)
+    )  # fmt: skip
 
 
 def test_what_it_cannot_do_is_said():

@@ -12,7 +12,8 @@ distributions, and the bound on the log evidence (variational Bayes) is raised i
     σ_j² = (Σ w E[(x − b − aθ)²] + shared·σ²) / (Σ w + shared + 2)        σ² = (A + 1) / (1/W + Σ_j 1/σ_j²)
     μ = mean m      τ² = mean (m − μ)² + v      s_a² = mean E[(a − 1)²]      s_b² = mean E[b²]
 
-W, the variance of x within items, stands for one annotator more.
+W, the variance of x within items, stands for one annotator more; τ² is at least W / I, as a few items that look alike
+may differ by as much (of one item alone nothing else would keep τ² from 0).
 
 A scale beside the bias matters: who says the same of every item has a small σ, and without a_j would count most.
 
@@ -206,7 +207,7 @@ def climb(
     n, labelled = by_annotator(np.ones(x.size)), by_item(np.ones(x.size))
     mean = by_item(x) / np.maximum(labelled, 1e-300)
     within = max(float((weight * (x - mean[item]) ** 2).sum() / rows), MIN_VARIANCE)
-    between = max(float(mean[labelled > 0].var()), within / 10, MIN_VARIANCE)
+    between = max(float(mean[labelled > 0].var()), within / I, within / 10, MIN_VARIANCE)
     ones, none = np.ones(A), np.zeros((A, 3))
     fit = Fit(0.0, between, 0 * ones, ones, none, within * ones, within, 0.1, within / 10)
     trace: list[float] = []
@@ -218,7 +219,7 @@ def climb(
         v = 1 / (1 / fit.tau2 + by_item((aa / s2)[annotator]))
         m = v * (fit.mu / fit.tau2 + by_item((a / s2)[annotator] * x - (ab / s2)[annotator]))
         mu = float(m.mean())
-        tau2 = max(float(((m - mu) ** 2 + v).mean()), MIN_VARIANCE)
+        tau2 = max(float(((m - mu) ** 2 + v).mean()), within / I, MIN_VARIANCE)
         at, square = m[item], (m**2 + v)[item]
         t1, t2, xt = by_annotator(at), by_annotator(square), by_annotator(x * at)
         # the Gaussian posterior of (b, a): its precision is [[A11, t1], [t1, A22]] / s2
