@@ -25,7 +25,7 @@ from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.tokens import Tokens
 from dissensus.table.io import read_gold
-from report.test_browser import CHROMIUM, FLAGS
+from report.test_browser import CHROMIUM, browser  # noqa: F401 - a fixture
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not tried in a browser"),
@@ -34,17 +34,8 @@ pytestmark = [
 TEXT = "Zoë 👋 met <b>Ann</b> in Oslo"
 
 
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no browser can be driven")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
-
-
 @pytest.fixture
-def opened(browser: Any):
+def opened(browser: Any):  # noqa: F811
     """Opens a page; at the end nothing may have been logged, gone wrong or been loaded from elsewhere."""
     wrong: list[str] = []
     contexts = []

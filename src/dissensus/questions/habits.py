@@ -300,7 +300,7 @@ def _ratings(table: Annotations) -> Found:
         if times.max() >= SAME_LABEL * labels[code]:
             return f"answers {values[times.argmax()]:g} {times.max():,} times of {labels[code]:,}"
         return (
-            f"its answers have a correlation of {r[code]:z.2f} with the others' over {labels[code]:,} labels, where "
+            f"answers with a correlation of {r[code]:z.2f} with the others' over {labels[code]:,} labels, where "
             f"{crowd:.2f} is usual"
         )
 

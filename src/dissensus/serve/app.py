@@ -32,7 +32,7 @@ COOKIE = "dissensus"
 COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
-SHORT_ANSWERS = 100  # items whose new answer comes with the receipt
+MAX_ITEMS_ANSWERED = 100  # items whose new answer comes with the receipt
 STORED_AHEAD = "no annotation has; the removal is kept, and what comes later with that id will not count."
 STATUS_OF = (
     (StoreUnavailable, 503), (UnknownName, 404), (Conflict, 409), (DissensusError, 400),
@@ -255,7 +255,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
             items |= {item for item in about.values() if item is not None}
             if unknown := sum(item is None for item in about.values()):
                 answer |= {"unknown": unknown, "note": f"{unknown:,} of the ids to remove {STORED_AHEAD}"}
-        if len(items) <= SHORT_ANSWERS:
+        if len(items) <= MAX_ITEMS_ANSWERED:
             answer["items"] = service.project(name).short(items)
         return JSONResponse(answer)
 

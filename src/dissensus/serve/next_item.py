@@ -69,9 +69,7 @@ class Assigner:
             self.leases.setdefault(item, {})[annotator] = now + LEASE_SECONDS
             self.own.setdefault(annotator, {})[item] = now + LEASE_SECONDS
         if not chosen:
-            return self._stop(
-                "no item is left about which one more label of yours would tell much: stop here, and thank you."
-            )
+            return self._stop("no item is left that needs a label from you now: stop here, and thank you.")
         texts, data = project.names[0].texts, project.shown(chosen)
         return {
             "items": [{"item": texts[code], "data": data.get(code)} for code in chosen],

@@ -78,8 +78,8 @@ def _settled(
         return {"items": 0, "settled": None, "queue": 0}
     sure = is_settled(model.predict_proba(then).max(axis=1), np.diff(then.item_ptr))
     done = np.array([name for name, time in decided.items() if time <= end], object)
-    if done.size:
-        sure[naming.match(done, then.items, "items")[naming.match(done, then.items, "items") >= 0]] = True
+    place = naming.match(done, then.items, "items") if done.size else np.empty(0, np.int64)
+    sure[place[place >= 0]] = True
     return {"items": then.n_items, "settled": float(sure.mean()), "queue": int((~sure).sum())}
 
 

@@ -310,11 +310,11 @@ class Project:
             return True
         return self.fitted.table.kind not in CLASS_KINDS and self.fitted.seconds < QUICK_FIT_SECONDS / 4
 
-    def refit(self, *, even_if_fitted: bool = False) -> None:
+    def refit(self) -> None:
         """Fit to all rows that count now; answers are then those of `aggregate`."""
         with self._fitting:
             with self.lock:
-                if not (self.n_changed or even_if_fitted):
+                if not self.n_changed:
                     return
                 now, seq, decisions = self._counting(), self.seq, dict(self.decisions)
                 self.touched, changed, self.n_changed = set(), self.n_changed, 0
@@ -653,10 +653,10 @@ class Project:
         """A page."""
         return overview.report(self, names, self.salt())
 
-    def kept(self, key: str, find: Callable[[], Any], forever: bool = False) -> Any:
+    def kept(self, key: str, find: Callable[[], Any]) -> Any:
         """What `find` finds, or found a short while ago."""
         there = self._kept.get(key)
-        if there is None or not (forever or there.fresh()):
+        if there is None or not there.fresh():
             there = self._kept[key] = overview.Kept(find(), time.monotonic())
         return there.value
 
