@@ -98,6 +98,16 @@ def test_versions_decide_not_the_order_of_arrival(opened):
     assert says(service.project("p")) == []
 
 
+@pytest.mark.parametrize("fits", [False, True])
+def test_a_removed_label_is_in_no_answer(opened, fits):
+    service = opened(fits=fits)
+    service.create("p")
+    service.append("p", annotation_events([{**POST, "id": 1}, {**POST, "id": 2, "annotator": "b", "label": "z"}]))
+    service.append("p", [Event("removal", "1", "")])
+    found = service.project("p").item("i")
+    assert ([one["annotator"] for one in found["annotations"]], found["votes"]) == (["b"], {"z": 1})
+
+
 def test_without_an_id_posting_again_corrects_and_back(opened):
     service = opened(fits=False)
     service.create("p")
