@@ -16,7 +16,7 @@ help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
 	@echo "make test            all tests"
 	@echo "make test-label-studio  a real Label Studio (installed into .label-studio), 200 tasks, a service that is killed 20 times"
-	@echo "make fuzz            200,000 damaged files, arrays and models (a quarter of an hour; FUZZ_SEED=n for others)"
+	@echo "make fuzz            200,000 damaged files, arrays and models, and other examples of every property (half an hour; FUZZ_SEED=n for others)"
 	@echo "make test-serve      the service: killed a hundred times while it writes, and PostgreSQL"
 	@echo "make lint            ruff and mypy --strict"
 	@echo "make format          rewrite the sources as ruff likes them"
@@ -74,6 +74,7 @@ test-label-studio: $(VENV)/.dev .label-studio/.done
 
 fuzz: $(VENV)/.dev
 	FUZZ_INPUTS=200000 $(BIN)/python -m pytest -q -n 2 tests/test_fuzz.py $(ARGS)
+	$(BIN)/python -m pytest -q -n 2 -m hypothesis --hypothesis-profile fuzz tests $(ARGS)
 
 test-serve: $(VENV)/.dev
 	SERVE_KILLS=100 $(BIN)/python -m pytest -q tests/serve -k "kill or postgres" $(ARGS)

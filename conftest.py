@@ -8,9 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # tests run side by side: threads of each would wait for each other; UMAP gives torch as many as numba may have
 os.environ |= {name: "1" for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS") if name not in os.environ}
+
+# the first example may compile kernels, which takes seconds; tests try the same examples each time, `make fuzz` others
+settings.register_profile("dissensus", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("fuzz", deadline=None, max_examples=1000)
+settings.load_profile("dissensus")
 
 COMPILED = {"models", "compute"}  # folders of tests; elsewhere short tables are walked in NumPy, as users' are
 

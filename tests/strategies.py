@@ -5,14 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 
 from dissensus import Annotations
-
-# the first example may compile kernels, which takes seconds; a run tries other examples than the last
-settings.register_profile("dissensus", deadline=None, max_examples=40)
-settings.load_profile("dissensus")
 
 AWKWARD = [
     "NA",

@@ -21,7 +21,7 @@ def settled(table, params, rounds=50, damping=0.0, tol=0.0):
         return messages, evidence, messages.counts()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trees(), st.integers(1, 3), st.integers(1, 3), st.integers(0, 99), st.sampled_from([0.0, 0.3]))
 def test_beliefs_on_a_tree_are_the_exact_marginals(table, K, L, seed, damping):
     params = some_params(K, L, table.n_classes, seed)

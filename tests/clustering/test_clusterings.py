@@ -273,7 +273,7 @@ def test_clusters_that_empty_leave_numbers(name):
 
 
 @every
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_table_works(name, data):
     table = data.draw(tables())

@@ -31,7 +31,7 @@ def test_one_pass_is_the_literal_em_step(kind):
     np.testing.assert_allclose(after.theta[:, 0], counts / counts.sum(axis=1, keepdims=True))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(tables(), st.integers(1, 3), st.sampled_from(["votes", "random"]), st.sampled_from([None, "squarem"]))
 def test_the_objective_never_falls(table, K, start, accelerate):
     K = min(K, int((np.diff(table.item_ptr) > 0).sum()))

@@ -94,7 +94,7 @@ def test_two_labels_of_one_annotator_are_one_answer():
     assert ev.error_rate(table, [0, 0, 2], by="annotator").tolist() == [0.5, 0]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(any_tables(), st.integers(0, 9))
 def test_bounds_and_the_order_of_classes(table, seed):
     if not len(table) or table.n_classes < 2:

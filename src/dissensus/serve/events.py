@@ -1,8 +1,9 @@
 """What can happen in a project, and how JSON says it.
 
 An event is never changed. Its `id` is the tool's own; events of one id are one annotation and its corrections, of which
-the one with the greatest version counts (of equal versions the later one), and none after a removal. So the state does
-not depend on the order in which a tool's events arrive, nor on how often they do.
+the one with the greatest version counts, and none after a removal. So the state does not depend on the order in which
+a tool's events arrive, nor on how often they do. Of different events with one version the later one counts; one that is
+sent again stands where it first arrived.
 """
 
 from __future__ import annotations

@@ -397,7 +397,7 @@ def test_steps_are_reported(name):
 
 
 @every_method
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_table_works(name, data):
     # up to five: code is compiled for each number of classes, and the tests above have compiled these
