@@ -59,6 +59,10 @@ class ItemStatus:
         texts = pa.array([_reason(self.classes, *row) for row in self.facts[:, at].T.tolist()], pa.string())
         return texts.take(pa.array(place))
 
+    def reason_of(self, item: int) -> str:
+        """The reason of one item."""
+        return _reason(self.classes, *self.facts[:, item].tolist())
+
     def counts(self) -> dict[Status, int]:
         """How many items have each status."""
         return dict(zip(STATUSES, np.bincount(self.status, minlength=len(STATUSES)).tolist(), strict=True))
