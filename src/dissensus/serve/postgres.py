@@ -21,7 +21,7 @@ class Postgres(Store):
     """A database; writers take turns by an advisory lock, so that the order of seq is that of commits."""
 
     mark = "%s"
-    turn = f"SELECT pg_advisory_xact_lock({LOCK})"
+    begin = f"BEGIN; SELECT pg_advisory_xact_lock({LOCK})"
 
     def __init__(self, url: str):
         super().__init__()
