@@ -225,7 +225,9 @@ class Service:
     def _known(self, taken: Taken) -> dict[tuple[int, str], list[Stored]]:
         """What the log holds of the ids of events, by project and id: one question for all of a project."""
         known: dict[tuple[int, str], list[Stored]] = {
-            (project.number, FAMILY[event.kind] + event.id): [] for project, events in taken.values() for event in events
+            (project.number, FAMILY[event.kind] + event.id): []
+            for project, events in taken.values()
+            for event in events
         }
         for number in {number for number, _ in known}:
             for one in sorted(self.store.of_ids(number, [id_ for of, id_ in known if of == number])):  # by seq

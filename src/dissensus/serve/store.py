@@ -148,13 +148,13 @@ class Store(ABC):
 
     def of_ids(self, project: int, ids: Iterable[str]) -> list[Stored]:
         """All events with these ids."""
-        return self._of(f"SELECT {COLUMNS} FROM event WHERE project = ? AND id IN", ids, (project,))
+        return self._of(f"SELECT {COLUMNS} FROM event WHERE project = ? AND id", ids, (project,))
 
     def groups(self, firsts: Iterable[int]) -> list[Stored]:
         """All events of the ids whose first events these are."""
         firsts = list(firsts)
-        later = self._of(f"SELECT {COLUMNS} FROM event WHERE seq <> first AND first IN", firsts)
-        return self._of(f"SELECT {COLUMNS} FROM event WHERE seq IN", firsts) + later
+        later = self._of(f"SELECT {COLUMNS} FROM event WHERE seq <> first AND first", firsts)
+        return self._of(f"SELECT {COLUMNS} FROM event WHERE seq", firsts) + later
 
     def corrected(self, project: int) -> list[Stored]:
         """All events of a project's ids that have several."""
@@ -177,7 +177,7 @@ class Store(ABC):
 
     def data(self, seqs: Iterable[int]) -> dict[int, str | None]:
         """What came with events."""
-        return {row[0]: row[1] for row in self._rows_of("SELECT seq, data FROM event WHERE seq IN", seqs)}
+        return {row[0]: row[1] for row in self._rows_of("SELECT seq, data FROM event WHERE seq", seqs)}
 
     @abstractmethod
     def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
@@ -203,10 +203,11 @@ class Store(ABC):
         return [Stored(*row) for row in self._rows_of(statement, values, before)]
 
     def _rows_of(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
+        """Rows that a statement finds whose last column is among some values."""
         found, values = [], list(values)
         for start in range(0, len(values), MAX_PARAMETERS):
             some = values[start : start + MAX_PARAMETERS]
-            found += self.all(f"{statement} ({', '.join('?' * len(some))})", (*before, *some))
+            found += self.all(f"{statement} IN ({', '.join('?' * len(some))})", (*before, *some))
         return found
 
 
