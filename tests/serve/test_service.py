@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,10 @@ def says(project):
     """(item, annotator, label) of every row that counts."""
     table = project.table().to_arrow().to_pylist()
     return sorted((row["item"], row["annotator"], row["label"]) for row in table)
+
+
+def in_seconds(time):
+    return datetime.fromisoformat(time).timestamp()
 
 
 def plain_fold(posted):
@@ -256,6 +261,31 @@ def test_the_table_of_a_time_is_what_counted_then(opened):
     assert project.table(50).n_annotations == 0
     assert project.table(150).to_arrow()["label"].to_pylist() == ["x"]
     assert project.table(250).to_arrow()["label"].to_pylist() == ["y"]
+
+
+def test_an_annotation_counts_from_its_own_time_on(opened):
+    now = 1.8e9
+    service = opened(clock=lambda: now)
+    service.create("p")
+    week_ago, long_ago = now - 8 * 86_400, "2027-01-01T00:00:00Z"  # 14 days before
+    service.append("p", annotation_events([{**POST, "at": week_ago}, {**POST, "annotator": "b", "at": long_ago}]))
+    service.append("p", annotation_events({**POST, "label": "y", "at": now - 60}))  # a correction
+    project = service.project("p")
+    assert project.table(now - 10 * 86_400).to_arrow()["annotator"].to_pylist() == ["b"]
+    assert project.table(now - 7 * 86_400).to_arrow()["label"].to_pylist() == ["x", "x"]
+    assert [one["at"] for one in project.item("i")["annotations"]] == [now - 60, in_seconds(long_ago)]
+    assert {one["annotator"]: one["last"] for one in project.annotators()}["b"] == in_seconds(long_ago)
+    told = project.progress(days=20)
+    assert sum(one["labels"] for one in told["days"][:-7]) == 1
+    assert told["week"]["agreement"] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("at", [1.9e9, 0, -5, 1.7e12, "1969-12-31T00:00:00Z", "9999-01-01", None])
+def test_a_time_that_cannot_be_is_that_of_arrival(opened, at):
+    service = opened(fits=False, clock=lambda: 1.8e9)
+    service.create("p")
+    service.append("p", annotation_events({**POST, "at": at}))
+    assert service.project("p").item("i")["annotations"][0]["at"] == 1.8e9
 
 
 def test_a_clock_that_jumps_back_changes_no_order(opened):

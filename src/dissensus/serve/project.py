@@ -147,7 +147,7 @@ class Project:
                     self.n_labels[item] += change
                     self.n_given[annotator] += change
                     self.last_at[annotator] = max(self.last_at[annotator], event.at)
-                    self.changed_at[item] = event.at
+                    self.changed_at[item] = max(self.changed_at[item], event.at)
                     touched.add(item)
                 self.n_changed += 1
             self.touched |= touched

@@ -17,7 +17,7 @@ from typing import Any
 
 from dissensus.common.parameters import check_argument
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, winner
+from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, winner
 from dissensus.serve.project import ANNOTATOR, ITEM, LABEL, SETTINGS, Project
 from dissensus.serve.store import Store
 from dissensus.table.kinds import check_kind
@@ -236,7 +236,7 @@ class Service:
             codes.append(code)
         data = None if event.data is None else json.dumps(event.data, ensure_ascii=False, sort_keys=True)
         id_ = FAMILY[event.kind] + event.id
-        at = event.at or self.clock()
+        at = plausible_time(event.at, self.clock())
         item, annotator, label = codes
         kind = KINDS.index(event.kind)
         return Stored(seq, project.number, kind, id_, seq, item, annotator, label, event.version, at, data)
