@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 import dissensus as dz
 from dissensus.exceptions import DataError, StoreUnavailable
 from dissensus.models.base import default_method
-from dissensus.serve.events import Event, annotation_events, decision_event, in_order
+from dissensus.questions.item_status import status_of
+from dissensus.serve.events import Event, annotation_events, decision_event, in_order, item_events
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 
@@ -156,11 +157,34 @@ def test_answers_after_a_fit_are_those_of_aggregate(opened, tmp_path, kind):
     file.write_bytes(project.export("csv"))
     table = dz.read(file, **({} if kind is None else {"kind": kind}))
     model = dz.methods[default_method(table.kind)]().fit(table)
-    for row in model.to_frame("items", "pyarrow").to_pylist():
+    for row in status_of(model, table).beside(model.to_frame("items", "pyarrow")).to_pylist():
         found = project.item(row["item"])
+        assert (found["status"], found["reason"]) == (row["status"], row["reason"])
         label = row.get("label", row.get("value"))
         assert ("|".join(found["label"]) or "∅" if kind == "sets" else found["label"]) == label
         assert found["confidence"] == row.get("confidence")
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"), [("numbers", 0.5), ("sets", ["a"]), ("pairs", "left"), ("spans", []), ("graded", 2)]
+)
+def test_one_label_settles_nothing_of_any_kind(opened, kind, label):
+    service = opened()
+    service.create("p", kind=kind)
+    other = {"numbers": 9, "sets": [], "pairs": "right", "graded": 3}.get(kind, label)
+    items = [f"i{n}" for n in range(12)] if kind != "pairs" else ["A vs B", "B vs C", "A vs C"]
+    service.append("p", item_events([{"item": name, "text": "Ann works"} for name in items]))
+    rows = [
+        {"item": i, "annotator": who, "label": (label, other)[n % 2]} for n, i in enumerate(items) for who in "abcd"
+    ]
+    service.append("p", annotation_events(rows[:-3]))  # of the last item one label only
+    project = service.project("p")
+    project.refit()
+    found = project.items(order="name")
+    assert found["counts"]["settled"] >= 1
+    assert project.item(items[-1])["status"] == "needs a look"
+    assert project.item(items[-1])["reason"].startswith("only 1 ")
+    assert found["counts"]["settled"] == sum(one["status"] == "settled" for one in found["items"])
 
 
 def test_spans_are_answered_by_document(opened):
