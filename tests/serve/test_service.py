@@ -38,19 +38,26 @@ def in_seconds(time):
 
 def plain_fold(posted):
     """The rows that count, by a literal reading of the rules: the oracle."""
-    rows, removed = {}, set()
+    rows, removed, began = {}, set(), {}
     for number, one in enumerate(posted):
+        id_ = one.get("id", (one.get("item"), one.get("annotator")))
         if one.get("deleted"):
-            removed.add(one["id"])
-            continue
-        if one in posted[:number]:  # sent again: it stands where it first arrived
+            if "id" in one:
+                removed.add(id_)
+            else:  # what comes later counts again
+                rows.pop(id_, None)
+                began[id_] = number
             continue
         version = one.get("version", "")
-        if one["id"] not in rows or (version, number) >= rows[one["id"]][0]:
-            rows[one["id"]] = ((version, number), (one["item"], one["annotator"], one["label"]))
+        if version and one in posted[began.get(id_, 0) : number]:  # sent again: it stands where it first arrived
+            continue
+        if id_ not in rows or (version, number) >= rows[id_][0]:
+            rows[id_] = ((version, number), (one["item"], one["annotator"], one["label"]))
     return sorted(row for id_, (_, row) in rows.items() if id_ not in removed)
 
 
+VERSIONS = st.sampled_from(["2026-01-01", "2026-01-02", "2026-01-03"])
+WITHOUT_ID = {"item": st.sampled_from("kl"), "annotator": st.sampled_from("ab")}
 posts = st.lists(
     st.one_of(
         st.fixed_dictionaries(
@@ -59,10 +66,12 @@ posts = st.lists(
                 "item": st.sampled_from("ij"),
                 "annotator": st.sampled_from("abc"),
                 "label": st.sampled_from("xyz"),
-                "version": st.sampled_from(["2026-01-01", "2026-01-02", "2026-01-03"]),
+                "version": VERSIONS,
             }
         ),
         st.fixed_dictionaries({"id": st.sampled_from("123456"), "deleted": st.just(True)}),
+        st.fixed_dictionaries(WITHOUT_ID | {"label": st.sampled_from("xyz")}, optional={"version": VERSIONS}),
+        st.fixed_dictionaries(WITHOUT_ID | {"deleted": st.just(True)}),
     ),
     min_size=1,
     max_size=12,
@@ -122,6 +131,16 @@ def test_without_an_id_posting_again_corrects_and_back(opened):
     for label, fate in (("x", (1, 0, 0)), ("x", (0, 1, 0)), ("y", (1, 0, 0)), ("x", (1, 0, 0))):
         assert service.append("p", annotation_events({**POST, "label": label}))[:3] == fate
         assert says(service.project("p")) == [("i", "a", label)]
+
+
+def test_without_an_id_a_label_that_was_removed_can_be_given_again(opened):
+    service = opened(fits=False)
+    service.create("p")
+    gone = {"item": "i", "annotator": "a", "deleted": True}
+    for one, fate in ((POST, 0), (gone, 0), (gone, 1), (POST, 0), (POST, 1), (gone, 0), ({**POST, "label": "y"}, 0)):
+        assert service.append("p", annotation_events(one))[fate] == 1
+    assert says(service.project("p")) == [("i", "a", "y")]
+    assert service.project("p").item("i")["labels"] == 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What can happen in a project, and how JSON says it.
 
 An event is never changed. Its `id` is the tool's own; events of one id are one annotation and its corrections, of which
-the one with the greatest version counts, and none after a removal. So the state does not depend on the order in which
+the one with the greatest version counts, and none after a removal. An id that we make of the item and the annotator may
+be used again: its removal takes back what came before. So the state does not depend on the order in which
 a tool's events arrive, nor on how often they do. Of different events with one version the later one counts; one that is
 sent again stands where it first arrived.
 """
@@ -75,10 +76,16 @@ class Stored(NamedTuple):
 
 
 def winner(group: Iterable[Stored]) -> Stored:
-    """The event that counts among those of one id; a removal is final."""
-    events = list(group)
-    removed = [one for one in events if KINDS[one.kind] == "removal"]
+    """The event that counts among those of one id; a removal by the tool's own id is final."""
+    events = since_removal(list(group))
+    removed = [one for one in events if KINDS[one.kind] == "removal" and ABOUT not in one.id]
     return max(removed or events, key=lambda one: (one.version, one.seq))
+
+
+def since_removal(events: list[Stored]) -> list[Stored]:
+    """Events of one id; of an id that we made, those from its last removal without a version on."""
+    last = max((one.seq for one in events if KINDS[one.kind] == "removal" and not one.version), default=0)
+    return [one for one in events if one.seq >= last or ABOUT not in one.id]
 
 
 def annotation_events(body: Any) -> list[Event]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from dissensus.common.parameters import check_argument
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, winner
+from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
 from dissensus.serve.project import ANNOTATOR, ITEM, LABEL, SETTINGS, Project
 from dissensus.serve.store import Store
 from dissensus.table.kinds import check_kind
@@ -249,7 +249,7 @@ class Service:
         content = (row.kind, row.item, row.annotator, row.label, row.data)
         if KINDS[row.kind] in ("annotation", "removal"):
             counts = winner(group)
-            alike = group if row.version else [counts]  # without a version, what counts is the last
+            alike = since_removal(group) if row.version else [counts]  # without a version, what counts is the last
             if KINDS[row.kind] == KINDS[counts.kind] == "removal":
                 return "duplicates"
             if any(row.version == one.version and content == one[2:3] + one[5:8] + one[10:] for one in alike):
