@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import numpy as np
 import pyarrow.csv as csv
@@ -45,7 +46,8 @@ def test_numbers_are_aggregated_scored_and_described(cli, files):
     assert said["gold"]["mean_absolute_error"] < 0.5
     assert said["gold"]["covered"] > 0.9
     table = csv.read_csv("out/items.csv").to_pydict()
-    assert list(table) == ["item", "value", "low", "high", "annotations"]
+    assert list(table) == ["item", "value", "low", "high", "status", "reason", "annotations"]
+    assert Counter(table["status"]) == {key: n for key, n in said["status"].items() if n}
     assert all(
         low <= value <= high for low, value, high in zip(table["low"], table["value"], table["high"], strict=True)
     )

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from dissensus import Annotations
+from dissensus import Annotations, methods
 from dissensus.models.methods import MajorityVote
-from dissensus.questions.item_status import STATUSES, item_status, status_of
-from dissensus.table.simulate import simulate
+from dissensus.questions.item_status import STATUSES, item_status, status_of, status_of_documents
+from dissensus.table.simulate import simulate, simulate_kind
 
 
 def answers(*votes):
@@ -85,3 +85,95 @@ def test_no_items_and_no_annotations_are_no_error():
     assert found.columns()["status"].to_pylist() == ["needs a look"]
     nothing = Annotations.from_arrays([], [], [], classes=["a", "b"])
     assert len(item_status(nothing, np.empty(0, int), np.empty(0)).votes) == 0
+
+
+def literal_status(labels, agree, usual, sure, number=False):
+    """The rule as the module says it, of one item."""
+    chance = sum(math.comb(labels, m) * usual**m * (1 - usual) ** (labels - m) for m in range(agree + 1))
+    if labels >= 2 and sure >= 0.9 and not (number and chance <= 0.05):
+        return "settled"
+    return "truly split" if labels >= 4 and chance <= 0.05 else "needs a look"
+
+
+def shares(table, right):
+    """Of every annotator: the share of their rows that are right, and 10 of average quality."""
+    return [
+        (right[table.annotator == a].sum() + 10 * right.mean()) / ((table.annotator == a).sum() + 10)
+        for a in range(table.n_annotators)
+    ]
+
+
+def test_numbers_are_settled_by_their_reliability_and_split_where_labels_lie_apart():
+    rng = np.random.default_rng(1)
+    truth, rows = rng.normal(0, 9, 80), []
+    for i in range(80):
+        for a in rng.choice(7, 1 if i == 3 else 4, replace=False).tolist():
+            rows.append((i, a, truth[i] + rng.normal(0, 1 + 0.3 * a) + (9 * (-1) ** len(rows) if i == 7 else 0)))
+    table = Annotations.from_arrays(*zip(*rows, strict=True)).as_kind("numbers")
+    model = methods["gaussian"]().fit(table)
+    found = status_of(model, table)
+    spread = ((model.interval_[:, 1] - model.interval_[:, 0]) / 3.92) ** 2
+    spread_of_truth = np.var(model.values_) + np.mean(spread)
+    away = np.abs(table.values[table.label] - model.values_[table.item])
+    near = away <= np.quantile(away, 0.9)
+    usual = shares(table, near)
+    for i in range(table.n_items):
+        rows = table.item == i
+        sure, mean = 1 - spread[i] / spread_of_truth, np.mean([usual[a] for a in table.annotator[rows]])
+        assert STATUSES[found.status[i]] == literal_status(rows.sum(), near[rows].sum(), mean, sure, number=True)
+    assert [STATUSES[found.status[i]] for i in (3, 7)] == ["needs a look", "truly split"]
+    assert found.sure[7] > 0.9
+    assert found.reason[3].as_py() == "only 1 label"
+    assert found.reason[7].as_py() == "0 of 4 labels lie close to the value where 3 usually would"
+    assert 0.3 < (found.status == 0).mean() < 1
+    assert status_of(model, table, np.where(np.arange(80) == 7, 1.5, np.nan)).status[7] == 0  # its value is known
+
+
+@pytest.mark.parametrize(("kind", "method"), [("sets", "set-tree"), ("pairs", "bradley-terry")])
+def test_other_answers_are_settled_by_their_probability_and_two_labels(kind, method):
+    if kind == "pairs":
+        table = simulate_kind(kind, 80, 6, n_things=5, seed=4).annotations
+    else:
+        rng, options = np.random.default_rng(5), ["a", "a|b", "∅"]
+        rows = [(i, a, options[i % 3 if rng.random() < 0.8 else rng.integers(3)]) for i in range(40) for a in range(5)]
+        table = Annotations.from_arrays(*zip(*rows, strict=True)).as_kind(kind)
+    rows = np.flatnonzero(table.item == 0)
+    table = table.select(rows=~np.isin(np.arange(len(table)), rows[1:]))  # one label of the first is left
+    model = methods[method]().fit(table)
+    found = status_of(model, table)
+    answer = model.predict()
+    right = table.classes[table.label] == answer[table.item]
+    usual = shares(table, right)
+    for i in range(table.n_items):
+        rows = np.flatnonzero(table.item == i)
+        sure = model.posterior_[i].max() if kind == "pairs" else model.confidence_[i]
+        if kind == "pairs" and answer[i] != "tie":
+            left, right_ = (list(model.things_).index(one) for one in str(table.items[i]).split(" | ")[0].split(" vs "))
+            cov, apart = model.score_variance_, model.scores_[left] - model.scores_[right_]
+            sd = math.sqrt(cov[left, left] + cov[right_, right_] - 2 * cov[left, right_])
+            sure = 0.5 * (1 + math.erf((apart if answer[i] == "left" else -apart) / sd / math.sqrt(2)))
+        agree = np.bincount(table.label[rows], minlength=1).max()
+        mean = np.mean([usual[a] for a in table.annotator[rows]])
+        assert STATUSES[found.status[i]] == literal_status(rows.size, agree, mean, sure)
+    assert STATUSES[found.status[0]] == "needs a look"
+    assert "settled" in found.columns()["status"].to_pylist()
+
+
+def test_a_document_is_settled_where_every_span_and_gap_is_and_two_have_read_it():
+    spans = [("d", who, 0, 3, "PER") for who in "abc"] + [("e", "a", 0, 3, "PER"), ("f", "a", 0, 3, "PER")]
+    readings = [(d, who) for d in "de" for who in "abc"] + [("f", "a"), ("g", "a"), ("g", "b"), ("g", "c")]
+    texts = dict.fromkeys("defg", "Ann works at IBM")
+    table = Annotations.from_spans(*zip(*spans, strict=True), readings=readings, texts=texts)
+    model = methods["bayesian-sequence"]().fit(table)
+    documents, found = status_of_documents(model, table)
+    assert documents.tolist() == list("defg")
+    assert found.labels.tolist() == [3, 3, 1, 3]
+    for d, name in enumerate(documents):
+        least = min(
+            model.posterior_[i].max() if model.classes_[model.tags_[i]] == "O" else model.span_probability_[i]
+            for i, place in enumerate(table.items) if str(place).startswith(name)
+            and (model.classes_[model.tags_[i]] == "O" or not np.isnan(model.span_probability_[i]))
+        )  # fmt: skip
+        assert found.sure[d] == pytest.approx(least)
+        assert STATUSES[found.status[d]] == ("settled" if least >= 0.9 and name != "f" else "needs a look")
+    assert found.reason[2].as_py() == "only 1 reader"

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 import dissensus as dz
 from dissensus.exceptions import DataError, StoreUnavailable
 from dissensus.models.base import default_method
-from dissensus.serve.events import Event, annotation_events, decision_event, in_order
+from dissensus.questions.item_status import status_of
+from dissensus.serve.events import Event, annotation_events, decision_event, in_order, item_events
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 
@@ -30,21 +32,32 @@ def says(project):
     return sorted((row["item"], row["annotator"], row["label"]) for row in table)
 
 
+def in_seconds(time):
+    return datetime.fromisoformat(time).timestamp()
+
+
 def plain_fold(posted):
     """The rows that count, by a literal reading of the rules: the oracle."""
-    rows, removed = {}, set()
+    rows, removed, began = {}, set(), {}
     for number, one in enumerate(posted):
+        id_ = one.get("id", (one.get("item"), one.get("annotator")))
         if one.get("deleted"):
-            removed.add(one["id"])
-            continue
-        if one in posted[:number]:  # sent again: it stands where it first arrived
+            if "id" in one:
+                removed.add(id_)
+            else:  # what comes later counts again
+                rows.pop(id_, None)
+                began[id_] = number
             continue
         version = one.get("version", "")
-        if one["id"] not in rows or (version, number) >= rows[one["id"]][0]:
-            rows[one["id"]] = ((version, number), (one["item"], one["annotator"], one["label"]))
+        if version and one in posted[began.get(id_, 0) : number]:  # sent again: it stands where it first arrived
+            continue
+        if id_ not in rows or (version, number) >= rows[id_][0]:
+            rows[id_] = ((version, number), (one["item"], one["annotator"], one["label"]))
     return sorted(row for id_, (_, row) in rows.items() if id_ not in removed)
 
 
+VERSIONS = st.sampled_from(["2026-01-01", "2026-01-02", "2026-01-03"])
+WITHOUT_ID = {"item": st.sampled_from("kl"), "annotator": st.sampled_from("ab")}
 posts = st.lists(
     st.one_of(
         st.fixed_dictionaries(
@@ -53,10 +66,12 @@ posts = st.lists(
                 "item": st.sampled_from("ij"),
                 "annotator": st.sampled_from("abc"),
                 "label": st.sampled_from("xyz"),
-                "version": st.sampled_from(["2026-01-01", "2026-01-02", "2026-01-03"]),
+                "version": VERSIONS,
             }
         ),
         st.fixed_dictionaries({"id": st.sampled_from("123456"), "deleted": st.just(True)}),
+        st.fixed_dictionaries(WITHOUT_ID | {"label": st.sampled_from("xyz")}, optional={"version": VERSIONS}),
+        st.fixed_dictionaries(WITHOUT_ID | {"deleted": st.just(True)}),
     ),
     min_size=1,
     max_size=12,
@@ -118,6 +133,16 @@ def test_without_an_id_posting_again_corrects_and_back(opened):
         assert says(service.project("p")) == [("i", "a", label)]
 
 
+def test_without_an_id_a_label_that_was_removed_can_be_given_again(opened):
+    service = opened(fits=False)
+    service.create("p")
+    gone = {"item": "i", "annotator": "a", "deleted": True}
+    for one, fate in ((POST, 0), (gone, 0), (gone, 1), (POST, 0), (POST, 1), (gone, 0), ({**POST, "label": "y"}, 0)):
+        assert service.append("p", annotation_events(one))[fate] == 1
+    assert says(service.project("p")) == [("i", "a", "y")]
+    assert service.project("p").item("i")["labels"] == 1
+
+
 @pytest.mark.parametrize(
     ("older", "newer"),
     [
@@ -151,11 +176,34 @@ def test_answers_after_a_fit_are_those_of_aggregate(opened, tmp_path, kind):
     file.write_bytes(project.export("csv"))
     table = dz.read(file, **({} if kind is None else {"kind": kind}))
     model = dz.methods[default_method(table.kind)]().fit(table)
-    for row in model.to_frame("items", "pyarrow").to_pylist():
+    for row in status_of(model, table).beside(model.to_frame("items", "pyarrow")).to_pylist():
         found = project.item(row["item"])
+        assert (found["status"], found["reason"]) == (row["status"], row["reason"])
         label = row.get("label", row.get("value"))
         assert ("|".join(found["label"]) or "∅" if kind == "sets" else found["label"]) == label
         assert found["confidence"] == row.get("confidence")
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"), [("numbers", 0.5), ("sets", ["a"]), ("pairs", "left"), ("spans", []), ("graded", 2)]
+)
+def test_one_label_settles_nothing_of_any_kind(opened, kind, label):
+    service = opened()
+    service.create("p", kind=kind)
+    other = {"numbers": 9, "sets": [], "pairs": "right", "graded": 3}.get(kind, label)
+    items = [f"i{n}" for n in range(12)] if kind != "pairs" else ["A vs B", "B vs C", "A vs C"]
+    service.append("p", item_events([{"item": name, "text": "Ann works"} for name in items]))
+    rows = [
+        {"item": i, "annotator": who, "label": (label, other)[n % 2]} for n, i in enumerate(items) for who in "abcd"
+    ]
+    service.append("p", annotation_events(rows[:-3]))  # of the last item one label only
+    project = service.project("p")
+    project.refit()
+    found = project.items(order="name")
+    assert found["counts"]["settled"] >= 1
+    assert project.item(items[-1])["status"] == "needs a look"
+    assert project.item(items[-1])["reason"].startswith("only 1 ")
+    assert found["counts"]["settled"] == sum(one["status"] == "settled" for one in found["items"])
 
 
 def test_spans_are_answered_by_document(opened):
@@ -256,6 +304,31 @@ def test_the_table_of_a_time_is_what_counted_then(opened):
     assert project.table(50).n_annotations == 0
     assert project.table(150).to_arrow()["label"].to_pylist() == ["x"]
     assert project.table(250).to_arrow()["label"].to_pylist() == ["y"]
+
+
+def test_an_annotation_counts_from_its_own_time_on(opened):
+    now = 1.8e9
+    service = opened(clock=lambda: now)
+    service.create("p")
+    week_ago, long_ago = now - 8 * 86_400, "2027-01-01T00:00:00Z"  # 14 days before
+    service.append("p", annotation_events([{**POST, "at": week_ago}, {**POST, "annotator": "b", "at": long_ago}]))
+    service.append("p", annotation_events({**POST, "label": "y", "at": now - 60}))  # a correction
+    project = service.project("p")
+    assert project.table(now - 10 * 86_400).to_arrow()["annotator"].to_pylist() == ["b"]
+    assert project.table(now - 7 * 86_400).to_arrow()["label"].to_pylist() == ["x", "x"]
+    assert [one["at"] for one in project.item("i")["annotations"]] == [now - 60, in_seconds(long_ago)]
+    assert {one["annotator"]: one["last"] for one in project.annotators()}["b"] == in_seconds(long_ago)
+    told = project.progress(days=20)
+    assert sum(one["labels"] for one in told["days"][:-7]) == 1
+    assert told["week"]["agreement"] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("at", [1.9e9, 0, -5, 1.7e12, "1969-12-31T00:00:00Z", "9999-01-01", None])
+def test_a_time_that_cannot_be_is_that_of_arrival(opened, at):
+    service = opened(fits=False, clock=lambda: 1.8e9)
+    service.create("p")
+    service.append("p", annotation_events({**POST, "at": at}))
+    assert service.project("p").item("i")["annotations"][0]["at"] == 1.8e9
 
 
 def test_a_clock_that_jumps_back_changes_no_order(opened):

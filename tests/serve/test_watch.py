@@ -1,5 +1,9 @@
 """A watched folder: projects say what the files say, however often these are written."""
 
+import json
+import time
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
 
@@ -81,3 +85,22 @@ def test_spans_come_back_as_spans():
 def test_two_labels_by_one_annotator_of_one_item_are_two_rows():
     table = Annotations.from_arrays(np.array([1, 1]), np.array(["ann", "ann"], object), np.array(["x", "x"], object))
     assert len({event.id for event in table_events(table)}) == 2
+
+
+def test_the_times_of_a_file_are_those_of_its_labels(folder, service):
+    (folder.path / "pets.csv").write_text(
+        "item,annotator,label,created_at\n1,ann,cat,2026-01-02T03:04:05Z\n1,bob,dog,2026-01-01\n2,ann,dog,\n"
+    )
+    task = {"id": 7, "data": {"text": "a"}, "annotations": []}
+    for who, when in (("ann", "2026-01-03T00:00:00.5Z"), ("bob", None)):
+        result = [{"from_name": "q", "to_name": "text", "type": "choices", "value": {"choices": ["x"]}}]
+        task["annotations"].append({"id": who, "completed_by": {"email": who}, "result": result, "updated_at": when})
+    (folder.path / "studio.json").write_text(json.dumps([task]))
+    folder.look()
+    assert folder.look() == ["pets", "studio"]
+    found = {(one["annotator"], i): one["at"] for i in "12" for one in service.project("pets").item(i)["annotations"]}
+    assert found["ann", "1"] == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
+    assert found["bob", "1"] == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert found["ann", "2"] > time.time() - 60  # the file does not say
+    first, second = service.project("studio").item("7")["annotations"]
+    assert (first["at"], second["at"] > time.time() - 60) == (datetime(2026, 1, 3, tzinfo=UTC).timestamp() + 0.5, True)

@@ -78,14 +78,16 @@ class Decisions:
 
     def events(self, items: set[str]) -> list[Event]:
         """The decisions about items that are there, to begin with."""
-        from dissensus.serve.events import Event
+        from dissensus.serve.events import Event, time_of
 
         found = []
         for item, row in self.rows.items():
             data: dict[str, Any] = {"note": row["note"]} if row["note"] else {}
             data |= {"both": json.loads(row["both"])} if row["both"] else {"unclear": True} if row["unclear"] else {}
             if item in items:
-                found.append(Event("decision", item, item, row["by"], row["label"] or None, data=data or None))
+                found.append(
+                    Event("decision", item, item, row["by"], row["label"] or None, "", time_of(row["at"]), data or None)
+                )
         return found
 
     def keep(self, events: Any) -> None:
@@ -119,6 +121,7 @@ def _serve(
     from dissensus.serve.app import create_app, listen
     from dissensus.serve.events import Event
     from dissensus.serve.store import open_store
+    from dissensus.serve.watch import times_of
 
     codes = zip(table.item.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True)
     items, annotators, classes = (
@@ -128,8 +131,17 @@ def _serve(
         with show.waiting(f"preparing {source.file}"):
             fixed = classes if table.kind in ("classes", "graded") else None
             project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
+            times = times_of(table)
             events = [
-                Event("annotation", str(n), items[i], annotators[a], classes[k]) for n, (i, a, k) in enumerate(codes)
+                Event(
+                    "annotation",
+                    str(n),
+                    items[i],
+                    annotators[a],
+                    classes[k],
+                    at=times.get((items[i], annotators[a]), 0),
+                )
+                for n, (i, a, k) in enumerate(codes)
             ]
             events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
             service.append(PROJECT, [*events, *decisions.events(set(items))])

@@ -14,6 +14,7 @@ from dissensus.cli.results import Result, fit_facts, fit_with_bar
 from dissensus.models.answers import AnswerModel
 from dissensus.models.base import Aggregator
 from dissensus.models.saving import save
+from dissensus.questions.item_status import status_of
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
 
@@ -24,7 +25,8 @@ ANNOTATORS_SHOWN = 5  # at either end
 def fit(model: AnswerModel, table: Annotations, gold: Any, known: Any, text: str) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` for the fit."""
     seconds = fit_with_bar(model, table, text, known)
-    return Result(model, summarise(model, table, gold, seconds))
+    status = status_of(model, table, known)
+    return Result(model, summarise(model, table, gold, seconds) | {"status": status.counts()}, status=status)
 
 
 def score(model: AnswerModel, table: Annotations, gold: Any, text: str) -> Result:
@@ -35,7 +37,9 @@ def score(model: AnswerModel, table: Annotations, gold: Any, text: str) -> Resul
         vars(scored).update(model.answers_for(table))
         scored.items_ = table.items
         scored.item_total_ = np.diff(table.item_ptr).astype(np.float64)
-    return Result(scored, summarise(scored, table, gold, time.perf_counter() - began), fitted=False)
+    status = status_of(scored, table)
+    about = summarise(scored, table, gold, time.perf_counter() - began) | {"status": status.counts()}
+    return Result(scored, about, fitted=False, status=status)
 
 
 def summarise(model: AnswerModel, table: Annotations, gold: Any, seconds: float) -> dict[str, Any]:
@@ -55,7 +59,9 @@ def write(result: Result, folder: Path, suffix: str) -> None:
     folder.mkdir(exist_ok=True)
     model = cast(AnswerModel, result.model)
     for name in model.frames:
-        write_frame(model.to_frame(name, "pyarrow"), folder / f"{name}.{suffix}")  # type: ignore[arg-type]
+        frame = model.to_frame(name, "pyarrow")  # type: ignore[arg-type]
+        frame = result.status.beside(frame) if name == "items" and result.status is not None else frame
+        write_frame(frame, folder / f"{name}.{suffix}")
     if result.fitted:
         save(result.model, folder)
 
@@ -69,6 +75,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     end = "converged" if about["converged"] else "did not converge"
     show.line(f"{about['method']} {end} after {about['passes']:,} passes in {about['seconds']:.1f} s.")
     PRINTERS[about["kind"]](about, model, preview)
+    if result.status is not None and model.items_.size:
+        show.text(result.status.sentence())
     _print_annotators(model)
 
 

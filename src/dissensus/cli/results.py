@@ -28,7 +28,7 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.dependence import DEFAULT, MIN_GOLD, labels_per_item
 from dissensus.models.saving import load, save
 from dissensus.models.spans import SpanModel
-from dissensus.questions.item_status import SETTLED, ItemStatus, status_of
+from dissensus.questions.item_status import ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
@@ -262,12 +262,7 @@ def _span_answers(model: SpanModel, to: str) -> Answers:
 def _item_frame(result: Result) -> Any:
     """The items with what they are called, how sure that is, and what to do about them."""
     frame = result.model.to_frame("items", "pyarrow")
-    if result.status is None:
-        return frame
-    after = frame.column_names.index("confidence") + 1
-    for place, (name, values) in enumerate(result.status.columns().items(), after):
-        frame = frame.add_column(place, name, pa.array(values))
-    return frame
+    return frame if result.status is None else result.status.beside(frame)
 
 
 def print_result(result: Result, title: str, *, preview: bool) -> None:
@@ -280,13 +275,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     show.bars(("label", "items"), about["labels"], about["items"])
     if "spans" in about:
         show.text(_about_spans(about["spans"]))
-    if "status" in about:
-        settled, look, split = about["status"].values()
-        show.text(
-            f"{show.count(settled, 'item')} {'is' if settled == 1 else 'are'} settled ({100 * SETTLED:g} % sure or "
-            f"more), {look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} "
-            f"truly split.{_worth(result)}"
-        )
+    if result.status is not None:
+        show.text(result.status.sentence() + _worth(result))
     else:
         unsure = about["items_below_0.7"]
         share = show.percent(unsure / max(about["items"], 1))

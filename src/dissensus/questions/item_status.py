@@ -5,24 +5,39 @@ others, one with n labels, of which m agree on the most frequent class, is *trul
 most `MAX_CHANCE` of the cases if its annotators erred as often as they do elsewhere: P(Binomial(n, r) ≤ m) ≤
 `MAX_CHANCE`, r the mean share of their labels that are the label of the item (each with `CROWD_LABELS` labels of
 average quality added). All others *need a look*: more labels, or an expert, would tell.
+
+What stands for P(label) and for agreement where labels are no classes:
+
+| kind | how sure | labels that agree |
+|---|---|---|
+| sets, objects | P(exactly this answer) | the same answer |
+| pairs | P(the one that is said to be better has the higher score); P(tie) of a tie | the same outcome |
+| numbers | reliability, 1 − variance of the value / variance of all true values | within the error of 90 % of labels |
+| spans | of a document: the least of P(span) and, outside of spans, P(no span) | none: it is never split |
+
+A reliability of 0.9 is what Nunnally (Psychometric Theory, 2nd edition, 1978) asks for before single cases are decided
+by a measure: the 95 % interval is then 0.32 times as wide as one without a label. The width of such an interval knows
+nothing of how far apart the labels of its item lie, so numbers that are split, also by two labels, are not settled.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.special import bdtr
+from scipy.special import bdtr, ndtr
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.models.reliability import CROWD_LABELS
 from dissensus.table import names as naming
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
 
@@ -33,6 +48,8 @@ SETTLED = 0.9  # P(label) from which an item is settled
 MIN_LABELS = 2  # of an item that can be settled: one label is not checked by anybody
 MAX_CHANCE = 0.05  # that annotators who only err agree so little
 MIN_LABELS_SPLIT = 4  # with fewer, an item is not called split
+INTERVAL_SDS = 3.92  # standard deviations in a 95 % interval
+MAX_CELLS_PER_ROW = 20  # items × classes beyond which votes are counted by sorting
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +58,9 @@ class ItemStatus:
 
     labels: IntArray  # (I,) number of labels
     status: IntArray  # (I,) code into STATUSES
+    sure: FloatArray  # (I,) what is compared with SETTLED
     classes: Names  # (K,)
-    facts: IntArray  # (6, I) what a reason tells, see `_reason`
+    reasons: Callable[[slice], Any]  # makes the reasons of some items
     given: tuple[IntArray, IntArray, IntArray]  # classes and counts of the votes, the most frequent first; (I + 1,)
 
     @cached_property
@@ -53,15 +71,12 @@ class ItemStatus:
     @cached_property
     def reason(self) -> Any:
         """(I,) Arrow strings, a few words each."""
-        sizes = tuple(self.facts.max(axis=1, initial=0) + 1)
-        key = np.ravel_multi_index(tuple(self.facts), sizes)  # one sort instead of six
-        _, at, place = np.unique(key, return_index=True, return_inverse=True)
-        texts = pa.array([_reason(self.classes, *row) for row in self.facts[:, at].T.tolist()], pa.string())
-        return texts.take(pa.array(place))
+        found = self.reasons(slice(None))
+        return found if isinstance(found, pa.Array) else pa.array(found, pa.string())
 
     def reason_of(self, item: int) -> str:
         """The reason of one item."""
-        return _reason(self.classes, *self.facts[:, item].tolist())
+        return str(self.reasons(slice(item, item + 1))[0])
 
     def counts(self) -> dict[Status, int]:
         """How many items have each status."""
@@ -72,6 +87,25 @@ class ItemStatus:
         status = pa.array(STATUSES).take(pa.array(self.status))
         return {"votes": self.votes, "labels": self.labels, "status": status, "reason": self.reason}
 
+    def beside(self, frame: Any) -> Any:
+        """An Arrow frame of the items with these columns after what it says of each answer."""
+        there, columns = frame.column_names, self.columns()
+        if "confidence" not in there:  # numbers, whose labels are counted there
+            columns = {name: columns[name] for name in ("status", "reason")}
+        after = there.index("confidence" if "confidence" in there else "high") + 1
+        for place, (name, values) in enumerate(columns.items(), after):
+            frame = frame.add_column(place, name, pa.array(values))
+        return frame
+
+    def sentence(self) -> str:
+        """How many items have each status, for people."""
+        settled, look, split = self.counts().values()
+        return (
+            f"{settled:,} {'item is' if settled == 1 else 'items are'} settled ({100 * SETTLED:g} % sure or more), "
+            f"{look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} truly "
+            "split."
+        )
+
 
 def is_settled(confidence: FloatArray, labels: IntArray, known: IntArray | None = None) -> BoolArray:
     """(I,) which items are settled; `known` (I,) has their class, −1 where it is not known."""
@@ -81,7 +115,12 @@ def is_settled(confidence: FloatArray, labels: IntArray, known: IntArray | None 
 
 def usual_share(table: Annotations, label: IntArray) -> FloatArray:
     """(A,) share of each annotator's labels that are the label (I,) of their item; `CROWD_LABELS` are added."""
-    right = (table.label == label[table.item]).astype(np.float64)
+    return _share_of_rows(table, table.label == label[table.item])
+
+
+def _share_of_rows(table: Annotations, rows: BoolArray) -> FloatArray:
+    """(A,) share of each annotator's rows that are among some (N,), with `CROWD_LABELS` added."""
+    right = rows.astype(np.float64)
     mean = right.mean() if right.size else 1.0
     hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_LABELS * mean
     return np.asarray(hits / (np.diff(table.annotator_ptr) + CROWD_LABELS))
@@ -110,9 +149,10 @@ def item_status(
     ['all 3 labels agree', '2 labels differ']
     """
     I, K = table.n_items, table.n_classes
-    given_to = np.bincount(table.item.astype(np.int64) * K + table.label, minlength=I * K)
-    pair = np.flatnonzero(given_to)
-    (item, given), count = np.divmod(pair, K), given_to[pair]
+    pair, count = _votes_cast(table)
+    item, given = np.divmod(pair, K)
+    place = np.searchsorted(pair, np.arange(I) * K + label)
+    own = np.append(count, 0)[place] * (np.append(pair, -1)[place] == np.arange(I) * K + label) * (label >= 0)
     order = np.lexsort((given, -count, item))  # votes of one item together, the most frequent first
     item, given, count = item[order], given[order], count[order]
     labels = np.diff(table.item_ptr)
@@ -120,24 +160,134 @@ def item_status(
     agree, top = np.zeros(I, np.int64), np.full(I, -1)
     agree[some], top[some] = count[ptr[:-1][some]], given[ptr[:-1][some]]
     tied = np.bincount(item[count == agree[item]], minlength=I) > 1
-    own = given_to.reshape(I, K)[np.arange(I), label]
 
     share = usual_share(table, label) if share is None else share
-    usual = np.bincount(table.item, share[table.annotator], I) / np.maximum(labels, 1)
-    split = (labels >= MIN_LABELS_SPLIT) & (bdtr(agree, labels, usual) <= MAX_CHANCE)
-    status = np.where(is_settled(confidence, labels, known), 0, np.where(split, 2, 1))
-    expected = np.rint(usual * labels).astype(np.int64)
+    status, expected = _judged(table, agree, share, is_settled(confidence, labels, known))
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
     facts = np.array([status, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0)])
-    return ItemStatus(labels, status.astype(np.int8), table.classes, facts, (given, count, ptr))
+    return ItemStatus(labels, status, confidence, table.classes, partial(_reasons, table.classes, facts),
+                      (given, count, ptr))  # fmt: skip
 
 
-def status_of(model: Aggregator, table: Annotations, known: IntArray | None = None) -> ItemStatus:
-    """Status of the items of a table, by a model that was fitted to it or that scored it."""
-    label = naming.match(model.predict(), model.classes_, "classes")
-    table = table.to_classes(model.classes_)
-    return item_status(table, label, model.posterior_.max(axis=1, initial=0), known)
+def _votes_cast(table: Annotations) -> tuple[IntArray, IntArray]:
+    """Item × K + label of all labels given, rising, and how often."""
+    cells, key = table.n_items * table.n_classes, table.item.astype(np.int64) * table.n_classes + table.label
+    if cells > MAX_CELLS_PER_ROW * len(table):  # every text that somebody wrote may be a class
+        pair, count = np.unique(key, return_counts=True)
+        return pair, count
+    given_to = np.bincount(key, minlength=cells)
+    pair = np.flatnonzero(given_to)
+    return pair, given_to[pair]
+
+
+def _judged(
+    table: Annotations, agree: IntArray, share: FloatArray, settled: BoolArray, unless_apart: bool = False
+) -> tuple[IntArray, IntArray]:
+    """(I,) the status, where so many labels agree; (I,) how many usually would, by the `share` (A,) of annotators.
+
+    `unless_apart`: items whose labels hardly ever agree so little are not settled.
+    """
+    labels = np.diff(table.item_ptr)
+    usual = np.bincount(table.item, share[table.annotator], table.n_items) / np.maximum(labels, 1)
+    apart = bdtr(agree, labels, usual) <= MAX_CHANCE
+    settled = settled & ~(apart & unless_apart)
+    status = np.where(settled, 0, np.where(apart & (labels >= MIN_LABELS_SPLIT), 2, 1))
+    return status.astype(np.int8), np.rint(usual * labels).astype(np.int64)
+
+
+def status_of(model: Aggregator, table: Annotations, known: Any = None) -> ItemStatus:
+    """Status of the items of a table, by a model that was fitted to it or that scored it.
+
+    `known` (I,) has their class, −1 where it is not known; of numbers their value, NaN where it is not known.
+    """
+    if table.kind == "numbers":
+        return _status_of_numbers(model, table, known)
+    if table.kind not in ("sets", "objects", "pairs"):
+        table = table.to_classes(model.classes_)
+    label = naming.match(model.predict(), table.classes, "classes")
+    return item_status(table, label, how_sure(model, table), known)
+
+
+def how_sure(model: Any, table: Annotations) -> FloatArray:
+    """(I,) P(the answer is right), of labels that are no numbers."""
+    if table.kind in ("sets", "objects"):
+        return np.asarray(model.confidence_)
+    sure = model.posterior_.max(axis=1, initial=0)
+    if table.kind != "pairs":
+        return np.asarray(sure)
+    # what one more annotator would say is no truth; which of two scores is higher is
+    left, right = (naming.match(table.sides.things, model.things_, "things")[side] for side in table.sides[1:])
+    variance = model.score_variance_
+    spread = variance[left, left] + variance[right, right] - 2 * variance[left, right]
+    apart = (model.scores_[left] - model.scores_[right]) / np.sqrt(np.maximum(spread, np.finfo(float).tiny))
+    best = model.posterior_.argmax(axis=1)
+    return np.where(best == 2, sure, ndtr(np.where(best == 0, apart, -apart)))
+
+
+def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus:
+    """Status by the 95 % interval of each value, and by how many labels lie close to it."""
+    values, labels = model.values_, np.diff(table.item_ptr)
+    variance = (np.diff(model.interval_, axis=1)[:, 0] / INTERVAL_SDS) ** 2
+    total = (
+        values.var() + variance.mean() if values.size else 0.0
+    )  # of the true values: that of their means, and within
+    sure = np.maximum(1 - variance / total, 0) if total > 0 else np.ones(values.size)
+    away = np.abs(table.values[table.label] - values[table.item])
+    near = away <= np.quantile(away, SETTLED) if away.size else away < 0
+    agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
+    # the interval is as wide where labels lie far apart, so that has to be asked too
+    status, expected = _judged(table, agree, _share_of_rows(table, near), is_settled(sure, labels), unless_apart=True)
+    if known is not None:
+        status[~np.isnan(known)] = 0
+    pair, count = _votes_cast(table)
+    item, given = np.divmod(pair, table.n_classes)
+    order = np.lexsort((given, -count, item))
+    ptr = np.searchsorted(item, np.arange(table.n_items + 1))
+    reasons = partial(_number_reasons, (labels, status, agree, expected), model.interval_)
+    return ItemStatus(labels, status, sure, table.classes, reasons, (given[order], count[order], ptr))
+
+
+def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStatus]:
+    """The documents of a table of spans, and the status of each by its readers and its least sure place."""
+    where, tags = table.sequences, model.tags_
+    outside = model.classes_[tags] == "O"
+    sure = np.where(outside, model.posterior_[np.arange(tags.size), tags], model.span_probability_)
+    least = np.ones(where.documents.size)
+    np.fmin.at(least, where.document, sure)  # inside of a span there is no probability
+    read = np.unique(where.document[table.item].astype(np.int64) * table.n_annotators + table.annotator)
+    labels = np.bincount(read // table.n_annotators, minlength=least.size)
+    status = np.where(is_settled(least, labels), 0, 1).astype(np.int8)
+    none = np.empty(0, np.int64)
+    given = (none, none, np.zeros(least.size + 1, np.int64))
+    return where.documents, ItemStatus(labels, status, least, none, partial(_document_reasons, labels, least), given)
+
+
+def _reasons(classes: Names, facts: IntArray, some: slice) -> Any:
+    """Texts, from facts (6, I)."""
+    facts = facts[:, some]
+    if facts.shape[1] == 1:
+        return [_reason(classes, *facts[:, 0].tolist())]
+    sizes = tuple(facts.max(axis=1, initial=0) + 1)
+    key = np.ravel_multi_index(tuple(facts), sizes)  # one sort instead of six
+    _, at, place = np.unique(key, return_index=True, return_inverse=True)
+    texts = pa.array([_reason(classes, *row) for row in facts[:, at].T.tolist()], pa.string())
+    return texts.take(pa.array(place))
+
+
+def _number_reasons(facts: tuple[IntArray, ...], interval: Any, some: slice) -> Any:
+    found = []
+    for n, code, near, usual, (low, high) in zip(*(fact[some] for fact in facts), interval[some].tolist(), strict=True):
+        said = f"between {low:.4g} and {high:.4g} (95 %)"
+        if code == 2:
+            said = f"{near} of {n} labels lie close to the value where {usual} usually would"
+        found.append("no label" if n == 0 else "only 1 label" if n == 1 else said)
+    return found
+
+
+def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> Any:
+    said = [f"the least sure span or gap is {100 * sure:.0f} % sure" for sure in least[some].tolist()]
+    return ["only 1 reader" if n == 1 else one for n, one in zip(labels[some], said, strict=True)]
 
 
 def _reason(classes: Names, status: int, labels: int, agree: int, tied: int, overruled: int, expected: int) -> str:

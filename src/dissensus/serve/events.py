@@ -1,7 +1,8 @@
 """What can happen in a project, and how JSON says it.
 
 An event is never changed. Its `id` is the tool's own; events of one id are one annotation and its corrections, of which
-the one with the greatest version counts, and none after a removal. So the state does not depend on the order in which
+the one with the greatest version counts, and none after a removal. An id that we make of the item and the annotator may
+be used again: its removal takes back what came before. So the state does not depend on the order in which
 a tool's events arrive, nor on how often they do. Of different events with one version the later one counts; one that is
 sent again stands where it first arrived.
 """
@@ -28,8 +29,9 @@ SPAN = frozenset({"start", "end", "label"})  # fields
 ABOUT = "\x1f"  # between the item and the annotator in an id that we make
 MAX_NAME = 1_000  # characters of an item, annotator, id or label of one class
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
-FIELDS = ("id", "item", "annotator", "label", "version", "data", "deleted", "left", "right", "winner")
+FIELDS = ("id", "item", "annotator", "label", "version", "at", "data", "deleted", "left", "right", "winner")
 VERSION_DIGITS = 20  # to which whole numbers are filled up, so that they sort as text
+EARLIEST = 631_152_000.0  # seconds: 1990; a label is not older than the tools that write its time
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Event:
     annotator: str = ""
     label: str | None = None
     version: str = ""
-    at: float = 0.0  # seconds since 1970, by the clock of the process that stored it; 0: not stored yet
+    at: float = 0.0  # seconds since 1970 when it was done, as the tool says; 0: when it is stored
     data: Mapping[str, Any] | None = None
     seq: int = 0
     of_kind: str | None = None  # what the JSON of the label speaks for: sets, spans, pairs; None: text or a number
@@ -74,10 +76,16 @@ class Stored(NamedTuple):
 
 
 def winner(group: Iterable[Stored]) -> Stored:
-    """The event that counts among those of one id; a removal is final."""
-    events = list(group)
-    removed = [one for one in events if KINDS[one.kind] == "removal"]
+    """The event that counts among those of one id; a removal by the tool's own id is final."""
+    events = since_removal(list(group))
+    removed = [one for one in events if KINDS[one.kind] == "removal" and ABOUT not in one.id]
     return max(removed or events, key=lambda one: (one.version, one.seq))
+
+
+def since_removal(events: list[Stored]) -> list[Stored]:
+    """Events of one id; of an id that we made, those from its last removal without a version on."""
+    last = max((one.seq for one in events if KINDS[one.kind] == "removal" and not one.version), default=0)
+    return [one for one in events if one.seq >= last or ABOUT not in one.id]
 
 
 def annotation_events(body: Any) -> list[Event]:
@@ -176,6 +184,27 @@ def in_order(version: Any, at: int = 0) -> str:
     return moment.isoformat(timespec="microseconds")
 
 
+def time_of(value: Any, at: int = 0) -> float:
+    """Seconds since 1970 of a time: ISO 8601, in UTC where it names no zone, or seconds; 0 where there is none."""
+    if value is None or value == "":
+        return 0.0
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+        if NUMBER.fullmatch(str(value)):
+            return float(value)
+        moment = datetime.fromisoformat(str(value).strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        said = f"the time {shown(value)} is none such as 2026-01-31T09:30:00Z, and no number of seconds since 1970."
+        raise DataError(f"annotation {at}: {said}") from None
+
+
+def plausible_time(at: float, now: float) -> float:
+    """When something was done: as its tool says, or now where that is before `EARLIEST` or in the future."""
+    return at if EARLIEST <= at <= now else now
+
+
 def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
     """A name from a field; numbers become text."""
     value = one.get(field)
@@ -192,7 +221,7 @@ def _annotation(one: Mapping[str, Any], at: int) -> Event:
             f"annotation {at} has the field {listed(sorted(unknown))}; the fields are {', '.join(FIELDS)}, and data "
             "holds what else you keep."
         )
-    version = in_order(one.get("version"), at)
+    version, done = in_order(one.get("version"), at), time_of(one.get("at"), at)
     if "winner" in one:
         one = {"label": one["winner"], **one}
     pair = "left" in one and "right" in one
@@ -202,13 +231,13 @@ def _annotation(one: Mapping[str, Any], at: int) -> Event:
             raise DataError(f"annotation {at} compares {shown(left)} with itself; name two things.")
         one = {"item": kinds.pair_items([left], [right])[0].as_py(), **one}
     if one.get("deleted"):
-        return Event("removal", _id(one, at), "", version=version)
+        return Event("removal", _id(one, at), "", version=version, at=done)
     item, annotator, id_ = name_of(one, "item", at), name_of(one, "annotator", at), _id(one, at)
     label, kind = label_of(one.get("label"), at)
     data = one.get("data")
     if data is not None and not isinstance(data, dict):
         raise DataError(f"annotation {at}: data must be an object, got {shown(data)}.")
-    return Event("annotation", id_, item, annotator, label, version, data=data, of_kind="pairs" if pair else kind)
+    return Event("annotation", id_, item, annotator, label, version, done, data, of_kind="pairs" if pair else kind)
 
 
 def _id(one: Mapping[str, Any], at: int) -> str:

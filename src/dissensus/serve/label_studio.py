@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from dissensus.exceptions import BadParameter, DataError, DissensusError
-from dissensus.serve.events import Event, in_order, label_of, span_text
+from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
 from dissensus.serve.label_studio_client import Client, Record
 from dissensus.serve.service import Service
 from dissensus.table.find_columns import Columns
@@ -107,11 +107,12 @@ def events_of(task: int, annotation: Record, control: Control, who: str, was_gol
             text, _ = label_of(list(map(str, labels)) if control.kind == "sets" else labels[0], 0)
     gold = bool(annotation.get("ground_truth")) and text is not None
     id_, item, version = str(annotation["id"]), str(task), in_order(annotation.get("updated_at"))
-    events = [Event("annotation", id_, item, who, None if gold else text, version, of_kind=control.kind)]
+    at = time_of(annotation.get("updated_at") or annotation.get("created_at"))
+    events = [Event("annotation", id_, item, who, None if gold else text, version, at, of_kind=control.kind)]
     if gold:
-        events.append(Event("decision", f"gold-{id_}", item, who, text, version, of_kind=control.kind))
+        events.append(Event("decision", f"gold-{id_}", item, who, text, version, at, of_kind=control.kind))
     elif was_gold:
-        events.append(Event("withdrawal", f"gold-{id_}", item, who, None, version))
+        events.append(Event("withdrawal", f"gold-{id_}", item, who, None, version, at))
     return events
 
 

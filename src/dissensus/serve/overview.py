@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
-from dissensus.questions.item_status import item_status
 from dissensus.table.io.formats import FORMATS as FILES
 from dissensus.table.io.writers import WRITERS, Answers, Labels, Span
 from dissensus.table.kinds import CLASS_KINDS, KINDS
@@ -156,12 +155,7 @@ def _items(project: Project) -> Any:
     if fitted is None:
         types = {name: pa.float64() if name == "confidence" else pa.string() for name in BARE}
         return _with_decisions(pa.table({name: pa.array([], kind) for name, kind in types.items()}), project)
-    frame = fitted.model.to_frame("items", "pyarrow")
-    if fitted.table.kind in CLASS_KINDS:
-        status = item_status(fitted.table, fitted.top, np.asarray(fitted.model.posterior_).max(axis=1))
-        for place, (name, values) in enumerate(status.columns().items(), frame.column_names.index("confidence") + 1):
-            frame = frame.add_column(place, name, pa.array(values))
-    return _with_decisions(frame, project)
+    return _with_decisions(fitted.items_status().beside(fitted.model.to_frame("items", "pyarrow")), project)
 
 
 def _with_decisions(frame: Any, project: Project) -> Any:

@@ -22,7 +22,15 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.models.base import Aggregator, default_method, methods
-from dissensus.questions.item_status import SETTLED, STATUSES, ItemStatus, item_status, usual_share
+from dissensus.questions.item_status import (
+    MIN_LABELS,
+    STATUSES,
+    ItemStatus,
+    item_status,
+    status_of,
+    status_of_documents,
+    usual_share,
+)
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.serve import overview
 from dissensus.serve.events import FAMILY, KINDS, Event, Stored, label_json, winner
@@ -66,6 +74,15 @@ class Fitted:
     sure: FloatArray  # (I,)
     status: ItemStatus | None = None  # of labels that are classes
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)  # of labels that are no classes
+
+    def items_status(self) -> ItemStatus:
+        """Status of the items of the table; of spans, of its places."""
+        if self.status is not None:
+            return self.status
+        if self.table.kind not in CLASS_KINDS:
+            return status_of(self.model, self.table)
+        sure = np.asarray(self.model.posterior_).max(axis=1, initial=0)
+        return item_status(self.table, self.top, sure, share=self.share[:-1])
 
 
 class Project:
@@ -148,7 +165,7 @@ class Project:
                     self.n_labels[item] += change
                     self.n_given[annotator] += change
                     self.last_at[annotator] = max(self.last_at[annotator], event.at)
-                    self.changed_at[item] = event.at
+                    self.changed_at[item] = max(self.changed_at[item], event.at)
                     touched.add(item)
                 self.n_changed += 1
             self.touched |= touched
@@ -336,14 +353,13 @@ class Project:
         none = np.empty(0, np.int64)
         found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), none, np.empty(0))
         if table.kind in CLASS_KINDS:
-            posterior = np.asarray(model.posterior_)
-            found.top, found.sure = _answered(model, table.items, posterior)
+            found.top, found.sure = _answered(model, table.items, np.asarray(model.posterior_))
             share = usual_share(table, found.top)
             right = (table.label == found.top[table.item]).mean() if len(table) else 1.0
             found.share = np.append(share, right)
-            found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), share=share)
+            found.status = found.items_status()
         else:
-            found.answers = self._other_answers(model, table)
+            found.answers = self._other_answers(found)
         found.seconds = time.perf_counter() - began
         return found
 
@@ -357,19 +373,23 @@ class Project:
             return table.gold_values(columns[0], np.array([float(one) for one in said.values()]))
         return table.gold_codes(*columns)
 
-    def _other_answers(self, model: Aggregator, table: Annotations) -> dict[str, dict[str, Any]]:
-        """Item → its row of the frame that `aggregate` writes; of spans, document → spans."""
+    def _other_answers(self, fitted: Fitted) -> dict[str, dict[str, Any]]:
+        """Item → its row of the frame that `aggregate` writes, status and reason; of spans, document → spans."""
+        model, table = fitted.model, fitted.table
         if table.kind == "spans":
-            found: dict[str, dict[str, Any]] = {
-                name: {"label": [], "confidence": None} for name in table.sequences.documents.tolist()
-            }
+            documents, said = status_of_documents(model, table)
+            rows = [{"label": [], "confidence": sure} for sure in said.sure.tolist()]
+            found: dict[str, dict[str, Any]] = dict(zip(documents.tolist(), rows, strict=True))
             for row in model.spans("pyarrow").to_pylist():  # type: ignore[attr-defined]
-                one = found[row.pop("document")]
-                one["label"].append(row)
-                one["confidence"] = min(row["probability"], one["confidence"] or 1.0)
-            return found
-        rows = model.to_frame("items", "pyarrow").to_pylist()
-        return {str(row.pop("item")): {"label": row.pop("value", None), "confidence": None} | row for row in rows}
+                found[row.pop("document")]["label"].append(row)
+        else:
+            said = fitted.items_status()
+            rows = model.to_frame("items", "pyarrow").to_pylist()
+            found = {str(row.pop("item")): {"label": row.pop("value", None), "confidence": None} | row for row in rows}
+        told = zip(said.sure.tolist(), said.columns()["status"].to_pylist(), said.reason.to_pylist(), strict=True)
+        for one, (sure, status, reason) in zip(found.values(), told, strict=True):
+            one |= {"sure": sure, "status": status, "reason": reason}
+        return found
 
     def _swap(self, fitted: Fitted | None) -> None:
         """Take a new fit; what changed while it was made is scored again."""
@@ -395,9 +415,10 @@ class Project:
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             for code in codes:
                 answer = fitted.answers.get(self.names[ITEM].texts[code], {}) if fitted else {}
-                self.sure[code] = answer.get("confidence") or 0.0
-                doubt = 0 if self.sure[code] >= SETTLED else STATUSES.index("needs a look")
-                self.status[code] = doubt if self.n_labels[code] else UNLABELLED
+                checked = "status" in answer and self.n_labels[code] >= MIN_LABELS  # others may have gone since
+                self.sure[code] = answer.get("sure", 0.0)
+                status = STATUSES.index(answer["status"] if checked else "needs a look")
+                self.status[code] = status if self.n_labels[code] else UNLABELLED
             return
         known = []
         for code in codes:
@@ -531,6 +552,7 @@ class Project:
                 for row in self.rows.of_item(code)
             ]
             one: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None}
+            one["reason"] = ""
             if code in self.voted:
                 one["label"] = self.voted[code]
             elif classes and self.top[code] >= 0 and fitted is not None:
@@ -539,13 +561,18 @@ class Project:
                 one["label"], one["confidence"] = str(fitted.model.classes_[self.top[code]]), float(self.sure[code])
                 one["probabilities"] = dict(zip(map(str, fitted.model.classes_), chances.tolist(), strict=True))
             elif fitted is not None and name in fitted.answers:
-                one |= fitted.answers[name]
+                one |= {key: value for key, value in fitted.answers[name].items() if key != "sure"}
                 if self.kind == "sets":
                     one["label"] = label_json(one["label"], "sets")
             one["votes"] = self._votes(code)
             one["labels"], one["annotations"] = len(rows), rows
             one["status"] = STATUSES[self.status[code]] if rows else "unlabelled"
-            one["reason"] = NEW_CLASS if code in self.voted else self._reason(code) if rows else "no label"
+            if not rows:
+                one["reason"] = "no label"
+            elif code in self.voted:
+                one["reason"] = NEW_CLASS
+            elif classes:
+                one["reason"] = self._reason(code)
             one["decided"], one["decision"] = False, None
             if (decision := self.decisions.get(code)) is not None:
                 one |= self._decided(decision)
@@ -553,7 +580,7 @@ class Project:
         return found
 
     def _reason(self, code: int) -> str:
-        """Why an item with labels has its status; nothing where labels are no classes."""
+        """Why an item has its status, where labels are classes."""
         if code in self.why:
             status, at = self.why[code]
             return status.reason_of(at)

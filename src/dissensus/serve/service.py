@@ -17,7 +17,7 @@ from typing import Any
 
 from dissensus.common.parameters import check_argument
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, winner
+from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
 from dissensus.serve.project import ANNOTATOR, ITEM, LABEL, SETTINGS, Project
 from dissensus.serve.store import Store
 from dissensus.table.kinds import check_kind
@@ -244,7 +244,7 @@ class Service:
             codes.append(code)
         data = None if event.data is None else json.dumps(event.data, ensure_ascii=False, sort_keys=True)
         id_ = FAMILY[event.kind] + event.id
-        at = event.at or self.clock()
+        at = plausible_time(event.at, self.clock())
         item, annotator, label = codes
         kind = KINDS.index(event.kind)
         return Stored(seq, project.number, kind, id_, first, item, annotator, label, event.version, at, data)
@@ -257,7 +257,7 @@ class Service:
         content = (row.kind, row.item, row.annotator, row.label, row.data)
         if KINDS[row.kind] in ("annotation", "removal"):
             counts = winner(group)
-            alike = group if row.version else [counts]  # without a version, what counts is the last
+            alike = since_removal(group) if row.version else [counts]  # without a version, what counts is the last
             if KINDS[row.kind] == KINDS[counts.kind] == "removal":
                 return "duplicates"
             if any(row.version == one.version and content == one[2:3] + one[5:8] + one[10:] for one in alike):

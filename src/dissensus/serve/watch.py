@@ -12,12 +12,14 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from dissensus.exceptions import DissensusError, UnreadableFile
-from dissensus.serve.events import ABOUT, Event, label_of, span_text
+from dissensus.exceptions import DataError, DissensusError, UnreadableFile
+from dissensus.serve.events import ABOUT, Event, label_of, span_text, time_of
 from dissensus.serve.service import Service
 from dissensus.table.annotations import Annotations
+from dissensus.table.find_columns import chunked
 from dissensus.table.io import read
 from dissensus.table.spans import sequences_of, spans_of
 
@@ -28,12 +30,13 @@ _log = logging.getLogger("dissensus")
 
 def table_events(table: Annotations) -> Iterator[Event]:
     """The rows of a table as annotations, its known labels as decisions, and what there is to see of its items."""
-    times: Counter[str] = Counter()
+    given: Counter[str] = Counter()
+    times = times_of(table)
     for item, annotator, label in _rows(table):
         id_ = f"{item}{ABOUT}{annotator}"
-        times[id_] += 1
-        id_ += f"{ABOUT}{times[id_]}" if times[id_] > 1 else ""
-        yield Event("annotation", id_, item, annotator, label)
+        given[id_] += 1
+        id_ += f"{ABOUT}{given[id_]}" if given[id_] > 1 else ""
+        yield Event("annotation", id_, item, annotator, label, at=times.get((item, annotator), 0.0))
     source = table.source
     if source is None:
         return
@@ -42,6 +45,19 @@ def table_events(table: Annotations) -> Iterator[Event]:
             yield Event("decision", str(item), str(item), "file", label_of(label, 0)[0])
     for item, fields in source.texts.items():
         yield Event("item", str(item), str(item), data=fields)
+
+
+def times_of(table: Annotations) -> dict[tuple[str, str], float]:
+    """(item, annotator) → seconds since 1970 of the last of their labels, where the file that was read has times."""
+    found: dict[tuple[str, str], float] = {}
+    if table.source is None or table.source.times is None:
+        return found
+    columns = [column if isinstance(column, list) else chunked(column).to_pylist() for column in table.source.times]
+    for item, annotator, time in zip(*columns, strict=True):
+        with suppress(DataError):  # a time that cannot be read is none
+            key = str(item), str(annotator)
+            found[key] = max(found.get(key, 0.0), time_of(time))
+    return found
 
 
 def _rows(table: Annotations) -> Iterator[tuple[str, str, str]]:

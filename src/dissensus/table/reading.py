@@ -26,6 +26,7 @@ class Reading:
     unused: Counter[str] = field(default_factory=Counter)  # why → how many
     notes: list[str] = field(default_factory=list)
     period: tuple[str, str] | None = None  # the first and the last time of a row, where a column tells
+    times: tuple[Any, Any, Any] | None = field(default=None, repr=False)  # items, annotators, times as in the file
     gold: tuple[list[Any], list[Any]] | None = None  # items and their known labels, where the file has them
     texts: dict[Any, dict[str, Any]] = field(default_factory=dict)  # item → its fields, where an export has them
 

@@ -43,6 +43,7 @@ MAX_VOTES = 2 * 10**8  # items × classes; counted in memory they take 1.6 GB
 MAX_QUESTIONS = 50
 ISO_DATE = r"^\d{4}-\d\d-\d\d"
 MAX_TIME_LENGTH = 19  # characters: to the second
+MAX_TIMES_KEPT = 2_000_000  # rows beyond which only the first and last time are kept
 ROW = "its number (from 0)"
 MAX_TOKENS_OF_A_SPAN = 3  # median length up to which starts and ends count tokens, not characters
 
@@ -283,7 +284,7 @@ def long_table(
         _check_item(read_columns, found, taken)
     used = flat([*(v for k, v in found.items() if k != "proba"), *found.get("proba", {}).values()])
     _take_gold(frame, used, result)
-    _take_time(frame, used, reading)
+    _take_time(frame, used, result)
     return _noted(result, frame)
 
 
@@ -436,7 +437,7 @@ def _take_gold(frame: Any, used: Sequence[str], taken: Taken) -> None:
             taken.reading.columns["gold"] = f"'{name}'"
 
 
-def _take_time(frame: Any, used: Sequence[str], reading: Reading) -> None:
+def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
     """Say which column holds times and what they span; text counts where all of it begins with a date."""
     for name in time_column(column_names(frame), used):
         column = chunked(to_arrow(frame, [name])[name])
@@ -445,8 +446,10 @@ def _take_time(frame: Any, used: Sequence[str], reading: Reading) -> None:
             continue
         texts = pc.utf8_slice_codeunits(column.cast(pa.string()), 0, MAX_TIME_LENGTH).drop_null()
         if len(texts) and pc.all(pc.match_substring_regex(texts, ISO_DATE)).as_py():
-            ends = pc.min_max(texts).as_py()
+            ends, reading = pc.min_max(texts).as_py(), taken.reading
             reading.period = (ends["min"], ends["max"])
+            if len(column) <= MAX_TIMES_KEPT:
+                reading.times = (taken.columns["item"], taken.columns["annotator"], column)
             reading.columns["time"] = f"{name!r} ({ends['min']} to {ends['max']})"
 
 

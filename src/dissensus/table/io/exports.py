@@ -48,6 +48,7 @@ class Answer(NamedTuple):
     left_out: str = ""  # why this answer does not count, after its number: "answers skipped"
     gold: bool = False  # True where it is known to be right; then it is no vote
     seen: bool = False  # True for a comparison whose left and right are those that the annotator saw
+    at: Any = None  # when it was given, as the export says
 
 
 class Item(NamedTuple):
@@ -143,7 +144,11 @@ def _joined(files: Mapping[Path, Rows], own_items: bool) -> Rows:
                     f"item {shown(row.item)} has other texts in {path.name} than in {other.name}: these are two "
                     "projects; read each by itself, or name a field that tells their items apart: item=<field>."
                 )
-        elif isinstance(row, Answer) and not row.left_out and answered.setdefault(repr(row), path) != path:
+        elif (
+            isinstance(row, Answer)
+            and not row.left_out
+            and answered.setdefault(repr(row._replace(at=None)), path) != path
+        ):
             row = row._replace(left_out="answers that another file has too")
         yield row
 
@@ -182,6 +187,8 @@ def _collect(
             given.append(
                 row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, *_RATED) else row
             )
+    if any(one.at is not None for one in given):
+        reading.times = tuple([getattr(one, key) for one in given] for key in ("item", "annotator", "at"))
     given = _layered(_unranked(given, columns.label, reading) if kind is None else given, reading)
     reading.rows = len(given)
     ask = Ask(path, columns, ticks, kind, words, targets, loud)
@@ -192,7 +199,7 @@ def _collect(
     reading.columns["label"] = ", ".join(f"'{question}'" for question in own)
     found = Collected({}, [], [], reading, loud=loud)
     for question, answers in own.items():
-        about = Reading(unit="answers", texts=reading.texts)
+        about = Reading(unit="answers", texts=reading.texts, times=reading.times)
         own_ask = ask._replace(columns=replace(columns, label=question))
         part = found.parts[question] = _collect_one(answers, about, own_ask, given)
         reading.unused += about.unused

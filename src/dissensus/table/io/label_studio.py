@@ -66,7 +66,8 @@ def task_answers(task: Record, columns: Columns, where: str) -> Rows:
             if result.get("type") in ("pairwise", "ranker"):
                 yield from _comparison(item, annotator, result, gold, data, where)
             else:
-                yield _answer(item, annotator, result, gold, where)
+                at = annotation.get("updated_at") or annotation.get("created_at")
+                yield _answer(item, annotator, result, gold, where)._replace(at=at)
     for key, what in (("predictions", "predictions by models"), ("drafts", "drafts")):
         for _ in part(task, key, list, where):
             yield Answer(item, "", None, left_out=what)
