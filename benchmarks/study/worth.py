@@ -61,8 +61,8 @@ def vote_hits(votes: Any, gold: Any) -> Any:
     return best[np.arange(gold.size), gold] / best.sum(axis=1)
 
 
-def worth_by_votes(table: Any, gold: Any, known: Any) -> float:
-    """How many independent labels are right as often as the majority of those that are there.
+def worth_by_votes(table: Any, gold: Any, known: Any) -> float | None:
+    """How many independent labels are right as often as the majority of those that are there; None: no number is.
 
     The classes of the drawn items and the confusion matrix of a label are those of the gold items.
     """
@@ -83,7 +83,8 @@ def worth_by_votes(table: Any, gold: Any, known: Any) -> float:
         counts[np.arange(DRAWN_ITEMS), label] += 1
         right.append(float(vote_hits(counts, truth).mean()))
     odd = [1, *range(3, most + 1, 2)]  # an even number is right as often as the odd one before it
-    return float(np.interp(target, np.maximum.accumulate([right[n] for n in odd]), odd))
+    reached = np.maximum.accumulate([right[n] for n in odd])
+    return float(np.interp(target, reached, odd)) if target <= reached[-1] else None
 
 
 def curve(posterior: Any, gold: Any) -> Any:
@@ -130,7 +131,9 @@ def sets() -> dict[str, Any]:
             data: Any = dz.load_dataset(about.name)
         except DissensusError:
             continue
-        if isinstance(data.annotations, dz.Annotations) and data.annotations.kind in ("classes", "graded"):
+        table = data.annotations
+        named = isinstance(table, dz.Annotations) and table.n_annotators > 1  # counts have one annotator
+        if named and table.kind in ("classes", "graded"):
             found[about.name] = data
     return found
 
