@@ -159,7 +159,9 @@ def figure(rows: list[Row]) -> str:
         axis.set(title=title, xlabel="how sure it is", xlim=(0.3, 1.01), ylim=(0.3, 1.02))
         axis.text(0.33, 0.95, f"mean confidence − accuracy: {100 * np.mean(gaps):+.1f} points", fontsize=9)
     axes[0].set_ylabel("how often it is right")
-    axes[0].text(0.62, 0.36, "a line is a data set;\nbelow the diagonal:\nmore sure than right", fontsize=9, color="#555")
+    axes[0].text(
+        0.62, 0.36, "a line is a data set;\nbelow the diagonal:\nmore sure than right", fontsize=9, color="#555"
+    )
     handles = [plt.Line2D([], [], color=colour, marker="o", ms=3, label=who) for who, colour in COLOURS.items()]
     axes[1].legend(handles=handles, loc="lower right", frameon=False)
     text = io.StringIO()
@@ -195,7 +197,9 @@ def tables(rows: list[Row]) -> list[str]:
     for row in [*known, None]:
         if row is None:
             name = f"mean of {len(known)}"
-            before, after = (np.mean([getattr(one, which)[:3] for one in known], axis=0) for which in ("before", "after"))
+            before, after = (
+                np.mean([getattr(one, which)[:3] for one in known], axis=0) for which in ("before", "after")
+            )
         else:
             name, before, after = row.name, row.before, row.after
         out.append(
