@@ -10,7 +10,7 @@ ifneq ($(wildcard ../shared/data),)
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test test-label-studio fuzz lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick test-serve
+.PHONY: help demo test test-label-studio test-wheel fuzz lint format docs wheel release house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick test-serve
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -22,6 +22,8 @@ help:
 	@echo "make format          rewrite the sources as ruff likes them"
 	@echo "make docs            rewrite the generated tables in README.md and docs/"
 	@echo "make wheel           build dist/*.whl"
+	@echo "make test-wheel      the wheel on Python 3.11 to 3.14, those that are here, and at the lowest versions (2 GB of disk)"
+	@echo "make release         build dist/, check it (twine, contents, size, versions) and write its notes; ARGS=--fold for CHANGELOG.md"
 	@echo "make house           lines and code tokens of every layer, and processor time of the start"
 	@echo "make reproduce-quick run the papers' tables with few seeds, into reproduced/"
 	@echo "make bench-accuracy  accuracy and log loss beside other libraries (makes their environments)"
@@ -93,6 +95,16 @@ docs: $(VENV)/.dev
 
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+test-wheel: $(VENV)/.dev
+	$(BIN)/python -m pytest -q release/wheel_on_pythons.py $(ARGS)
+
+$(VENV)/.release: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	@touch $@
+
+release: $(VENV)/.release
+	$(BIN)/python -m release $(ARGS)
 
 house: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.house

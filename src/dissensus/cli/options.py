@@ -91,9 +91,12 @@ OUTPUT_FILE = option(
 
 
 def _method_names() -> list[str]:
-    """For completion: by the names of their files, as importing them takes a second."""
+    """For completion: by the names of their files and entry points, as importing them takes a second."""
+    from importlib.metadata import entry_points
+
     folder = Path(__file__).parent.parent / "models" / "methods"
-    return sorted(path.stem.replace("_", "-") for path in folder.glob("[a-z]*.py"))
+    ours = [path.stem.replace("_", "-") for path in folder.glob("[a-z]*.py")]
+    return sorted([*ours, *entry_points(group="dissensus.methods").names])
 
 
 def _tool_names() -> list[str]:
