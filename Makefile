@@ -20,7 +20,7 @@ help:
 	@echo "make test-serve      the service: killed a hundred times while it writes, and PostgreSQL"
 	@echo "make lint            ruff and mypy --strict"
 	@echo "make format          rewrite the sources as ruff likes them"
-	@echo "make docs            rewrite the generated tables in README.md and docs/"
+	@echo "make docs            rewrite the generated tables in README.md and docs/, and build the site in site/"
 	@echo "make wheel           build dist/*.whl"
 	@echo "make test-wheel      the wheel on Python 3.11 to 3.14, those that are here, and at the lowest versions (2 GB of disk)"
 	@echo "make release         build dist/, check it (twine, contents, size, versions) and write its notes; ARGS=--fold for CHANGELOG.md"
@@ -49,7 +49,7 @@ $(VENV)/.report: $(VENV)/.core
 
 $(VENV)/.dev: $(VENV)/.report
 	@echo "Adding what learning and the tests need (torch among it), once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,umap,spark,serve,postgres,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,umap,spark,serve,postgres,docs,dev]'
 	@touch $@
 
 demo: $(VENV)/.report
@@ -92,6 +92,8 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "Open site/index.html; no network is needed."
 
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
@@ -144,5 +146,5 @@ bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.spark
 
 clean:
-	rm -rf $(VENV) .label-studio $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .label-studio $(DEMO) dist site .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks reproductions -name __pycache__ -type d -prune -exec rm -rf {} +
