@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import numpy as np
 import pyarrow.csv as csv
@@ -29,7 +30,7 @@ def files(here):
 
 
 def test_options_know_all_kinds():
-    assert {kind.value for kind in Kind} == set(KINDS)
+    assert set(get_args(Kind)) == set(KINDS)
     assert set(ANY_KIND) == {
         "describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report", "adjudicate",
     }  # fmt: skip
