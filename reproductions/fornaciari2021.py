@@ -191,6 +191,27 @@ def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, Kept]:
 
 def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: str) -> IntArray:
     """Train one network; return the classes (I,) that it predicts."""
+    if "program" in how:
+        from reproductions.released_stemmer import predict_released
+
+        data, X = load(how["task"])
+        votes = data.annotations.votes()
+        train, dev = (
+            rows[votes[rows, 0] != votes[rows, 1]] if "ties" in how else rows for rows in (fold.train, fold.dev)
+        )
+        short = {"epochs": how["epochs"]} if "epochs" in how else {}
+        return predict_released(
+            X,
+            votes,
+            labels,
+            train,
+            dev,
+            fold.X,
+            seed=seed,
+            divergence=how.get("divergence"),
+            ours=how["program"],
+            **short,
+        )
     model = learn(how, fold, labels, seed, device)
     return np.asarray(model.predict_proba(fold.X).argmax(axis=1))
 
