@@ -196,22 +196,11 @@ def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: 
 
         data, X = load(how["task"])
         votes = data.annotations.votes()
-        train, dev = (
-            rows[votes[rows, 0] != votes[rows, 1]] if "ties" in how else rows for rows in (fold.train, fold.dev)
-        )
-        short = {"epochs": how["epochs"]} if "epochs" in how else {}
+        tied = votes[:, 0] == votes[:, 1] if "ties" in how else np.zeros(len(X), np.bool_)
         return predict_released(
-            X,
-            votes,
-            labels,
-            train,
-            dev,
-            fold.X,
-            seed=seed,
-            divergence=how.get("divergence"),
-            ours=how["program"],
-            **short,
-        )
+            X, votes, labels, fold.train[~tied[fold.train]], fold.dev[~tied[fold.dev]], fold.X, seed=seed,
+            divergence=how.get("divergence"), ours=how["program"], epochs=how.get("epochs", KEYWORDS["epochs"]),
+        )  # fmt: skip
     model = learn(how, fold, labels, seed, device)
     return np.asarray(model.predict_proba(fold.X).argmax(axis=1))
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1
@@ -27,9 +27,7 @@ from dissensus.learning.encoders.attention import Block
 
 WINDOWS, CHANNELS, CHARACTERS, INNER, DROPOUT = (3, 4, 5), 128, 300, 2048, 0.1
 WIDTH = len(WINDOWS) * CHANNELS
-EPOCHS, BATCH, RATE = 10, 1024, 1e-3
-OURS = ("drawn order", "one dropout", "two logits", "nats", "first epoch")
-"""What of the program can be changed to what ours has."""
+BATCH, RATE = 1024, 1e-3
 
 
 class ReleasedStemmer(nn.Module):
@@ -70,15 +68,19 @@ def windows_of(texts: Sequence[str], known: dict[str, int], longest: int) -> lis
     codes = torch.zeros(len(texts), longest, dtype=torch.long)
     for row, text in enumerate(texts):
         codes[row, : len(text)] = torch.tensor([known[character] for character in text])
-    hot = F.one_hot(codes, len(known) + 1).bfloat16()  # 0 and 1 are exact
+    hot = functional.one_hot(codes, len(known) + 1).bfloat16()  # 0 and 1 are exact
     return [hot.unfold(1, window, 1).transpose(2, 3).flatten(2) for window in WINDOWS]
 
 
 def predict_released(
     X: Sequence[tuple[str, str]], votes: FloatArray, labels: IntArray, train: IntArray, dev: IntArray,
-    test: Sequence[tuple[str, str]], *, seed: int, divergence: str | None, ours: Sequence[str] = (), epochs: int = EPOCHS,
+    test: Sequence[tuple[str, str]], *, seed: int, divergence: str | None, ours: Sequence[str], epochs: int,
 ) -> IntArray:  # fmt: skip
-    """Train as the program does, in bfloat16 products; return the classes of the test pairs."""
+    """Train as the program does, in bfloat16 products; return the classes of the test pairs.
+
+    `ours` names what is as in our network instead: "drawn order" of the batches, "one dropout", "two logits" and a
+    softmax for yes and no, "nats", "first epoch" of equally good ones.
+    """
     texts = [[word.lower() for word in side] for side in zip(*X, *test, strict=True)]
     known = {character: code for code, character in enumerate(sorted(set("".join(map("".join, texts)))), 1)}
     longest = max(len(text) for side in texts for text in side)
@@ -99,7 +101,7 @@ def predict_released(
         rows = order.permutation(train) if "drawn order" in ours else np.sort(train)
         for batch in np.split(rows, range(BATCH, len(rows), BATCH)):
             yes, log_q = ask(batch)
-            loss = F.binary_cross_entropy_with_logits(yes, y[batch])
+            loss = functional.binary_cross_entropy_with_logits(yes, y[batch])
             if divergence is not None:
                 p, q = (soft[batch], log_q) if divergence == "kl" else (log_q, soft[batch])
                 loss = loss + (p.exp() * (p - q)).sum(dim=1).mean() / unit
