@@ -229,6 +229,29 @@ def bound(cell: Cell, device: str) -> Values:
     return scores(np.array([combine(draw, proba, None).posterior.argmax(axis=1) for draw in draws]), golds)
 
 
+def labels(cell: Cell, device: str) -> Values:
+    """Teach logistic regression by gold, in folds that the seed draws: on all labels of an item, or also on vectors."""
+    from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.model_selection import StratifiedKFold
+
+    name, found = cell.keywords["set"], SeedValues()
+    table, golds = load(name)
+    gold = golds["accuracy"]
+    yes = table.label if table.proba is None else table.proba[:, 1]
+    given = np.zeros((table.n_items, table.n_annotators))
+    given[table.item, table.annotator] = 2 * yes - 1
+    if cell.keywords["vectors"]:
+        proba = by_gold(name, None)
+        given = np.column_stack([given, np.log(proba[:, 1] / proba[:, 0])])
+    for seed in cell.seeds:
+        right = np.zeros(len(gold), np.bool_)
+        for some, rest in StratifiedKFold(GOLD_FOLDS, shuffle=True, random_state=seed).split(given, gold):
+            model = LogisticRegressionCV(Cs=[1e-4, 1e-3, 1e-2, 0.1, 1], scoring="neg_log_loss", cv=3, max_iter=500)
+            right[rest] = model.fit(given[some], gold[some]).predict(given[rest]) == gold[rest]
+        found.add(accuracy=100 * right.mean())
+    return found.values
+
+
 @cache
 def by_gold(name: str, items: int | None) -> FloatArray:
     """(I, K) P(class) by logistic regression that the gold of the other folds taught."""
