@@ -134,11 +134,19 @@ def table2(cell: Cell, device: str) -> Values:
             "precision": [round(100 * float(value), 3) for value in ranked]
         }
     if how["kind"] == "many questions":
-        return scores(many_questions(redundancy, cell.seeds, how.get("steps"), items, device)[name], golds)
+        found = many_questions(redundancy, cell.seeds, how.get("steps"), items, device)[name]
+        return scores(most_probable(found, how), golds)
     return scores(network(name, redundancy, cell.seeds, how, device), golds)
 
 
-table3 = votes = table2
+table3 = votes = alike = table2
+
+
+def most_probable(posterior: FloatArray, how: dict[str, Any]) -> Winners:
+    """Classes of posteriors (S, I, K); `alike` divides each by its share first, as if all had been as frequent."""
+    return np.asarray(
+        (posterior / posterior.mean(axis=1, keepdims=True) if "alike" in how else posterior).argmax(axis=2)
+    )
 
 
 def scores(winners: Winners, golds: dict[str, IntArray]) -> Values:
@@ -191,7 +199,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
         return taught(models, tables, inputs, labels)
     stack = stacked(models, tables, inputs)
     stack.train()
-    return np.asarray(stack.posterior().argmax(axis=2))
+    return most_probable(stack.posterior(), how)
 
 
 def taught(models: list[Any], tables: list[Annotations], inputs: Any, labels: Winners, ask: Any = None) -> Winners:
@@ -271,8 +279,11 @@ def by_gold(name: str, items: int | None) -> FloatArray:
 @cache  # it answers for two sets
 def many_questions(
     redundancy: int, seeds: tuple[int, ...], steps: int | None, items: int | None, device: str
-) -> dict[str, Winners]:
-    """Train LIA-ML on all 14 relations; return the two that have gold. A seed draws the same judgements for all."""
+) -> dict[str, FloatArray]:
+    """Train LIA-ML on all 14 relations; return posteriors (S, I, K) of the two that have gold.
+
+    A seed draws the same judgements for all.
+    """
     from dissensus.learning import LIAML
     from reproductions.stacked import Stack
 
@@ -291,7 +302,7 @@ def many_questions(
     for name, relation in MEDICAL.items():
         assert np.array_equal(load(name, items)[0].items, questions[relation].items)
     return {
-        name: posterior[:, :, objective.questions_.index(relation)].argmax(axis=2)
+        name: posterior[:, :, objective.questions_.index(relation)]
         for name, relation in MEDICAL.items()
     }  # fmt: skip
 
