@@ -211,7 +211,7 @@ class Assigner:
         return found
 
     def _told(self, belief: FloatArray, who: int) -> tuple[FloatArray, FloatArray]:
-        """(n,) what a label by somebody is expected to tell, see `questions.recommend`; (n,) I(y; z), about the item."""
+        """(n,) what a label by somebody should tell, see `questions.recommend`; (n,) I(y; z), what about the item."""
         fitted = self.fitted
         if fitted is None or belief.shape[1] < 2:
             return np.ones(len(belief)), np.ones(len(belief))
