@@ -99,7 +99,8 @@ class Assigner:
         """Forget that people were asked about an item who have labelled it since."""
         rows, project = self.project.rows, self.project
         if code in self.leases:
-            given = {project.names[1].texts[rows.columns().annotator[row]] for row in rows.of_item(code)}
+            texts, who = project.names[1].texts, rows.columns().annotator
+            given = {texts[who[row]] for row in rows.of_item(code)}
             for annotator in given & self.leases[code].keys():
                 del self.leases[code][annotator]
                 self.own[annotator].pop(code, None)
