@@ -48,6 +48,7 @@ class Assigner:
         self.pool: IntArray = np.empty(0, np.int64)
         self.at: dict[int, int] = {}  # item → place in the pool
         self.belief = np.empty((0, 1))
+        self.usual = np.empty(0)  # of the pool: what an ordinary annotator would tell about each item
         self.median, self.more = 0, False
         self.people: dict[int, tuple[FloatArray, FloatArray]] = {}
 
@@ -81,13 +82,16 @@ class Assigner:
 
     def changed(self, codes: list[int]) -> None:
         """Follow items whose labels changed."""
-        new = []
+        new, places = [], []
         for code in codes:
             self._answered(code)
             if (place := self.at.get(code)) is None:
                 new.append(code)
             elif (chances := self.project.posterior(code)) is not None and chances.size == self.belief.shape[1]:
                 self.belief[place] = chances
+                places.append(place)
+        if places:
+            self.usual[places] = self._told(self.belief[places], -1)[1]
         if new and self.fitted is not None and len(self.at) < 2 * POOL:
             self._add(new)
 
@@ -95,7 +99,8 @@ class Assigner:
         """Forget that people were asked about an item who have labelled it since."""
         rows, project = self.project.rows, self.project
         if code in self.leases:
-            given = {project.names[1].texts[rows.columns().annotator[row]] for row in rows.of_item(code)}
+            texts, who = project.names[1].texts, rows.columns().annotator
+            given = {texts[who[row]] for row in rows.of_item(code)}
             for annotator in given & self.leases[code].keys():
                 del self.leases[code][annotator]
                 self.own[annotator].pop(code, None)
@@ -109,6 +114,7 @@ class Assigner:
         self.at |= {code: self.pool.size + at for at, code in enumerate(codes)}
         self.pool = np.concatenate([self.pool, codes])
         self.belief = np.concatenate([self.belief, np.array(found)])
+        self.usual = np.concatenate([self.usual, self._told(np.array(found), -1)[1]])
 
     def _held(self, annotator: str, who: int, now: float) -> list[int]:
         """What this person was asked for already and has not answered."""
@@ -170,19 +176,22 @@ class Assigner:
         open_ = self._open(codes)
         if among is not None:
             open_ &= np.isin(codes, among)
-        gain = np.where(open_, self._gain(belief, who), -np.inf)
+        gain, about = self._told(belief, who)
+        usual = self.usual if codes is self.pool else self._told(belief, -1)[1]
         asked = np.zeros(codes.size, np.int64)
         for item, others in self.leases.items():
             if (place := self.at.get(item, -1)) >= 0 and codes is self.pool:
                 asked[place] = sum(until > now for until in others.values())
         labels = self.project.n_labels[codes]
         new, settled = labels + asked == 0, is_settled(self.project.sure[codes], labels)
-        gain = np.where(new | self._tells(belief, who), gain, -np.inf)
+        gain = np.where(open_ & (new | (about >= MIN_SHARE * usual)), gain, -np.inf)
         room = labels + asked < self.most()
         found: list[int] = []
         for some in (new, ~new & ~settled & (asked == 0), ~settled & (asked > 0) & room, settled & (asked == 0)):
             places = np.flatnonzero(some & (gain >= MIN_GAIN))
             found += self._best(codes[places], gain[places], who, count - len(found), without)
+            if len(found) == count:
+                break
         return found
 
     def _best(self, codes: IntArray, gain: FloatArray, who: int, count: int, without: set[int]) -> list[int]:
@@ -202,21 +211,14 @@ class Assigner:
             codes, gain, size = codes[keep], gain[keep], min(8 * size, int(keep.sum()))
         return found
 
-    def _gain(self, belief: FloatArray, who: int) -> FloatArray:
-        """(n,) what a label by somebody is expected to tell, see `questions.recommend`."""
+    def _told(self, belief: FloatArray, who: int) -> tuple[FloatArray, FloatArray]:
+        """(n,) what a label by somebody should tell, see `questions.recommend`; (n,) I(y; z), what about the item."""
         fitted = self.fitted
         if fitted is None or belief.shape[1] < 2:
-            return np.ones(len(belief))
+            return np.ones(len(belief)), np.ones(len(belief))
         theta, spread = self._person(fitted, who)
-        return np.asarray(entr(belief @ theta.T).sum(axis=1) - belief @ spread)
-
-    def _tells(self, belief: FloatArray, who: int) -> BoolArray:
-        """(n,) where somebody's label would tell enough about the item, beside that of an ordinary annotator."""
-        fitted = self.fitted
-        if fitted is None or belief.shape[1] < 2:
-            return np.ones(len(belief), np.bool_)
-        own, other = (about_item(belief, self._person(fitted, one)[0]) for one in (who, -1))
-        return np.asarray(own >= MIN_SHARE * other)
+        label = entr(belief @ theta.T) @ np.ones(len(theta))  # H(y); a product is faster than a sum over few columns
+        return label - belief @ spread, label - belief @ entr(theta).sum(axis=0)
 
     def _person(self, fitted: Fitted, who: int) -> tuple[FloatArray, FloatArray]:
         """What is known of somebody, see `_known`."""
@@ -275,13 +277,9 @@ class Assigner:
         if self.more:
             size += len(self.leases)
         if self.more and size < codes.size:
-            gain = np.where(project.n_labels[codes] > 0, self._gain(belief, -1), np.inf)
+            gain = np.where(project.n_labels[codes] > 0, self._told(belief, -1)[0], np.inf)
             best = np.argpartition(-gain, size)[:size]
             codes, belief = codes[best], belief[best]
         self.pool, self.belief = codes, np.ascontiguousarray(belief)
+        self.usual = self._told(self.belief, -1)[1]
         self.at = {code: at for at, code in enumerate(codes.tolist())}
-
-
-def about_item(belief: FloatArray, theta: FloatArray) -> FloatArray:
-    """(n,) I(y; z), what a label is expected to tell about an item."""
-    return np.asarray(entr(belief @ theta.T).sum(axis=1) - belief @ entr(theta).sum(axis=0))
