@@ -26,8 +26,9 @@ from xml.etree import ElementTree
 
 from dissensus.exceptions import BadParameter, DataError, DissensusError
 from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
-from dissensus.serve.label_studio_client import Client, Record
+from dissensus.serve.label_studio_client import Client
 from dissensus.serve.service import Service
+from dissensus.serve.tool_client import Record
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, SPANS, Answer
 from dissensus.table.io.label_studio import task_answers
