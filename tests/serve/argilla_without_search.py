@@ -1,6 +1,6 @@
-"""Start the real `argilla-server` without Elasticsearch and Redis: its records live in SQLite, its search finds nothing.
+"""Start the real argilla-server without Elasticsearch and Redis: records live in SQLite, and its search finds nothing.
 
-Run by `real_argilla.py` in an environment that has argilla-server: argilla_without_search.py FOLDER PORT KEY.
+Run by `test_argilla.py` with the Python of ARGILLA_SERVER: argilla_without_search.py FOLDER PORT KEY.
 """
 
 import os
@@ -14,11 +14,11 @@ os.environ |= {
     "ARGILLA_ENABLE_TELEMETRY": "0",
 }
 
-import uvicorn
-from argilla_server import _app
-from argilla_server.cli.database.migrate import migrate_db
-from argilla_server.cli.database.users.create_default import create_default
-from argilla_server.search_engine import SearchEngine, get_search_engine
+import uvicorn  # noqa: E402
+from argilla_server import _app  # noqa: E402
+from argilla_server.cli.database.migrate import migrate_db  # noqa: E402
+from argilla_server.cli.database.users.create_default import create_default  # noqa: E402
+from argilla_server.search_engine import SearchEngine, get_search_engine  # noqa: E402
 
 migrate_db("head")
 engine = mock.AsyncMock(spec=SearchEngine)

@@ -20,9 +20,9 @@ from dissensus.serve.label_studio import (
     webhook_part,
 )
 from dissensus.serve.label_studio_client import Client
-from dissensus.serve.tool_client import ToolError
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
+from dissensus.serve.tool_client import ToolError
 from dissensus.table.io import read
 from serve.fake_label_studio import CONTRACT, JWT, TOKEN, Fake, answer
 

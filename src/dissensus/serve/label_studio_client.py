@@ -1,4 +1,4 @@
-"""Label Studio's API. A personal access token (a JWT) buys access tokens for some minutes each; a legacy one is sent."""
+"""Label Studio's API. A personal access token (a JWT) buys access tokens for minutes; a legacy token is sent itself."""
 
 from __future__ import annotations
 
