@@ -10,7 +10,7 @@ ifneq ($(wildcard ../shared/data),)
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test test-label-studio fuzz lint format docs wheel house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick test-serve
+.PHONY: help demo test test-label-studio test-wheel fuzz lint format docs wheel release house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick test-serve
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
@@ -20,8 +20,10 @@ help:
 	@echo "make test-serve      the service: killed a hundred times while it writes, and PostgreSQL"
 	@echo "make lint            ruff and mypy --strict"
 	@echo "make format          rewrite the sources as ruff likes them"
-	@echo "make docs            rewrite the generated tables in README.md and docs/"
+	@echo "make docs            rewrite the generated tables in README.md and docs/, and build the site in site/"
 	@echo "make wheel           build dist/*.whl"
+	@echo "make test-wheel      the wheel on Python 3.11 to 3.14, those that are here, and at the lowest versions (2 GB of disk)"
+	@echo "make release         build dist/, check it (twine, contents, size, versions) and write its notes; ARGS=--fold for CHANGELOG.md"
 	@echo "make house           lines and code tokens of every layer, and processor time of the start"
 	@echo "make reproduce-quick run the papers' tables with few seeds, into reproduced/"
 	@echo "make bench-accuracy  accuracy and log loss beside other libraries (makes their environments)"
@@ -47,7 +49,7 @@ $(VENV)/.report: $(VENV)/.core
 
 $(VENV)/.dev: $(VENV)/.report
 	@echo "Adding what learning and the tests need (torch among it), once …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,umap,spark,serve,postgres,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[report,learning,text,umap,spark,serve,postgres,docs,dev]'
 	@touch $@
 
 demo: $(VENV)/.report
@@ -90,9 +92,21 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "Open site/index.html; no network is needed."
 
 wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+
+test-wheel: $(VENV)/.dev
+	$(BIN)/python -m pytest -q release/wheel_on_pythons.py $(ARGS)
+
+$(VENV)/.release: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	@touch $@
+
+release: $(VENV)/.release
+	$(BIN)/python -m release $(ARGS)
 
 house: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.house
@@ -132,5 +146,5 @@ bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.spark
 
 clean:
-	rm -rf $(VENV) .label-studio $(DEMO) dist .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .label-studio $(DEMO) dist site .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks reproductions -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -124,12 +124,19 @@ def method_page(name: str) -> str:
     module = sys.modules[entry.value.__module__]
     parts = [f"# `{name}`", f"*{entry.summary[0].upper()}{entry.summary[1:]}{source}.*"]
     parts += ["It takes two classes."] if entry.facts.get("binary") else []
+    contract = CONTRACT if "classes" in entry.value.kinds else OTHER_CONTRACTS[entry.value.kinds[0]]
+    return "\n\n".join(
+        [*parts, as_markdown(module.__doc__ or ""), "**Keywords.**", keywords_table(entry.value), contract]
+    )
+
+
+def keywords_table(declared: type) -> str:
+    """One row per keyword that a class declares."""
     rows = ["| keyword | type | default | allowed | what it is |", "|---|---|---|---|---|"]
-    for row in reference_rows(entry.value):
+    for row in reference_rows(declared):
         cells = (f"`{row.name}`", f"`{row.type}`", f"`{row.default}`", row.range, row.text)
         rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
-    contract = CONTRACT if "classes" in entry.value.kinds else OTHER_CONTRACTS[entry.value.kinds[0]]
-    return "\n\n".join([*parts, as_markdown(module.__doc__ or ""), "**Keywords.**", "\n".join(rows), contract])
+    return "\n".join(rows)
 
 
 def as_markdown(docstring: str) -> str:

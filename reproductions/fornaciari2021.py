@@ -191,6 +191,16 @@ def tested(cell: Cell, device: str, labels: IntArray) -> tuple[Values, Kept]:
 
 def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: str) -> IntArray:
     """Train one network; return the classes (I,) that it predicts."""
+    if "program" in how:
+        from reproductions.released_stemmer import predict_released
+
+        data, X = load(how["task"])
+        votes = data.annotations.votes()
+        tied = votes[:, 0] == votes[:, 1] if "ties" in how else np.zeros(len(X), np.bool_)
+        return predict_released(
+            X, votes, labels, fold.train[~tied[fold.train]], fold.dev[~tied[fold.dev]], fold.X, seed=seed,
+            divergence=how.get("divergence"), ours=how["program"], epochs=how.get("epochs", KEYWORDS["epochs"]),
+        )  # fmt: skip
     model = learn(how, fold, labels, seed, device)
     return np.asarray(model.predict_proba(fold.X).argmax(axis=1))
 

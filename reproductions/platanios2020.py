@@ -134,11 +134,19 @@ def table2(cell: Cell, device: str) -> Values:
             "precision": [round(100 * float(value), 3) for value in ranked]
         }
     if how["kind"] == "many questions":
-        return scores(many_questions(redundancy, cell.seeds, how.get("steps"), items, device)[name], golds)
+        found = many_questions(redundancy, cell.seeds, how.get("steps"), items, device)[name]
+        return scores(most_probable(found, how), golds)
     return scores(network(name, redundancy, cell.seeds, how, device), golds)
 
 
-table3 = votes = table2
+table3 = votes = alike = table2
+
+
+def most_probable(posterior: FloatArray, how: dict[str, Any]) -> Winners:
+    """Classes of posteriors (S, I, K); `alike` divides each by its share first, as if all had been as frequent."""
+    return np.asarray(
+        (posterior / posterior.mean(axis=1, keepdims=True) if "alike" in how else posterior).argmax(axis=2)
+    )
 
 
 def scores(winners: Winners, golds: dict[str, IntArray]) -> Values:
@@ -191,7 +199,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
         return taught(models, tables, inputs, labels)
     stack = stacked(models, tables, inputs)
     stack.train()
-    return np.asarray(stack.posterior().argmax(axis=2))
+    return most_probable(stack.posterior(), how)
 
 
 def taught(models: list[Any], tables: list[Annotations], inputs: Any, labels: Winners, ask: Any = None) -> Winners:
@@ -229,6 +237,29 @@ def bound(cell: Cell, device: str) -> Values:
     return scores(np.array([combine(draw, proba, None).posterior.argmax(axis=1) for draw in draws]), golds)
 
 
+def labels(cell: Cell, device: str) -> Values:
+    """Teach logistic regression by gold, in folds that the seed draws: on all labels of an item, or also on vectors."""
+    from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.model_selection import StratifiedKFold
+
+    name, found = cell.keywords["set"], SeedValues()
+    table, golds = load(name)
+    gold = golds["accuracy"]
+    yes = table.label if table.proba is None else table.proba[:, 1]
+    given = np.zeros((table.n_items, table.n_annotators))
+    given[table.item, table.annotator] = 2 * yes - 1
+    if cell.keywords["vectors"]:
+        proba = by_gold(name, None)
+        given = np.column_stack([given, np.log(proba[:, 1] / proba[:, 0])])
+    for seed in cell.seeds:
+        right = np.zeros(len(gold), np.bool_)
+        for some, rest in StratifiedKFold(GOLD_FOLDS, shuffle=True, random_state=seed).split(given, gold):
+            model = LogisticRegressionCV(Cs=[1e-4, 1e-3, 1e-2, 0.1, 1], scoring="neg_log_loss", cv=3, max_iter=500)
+            right[rest] = model.fit(given[some], gold[some]).predict(given[rest]) == gold[rest]
+        found.add(accuracy=100 * right.mean())
+    return found.values
+
+
 @cache
 def by_gold(name: str, items: int | None) -> FloatArray:
     """(I, K) P(class) by logistic regression that the gold of the other folds taught."""
@@ -248,8 +279,11 @@ def by_gold(name: str, items: int | None) -> FloatArray:
 @cache  # it answers for two sets
 def many_questions(
     redundancy: int, seeds: tuple[int, ...], steps: int | None, items: int | None, device: str
-) -> dict[str, Winners]:
-    """Train LIA-ML on all 14 relations; return the two that have gold. A seed draws the same judgements for all."""
+) -> dict[str, FloatArray]:
+    """Train LIA-ML on all 14 relations; return posteriors (S, I, K) of the two that have gold.
+
+    A seed draws the same judgements for all.
+    """
     from dissensus.learning import LIAML
     from reproductions.stacked import Stack
 
@@ -268,7 +302,7 @@ def many_questions(
     for name, relation in MEDICAL.items():
         assert np.array_equal(load(name, items)[0].items, questions[relation].items)
     return {
-        name: posterior[:, :, objective.questions_.index(relation)].argmax(axis=2)
+        name: posterior[:, :, objective.questions_.index(relation)]
         for name, relation in MEDICAL.items()
     }  # fmt: skip
 

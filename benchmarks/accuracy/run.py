@@ -93,7 +93,11 @@ METHODS = [
 ]
 METHODS.sort(key=lambda m: (m.method == "crowdlab", m.method))  # stable: ours, then the peers of the same method
 
-LIBRARIES = [library for library in peers.PEERS if any(method.library == library for method in METHODS)]
+
+def libraries() -> list[str]:
+    """Libraries of the methods that are run."""
+    return [library for library in peers.PEERS if any(method.library == library for method in METHODS)]
+
 
 TWO_GOLDS = (None, "test_partition")  # None for gold.csv.gz, the experts' own
 SETS: dict[str, tuple[str | None, ...]] = {  # folder → its golds
@@ -262,7 +266,7 @@ def run_set(
 
         run("dissensus")
         with ThreadPoolExecutor(record.cores()) as pool:  # the peers work on one core each
-            list(pool.map(run, [library for library in LIBRARIES if library != "dissensus"]))
+            list(pool.map(run, [library for library in libraries() if library != "dissensus"]))
     return [
         {
             "set": name,
@@ -546,11 +550,11 @@ def main() -> None:
         "--readme", type=Path, help="write the tables of these options into this file, and the results beside it"
     )
     options = parser.parse_args()
-    for library in LIBRARIES:
-        peers.environment(library)
     shown = list(METHODS)
-    if options.methods:  # majority vote is what all are tested against
-        METHODS[:] = [method for method in METHODS if method.method in ("majority-vote", *options.methods)]
+    if options.methods:  # our majority vote is what all are tested against
+        METHODS[:] = [m for m in METHODS if m.method in options.methods or (m.ours and m.method == "majority-vote")]
+    for library in libraries():
+        peers.environment(library)
     made, versions, rows = record.provenance(busy=True), {}, []
     begin = time.perf_counter()
     for name, golds in SETS.items():
@@ -565,7 +569,9 @@ def main() -> None:
     of_today: list[str] = []
     if whole and options.methods:
         earlier = record.read_store(record.store_path(HERE, "accuracy"))["accuracy"]
-        keep_rest(rows, earlier["sets"])
+        asked = {method.title for method in METHODS if method.method in options.methods}
+        keep_rest(rows, earlier["sets"], asked)
+        versions = earlier["versions"] | versions
         again, rest = ", ".join(options.methods), earlier["made"]
         of_today = [f"This is of {again} and the peers' same; all else is of {rest['date']}, commit {rest['commit']}."]
     if whole or options.readme:
@@ -580,14 +586,15 @@ def main() -> None:
         record.publish(readme, "accuracy", made, content, [*of_today, *tables(rows)], versions)
 
 
-def keep_rest(rows: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
-    """Put into `rows` the methods, and the tests of them, that only an earlier run has."""
+def keep_rest(rows: list[dict[str, Any]], earlier: list[dict[str, Any]], asked: set[str]) -> None:
+    """Put into `rows` an earlier run's methods and tests, but for those that were asked for."""
     for row, before in zip(rows, earlier, strict=True):
         for level, of_level in row["levels"].items():
             old = before["levels"][str(level)]
-            done = set(of_level["methods"])
-            of_level["methods"] = old["methods"] | of_level["methods"]
-            of_level["tests"] += [test for test in old["tests"] if test["ours"] not in done]
+            again = {title: found for title, found in of_level["methods"].items() if title in asked}
+            of_level["methods"] = old["methods"] | again
+            tests = [test for test in of_level["tests"] if test["ours"] in asked]
+            of_level["tests"] = tests + [test for test in old["tests"] if test["ours"] not in asked]
 
 
 def rounded(content: Any) -> Any:

@@ -13,7 +13,8 @@
     ├── NotFitted (ValueError, AttributeError)
     └── MissingExtra (ImportError)        an optional dependency is not installed
 
-Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data) ← `RowsLeftOut`, `ConvergenceWarning`.
+Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data) ← `RowsLeftOut`, `ConvergenceWarning`,
+`PluginWarning`.
 
 Each message is one sentence or two: what is wrong, where, the value, what to do.
 """
@@ -97,3 +98,7 @@ class RowsLeftOut(DataWarning):
 
 class ConvergenceWarning(DissensusWarning):
     """An iteration stopped at its limit, not at its tolerance."""
+
+
+class PluginWarning(DissensusWarning):
+    """What another package adds is left out, because it fails."""

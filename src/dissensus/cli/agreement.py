@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dissensus.cli import options, show
 from dissensus.cli.options import Source, option
@@ -32,15 +31,8 @@ COEFFICIENTS = {
     "words_alpha": "Krippendorff's α, edit distance of words",
 }
 SCALES = {"graded": "ordinal", "numbers": "interval"}  # kind of labels → its scale; of others nominal
+Scale = Literal["nominal", "ordinal", "interval"]
 KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
-
-
-class Scale(StrEnum):
-    """What the classes are."""
-
-    nominal = "nominal"
-    ordinal = "ordinal"
-    interval = "interval"
 
 
 def agreement(

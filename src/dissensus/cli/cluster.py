@@ -6,9 +6,8 @@ import dataclasses
 import tempfile
 import time
 import warnings
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dissensus.cli import folder, keywords, options, show
 from dissensus.cli.errors import say
@@ -33,20 +32,6 @@ MAX_ITEMS_COMPILED_WITH = 20
 COARSE_SIZES = 4  # of a range that are tried without --search full
 
 
-class Search(StrEnum):
-    """Which numbers of a range are tried."""
-
-    coarse = "coarse"
-    full = "full"
-
-
-class Criterion(StrEnum):
-    """What a number of clusters is chosen by."""
-
-    kl = "kl"
-    likelihood = "likelihood"
-
-
 def cluster(
     *,
     output: Path | None = options.OUTPUT_FOLDER,
@@ -57,11 +42,13 @@ def cluster(
     annotator_clusters: str = option(
         "3:20", "The same of annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
     ),
-    search: Search = option(
-        Search.coarse, f"Of a range, try {COARSE_SIZES} numbers from its first to its last, or all of them."
+    search: Literal["coarse", "full"] = option(
+        "coarse", f"Of a range, try {COARSE_SIZES} numbers from its first to its last, or all of them."
     ),
     dev: str = option("0.25", "Items to choose by: a share of FILE's, or a file like it.", metavar="SHARE|FILE"),
-    criterion: Criterion = option(Criterion.likelihood, "KL to the items' votes, or the likelihood of hidden labels."),
+    criterion: Literal["kl", "likelihood"] = option(
+        "likelihood", "KL to the items' votes, or the likelihood of hidden labels."
+    ),
     restarts: int = option(5, "Starts of the final fit.", min=1),
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
@@ -93,7 +80,7 @@ def cluster(
     items_only = method == "fmm"
     found: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and not items_only):
-        found = _search(table, method, output, K=K, L=L, dev=held_out, criterion=criterion.value, **settings)
+        found = _search(table, method, output, K=K, L=L, dev=held_out, criterion=criterion, **settings)
         model = found.estimator()
     else:
         counts = {"n_clusters": K[0]} if items_only else {"item_clusters": K[0], "annotator_clusters": L[0]}
@@ -110,18 +97,18 @@ def cluster(
         show.json(summary, folder=output)
         return
     _show(model, found, summary)
-    if search is Search.coarse and found is not None and ":" in item_clusters + annotator_clusters:
+    if search == "coarse" and found is not None and ":" in item_clusters + annotator_clusters:
         show.text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
     show.written(output, "Results are", "FOLDER")
 
 
-def _numbers(text: str, option: str, search: Search) -> list[int]:
+def _numbers(text: str, option: str, search: str) -> list[int]:
     """5, 3:20 (both ends) or 3,5,8; of a range only some, each larger than the one before by the same factor."""
     try:
         if ":" in text:
             first, last = (int(part) for part in text.split(":"))
             numbers = list(range(first, last + 1))
-            if search is Search.coarse and len(numbers) > COARSE_SIZES and first > 0:
+            if search == "coarse" and len(numbers) > COARSE_SIZES and first > 0:
                 steps = COARSE_SIZES - 1
                 numbers = sorted({round(first * (last / first) ** (step / steps)) for step in range(steps + 1)})
         else:

@@ -22,7 +22,7 @@ from dissensus.table import names as naming
 from dissensus.table.io import gold_codes
 from dissensus.table.reading import Reading
 
-ELSEWHERE = (Engine.disk, Engine.spark)
+ELSEWHERE = ("disk", "spark")
 """Engines whose table is never in memory here."""
 
 
@@ -32,13 +32,13 @@ def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk 
     others = [one for one in settings if not one.startswith("engine.")]
     if name is not None and "engine" not in methods[method].parameter_names():
         able = [one for one in methods if "engine" in methods[one].parameter_names()]
-        raise BadParameter(f"'{method}' runs in memory only; --engine {name.value} is for {', '.join(able)}.")
-    if name is None or name is Engine.local:
+        raise BadParameter(f"'{method}' runs in memory only; --engine {name} is for {', '.join(able)}.")
+    if name in (None, "local"):
         if own:
             raise BadParameter(f"--set engine.{own[0]}: only disk, torch and spark have options; say --engine NAME.")
         return None, others
-    kind = {Engine.disk: Disk, Engine.torch: Torch, Engine.spark: Spark}[name]
-    found = keywords.parse(own, kind, f"--engine {name.value}", part="engine")
+    kind = {"disk": Disk, "torch": Torch, "spark": Spark}[name]
+    found = keywords.parse(own, kind, f"--engine {name}", part="engine")
     try:
         return kind(**found), others
     except BadParameter as error:

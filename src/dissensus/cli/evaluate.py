@@ -34,7 +34,7 @@ def evaluate(
         None, "Write the scores as .csv, .parquet or .jsonl.", "--output", "-o", metavar="OUT"
     ),
     predicted: str | None = option(None, "PREDICTIONS' column of labels (prediction, label, …).", metavar="COLUMN"),
-    scale: Scale = option(Scale.nominal, "What the classes are: names, steps in an order, or numbers."),
+    scale: Scale = option("nominal", "What the classes are: names, steps in an order, or numbers."),
     resamples: int = option(1000, "Of the items, for the intervals.", min=0),
     seed: int | None = options.SEED,
     gold: Gold,
@@ -60,7 +60,7 @@ def evaluate(
             read[name] = Predictions.read(path, table, predicted)
     with show.waiting(f"resampling {source.file}", resamples) as on_step:
         found = evaluate(
-            read, table, gold=known, scale=scale.value, resamples=resamples, seed=seed or 0, on_step=on_step
+            read, table, gold=known, scale=scale, resamples=resamples, seed=seed or 0, on_step=on_step
         )  # fmt: skip
     for note in found.notes:
         say(f"warning: {note}")
@@ -111,7 +111,7 @@ def _in_order(table: Annotations, scale: Scale, declared: bool) -> Annotations:
     """The table with its classes in their order, where they are numbers and nobody declared one."""
     import numpy as np
 
-    if scale == Scale.nominal or declared:
+    if scale == "nominal" or declared:
         return table
     try:
         order = np.argsort([float(name) for name in table.classes], kind="stable")

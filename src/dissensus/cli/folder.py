@@ -8,10 +8,9 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, Literal, get_args
 
 from dissensus.common.atomic import PART, atomic, check_no_input, lock, remove_stale, sync
 from dissensus.common.progress import waiting
@@ -21,20 +20,13 @@ SUMMARY = "summary.json"
 """The file that says that a folder is complete."""
 INCOMPLETE = b'{"incomplete": "a run was stopped while it replaced the files here; give the command again"}\n'
 MAX_LINKED_FILES = 10_000  # files of the user's own in an output folder; with more, files are replaced one by one
+TableFormat = Literal["csv", "parquet", "jsonl"]
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux, <fcntl.h> and <linux/fs.h>
-
-
-class TableFormat(StrEnum):
-    """Formats of the result tables."""
-
-    csv = "csv"
-    parquet = "parquet"
-    jsonl = "jsonl"
 
 
 def tables(*stems: str) -> tuple[Path, ...]:
     """The files of result tables in any format, which a later run into the same folder replaces or removes."""
-    return tuple(Path(f"{stem}.{suffix}") for stem in stems for suffix in TableFormat)
+    return tuple(Path(f"{stem}.{suffix}") for stem in stems for suffix in get_args(TableFormat))
 
 
 def check(folder: Path | None, files: Iterable[Path] = ()) -> None:

@@ -15,10 +15,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
+Engine = Literal["local", "disk", "torch", "spark"]
+Kind = Literal["classes", "graded", "numbers", "pairs", "sets", "objects", "spans"]  # `table.kinds.KINDS`
 READING = "Reading FILE"  # panel of the help
 WRITTEN = ("output", "next_file")  # parameters that name files to write
 NUMBERS = ("gold", "value", "score", "rating")  # columns of known numbers, where none is named
@@ -48,34 +49,6 @@ ANY_KIND = (
 def option(default: Any, text: str, *names: str, panel: str | None = None, **more: Any) -> Any:
     """An option of a command; its name is that of the parameter where no other is given, `...` is no default."""
     return typer.Option(default, *names, help=text, rich_help_panel=panel, **more)
-
-
-class Engine(StrEnum):
-    """Where passes run."""
-
-    local = "local"
-    disk = "disk"
-    torch = "torch"
-    spark = "spark"
-
-
-class Ticks(StrEnum):
-    """How answers that tick several labels are taken."""
-
-    votes = "votes"
-    questions = "questions"
-
-
-class Kind(StrEnum):
-    """What labels are; `table.kinds.KINDS`, which is not imported for a help."""
-
-    classes = "classes"
-    graded = "graded"
-    numbers = "numbers"
-    pairs = "pairs"
-    sets = "sets"
-    objects = "objects"
-    spans = "spans"
 
 
 JSON = option(False, "Print one JSON object instead.", "--json")
@@ -91,9 +64,12 @@ OUTPUT_FILE = option(
 
 
 def _method_names() -> list[str]:
-    """For completion: by the names of their files, as importing them takes a second."""
+    """For completion: by the names of their files and entry points, as importing them takes a second."""
+    from importlib.metadata import entry_points
+
     folder = Path(__file__).parent.parent / "models" / "methods"
-    return sorted(path.stem.replace("_", "-") for path in folder.glob("[a-z]*.py"))
+    ours = [path.stem.replace("_", "-") for path in folder.glob("[a-z]*.py")]
+    return sorted([*ours, *entry_points(group="dissensus.methods").names])
 
 
 def _tool_names() -> list[str]:
@@ -250,7 +226,7 @@ class Source:
         None, 'An answer that is no class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING
     )
     wide: bool = option(False, "FILE has a column per annotator.", "--wide", panel=READING)
-    ticks: Ticks | None = option(
+    ticks: Literal["votes", "questions"] | None = option(
         None, "Where answers tick several labels: a vote each, or a yes/no question per label.", panel=READING
     )
     normalize: bool = option(
@@ -282,8 +258,8 @@ class Source:
                 classes=self.class_names(),
                 abstain=self.abstain or (),
                 wide=self.wide or None,
-                ticks=self.ticks and self.ticks.value,  # type: ignore[arg-type]
-                kind=self.kind and self.kind.value,
+                ticks=self.ticks,
+                kind=self.kind,
                 map=self._renamed(),
                 **{name: getattr(self, name) for name in same},
             )

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from typer.core import TyperCommand
 
@@ -36,14 +35,6 @@ MODEL = "model.safetensors"
 FILES = folder.tables("items", "annotators", "history", "out_of_fold")
 
 
-class Monitor(StrEnum):
-    """What the best epoch is chosen by."""
-
-    cross_entropy = "cross-entropy"
-    accuracy = "accuracy"
-    macro_f1 = "macro-f1"
-
-
 @dataclass(frozen=True)
 class Shortcuts:
     """Keywords of `CrowdClassifier` that have an option of their own; None leaves its default."""
@@ -52,7 +43,7 @@ class Shortcuts:
     batch_size: int | None = option(None, "Items per step; 64 where left out.", panel=LEARNING)
     learning_rate: float | None = option(None, "Left out, what suits the encoder.", panel=LEARNING)
     patience: int | None = option(None, "Stop after so many without a better one.", metavar="EPOCHS", panel=LEARNING)
-    monitor: Monitor | None = option(
+    monitor: Literal["cross-entropy", "accuracy", "macro-f1"] | None = option(
         None, "What the best epoch is chosen by: accuracy for crowd-layer, else cross-entropy.", panel=LEARNING
     )
     sam: float | None = option(None, "Sharpness-aware training, often 0.05.", metavar="RHO", panel=LEARNING)
@@ -71,7 +62,7 @@ def train(
     *,
     output: Path = option(..., "Write model and results here.", "--output", "-o", metavar="FOLDER"),
     files: InputFiles,
-    format_: folder.TableFormat = option(folder.TableFormat.csv, "Of the result tables.", "--format"),
+    format_: folder.TableFormat = option("csv", "Of the result tables.", "--format"),
     encoder: str | None = option(
         None,
         "Left out: features mlp, texts and pairs transformer with its weights as they are, positions "

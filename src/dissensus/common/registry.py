@@ -2,24 +2,32 @@
 
 A registry belongs to a package with one module per entry; `dawid-skene` is registered by `dawid_skene.py`. Asking for
 one name imports that module alone, asking for all names imports all modules: nobody keeps a list.
+
+Other packages add entries by entry points of the registry's `group`: the name is that of the entry, the value a module
+that registers it. They are looked for when a name is asked for that is not ours, or when all are listed.
 """
 
 from __future__ import annotations
 
 import difflib
 import pkgutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Generic, TypeVar
 
-from dissensus.exceptions import UnknownName
+from dissensus.exceptions import PluginWarning, UnknownName
 
 T = TypeVar("T")
 
 
 DEFAULT_METHOD = "consensus"  # of every command that is not told which
+
+_loading: ContextVar[str] = ContextVar("_loading", default="")  # the package whose plugin is being imported
 
 
 @dataclass(frozen=True)
@@ -33,15 +41,33 @@ class Entry(Generic[T]):
     facts: dict[str, Any] = field(default_factory=dict)  # such as needs_features, binary; `place` orders the list
 
 
+@contextmanager
+def guarded(entry: Entry[Any]) -> Iterator[None]:
+    """Turn an error of what another package registered into a warning: the rest goes on without it."""
+    try:
+        yield
+    except Exception as error:
+        if not (package := entry.facts.get("package")):
+            raise
+        warnings.warn(_sentence(f"'{entry.name}'", package, error), PluginWarning, stacklevel=4)
+
+
+def _sentence(what: str, package: str, error: Exception) -> str:
+    why = f"{type(error).__name__}: {error}".rstrip(".")
+    return f"{what} of the package {package} is left out ({why}); update or uninstall {package}."
+
+
 class Registry(Mapping[str, T]):
     """A mapping from names to what was registered under them; a wrong name is answered with the nearest right one.
 
-    `what` is the word for one entry, `command` the one that lists all; without it, the error names all.
+    `what` is the word for one entry, `command` the one that lists all; without it, the error names all. `group` is that
+    of the entry points by which other packages add entries; without it, none can.
     """
 
-    def __init__(self, what: str, command: str, package: str):
-        self.what, self.command, self.package = what, command, package
+    def __init__(self, what: str, command: str, package: str, group: str = ""):
+        self.what, self.command, self.package, self.group = what, command, package, group
         self._entries: dict[str, Entry[T]] = {}
+        self._broken: dict[str, str] = {}  # name of a plugin that cannot be loaded → a sentence
         self._complete = False
 
     def register(self, name: str, *, summary: str, cite: str = "", **facts: Any) -> Callable[[T], T]:
@@ -50,7 +76,8 @@ class Registry(Mapping[str, T]):
         def enter(value: T) -> T:
             if name in self._entries:
                 raise ValueError(f"{self.what} '{name}' is registered twice.")
-            self._entries[name] = Entry(name, value, summary, cite, facts)
+            package = {"package": _loading.get()} if _loading.get() else {}
+            self._entries[name] = Entry(name, value, summary, cite, facts | package)
             written: Any = vars(value).get("__doc__") if isinstance(value, type) else None
             if getattr(written, "inherited", False):  # of `Parameters`: the class has no docstring of its own
                 written.text = f"{summary[:1].upper()}{summary[1:]}."
@@ -65,15 +92,43 @@ class Registry(Mapping[str, T]):
         if isinstance(name, str) and (module := name.replace("-", "_")).isidentifier():
             if find_spec(f"{self.package}.{module}") is not None:
                 import_module(f"{self.package}.{module}")
-            if name in self._entries:
+            if name not in self._entries:
+                self._load_plugins(name)
+            if name in self._entries or name in self._broken:
                 return
         for found in pkgutil.iter_modules(import_module(self.package).__path__, f"{self.package}."):
             import_module(found.name)
         self._complete = True
+        self._load_plugins()
+        for sentence in self._broken.values():
+            warnings.warn(sentence, PluginWarning, stacklevel=2)
+
+    def plugins(self, name: str | None = None) -> list[Any]:
+        """The entry points of other packages, or those of one name; none is imported."""
+        if not self.group:
+            return []
+        from importlib.metadata import entry_points  # takes 30 ms
+
+        return list(entry_points(group=self.group) if name is None else entry_points(group=self.group, name=name))
+
+    def _load_plugins(self, name: str | None = None) -> None:
+        for plugin in self.plugins(name):
+            package = plugin.dist.name if plugin.dist else plugin.module
+            token = _loading.set(package)
+            try:
+                plugin.load()
+                if plugin.name not in self._entries:
+                    raise LookupError(f"{plugin.value} registers no {self.what} of that name")
+            except Exception as error:
+                self._broken[plugin.name] = _sentence(f"{self.what} '{plugin.name}'", package, error)
+            finally:
+                _loading.reset(token)
 
     def entry(self, name: str) -> Entry[T]:
         """The entry with its summary, citation and facts."""
         self._load(name)
+        if name in self._broken and name not in self._entries:
+            raise UnknownName(self._broken[name])
         if name not in self._entries:
             near = difflib.get_close_matches(str(name), self._entries, n=1)
             guess = f"did you mean '{near[0]}'? " if near else ""

@@ -498,7 +498,7 @@ class Aggregator(Parameters, ABC):
             raise NotFitted(f"this {type(self).__name__} is not fitted yet; call fit(table) first.")
 
 
-methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods")
+methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods", "dissensus.methods")
 """Name → aggregation method."""
 
 KIND_METHODS = {

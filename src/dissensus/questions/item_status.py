@@ -60,7 +60,7 @@ class ItemStatus:
     status: IntArray  # (I,) code into STATUSES
     sure: FloatArray  # (I,) what is compared with SETTLED
     classes: Names  # (K,)
-    reasons: Callable[[], Any]  # makes the reasons
+    reasons: Callable[[slice], Any]  # makes the reasons of some items
     given: tuple[IntArray, IntArray, IntArray]  # classes and counts of the votes, the most frequent first; (I + 1,)
 
     @cached_property
@@ -71,7 +71,12 @@ class ItemStatus:
     @cached_property
     def reason(self) -> Any:
         """(I,) Arrow strings, a few words each."""
-        return self.reasons()
+        found = self.reasons(slice(None))
+        return found if isinstance(found, pa.Array) else pa.array(found, pa.string())
+
+    def reason_of(self, item: int) -> str:
+        """The reason of one item."""
+        return str(self.reasons(slice(item, item + 1))[0])
 
     def counts(self) -> dict[Status, int]:
         """How many items have each status."""
@@ -239,7 +244,7 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
     item, given = np.divmod(pair, table.n_classes)
     order = np.lexsort((given, -count, item))
     ptr = np.searchsorted(item, np.arange(table.n_items + 1))
-    reasons = partial(_number_reasons, labels, status, agree, expected, model.interval_)
+    reasons = partial(_number_reasons, (labels, status, agree, expected), model.interval_)
     return ItemStatus(labels, status, sure, table.classes, reasons, (given[order], count[order], ptr))
 
 
@@ -258,8 +263,11 @@ def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStat
     return where.documents, ItemStatus(labels, status, least, none, partial(_document_reasons, labels, least), given)
 
 
-def _reasons(classes: Names, facts: IntArray) -> Any:
-    """(I,) Arrow strings, from facts (6, I)."""
+def _reasons(classes: Names, facts: IntArray, some: slice) -> Any:
+    """Texts, from facts (6, I)."""
+    facts = facts[:, some]
+    if facts.shape[1] == 1:
+        return [_reason(classes, *facts[:, 0].tolist())]
     sizes = tuple(facts.max(axis=1, initial=0) + 1)
     key = np.ravel_multi_index(tuple(facts), sizes)  # one sort instead of six
     _, at, place = np.unique(key, return_index=True, return_inverse=True)
@@ -267,19 +275,19 @@ def _reasons(classes: Names, facts: IntArray) -> Any:
     return texts.take(pa.array(place))
 
 
-def _number_reasons(labels: IntArray, status: IntArray, agree: IntArray, expected: IntArray, interval: Any) -> Any:
+def _number_reasons(facts: tuple[IntArray, ...], interval: Any, some: slice) -> Any:
     found = []
-    for n, code, near, usual, (low, high) in zip(labels, status, agree, expected, interval.tolist(), strict=True):
+    for n, code, near, usual, (low, high) in zip(*(fact[some] for fact in facts), interval[some].tolist(), strict=True):
         said = f"between {low:.4g} and {high:.4g} (95 %)"
         if code == 2:
             said = f"{near} of {n} labels lie close to the value where {usual} usually would"
         found.append("no label" if n == 0 else "only 1 label" if n == 1 else said)
-    return pa.array(found, pa.string())
+    return found
 
 
-def _document_reasons(labels: IntArray, least: FloatArray) -> Any:
-    said = [f"the least sure span or gap is {100 * sure:.0f} % sure" for sure in least.tolist()]
-    return pa.array(["only 1 reader" if n == 1 else one for n, one in zip(labels, said, strict=True)], pa.string())
+def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> Any:
+    said = [f"the least sure span or gap is {100 * sure:.0f} % sure" for sure in least[some].tolist()]
+    return ["only 1 reader" if n == 1 else one for n, one in zip(labels[some], said, strict=True)]
 
 
 def _reason(classes: Names, status: int, labels: int, agree: int, tied: int, overruled: int, expected: int) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from dissensus.clustering import Clustering, Selection
 from dissensus.common.atomic import PRIVATE, atomic
 from dissensus.common.formatting import count, percent
+from dissensus.common.registry import guarded
 from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
 from dissensus.models.base import check_gold
@@ -184,13 +185,15 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
     found: dict[str, Any] = {}
     findings = []
     for name, entry in registry.in_place():
-        section = entry.value()
-        if (only is not None and name not in only) or study.table.kind not in section.kinds:
-            continue
-        if not section.applies(study):
-            continue
-        found[name] = section.collect(study)
-        findings += [{"section": name} | asdict(one) for one in section.findings(found[name])]
+        with guarded(entry):
+            section = entry.value()
+            if (only is not None and name not in only) or study.table.kind not in section.kinds:
+                continue
+            if not section.applies(study):
+                continue
+            about = section.collect(study)
+            findings += [{"section": name} | asdict(one) for one in section.findings(about)]
+            found[name] = about
     order = {"bad": 0, "note": 1, "good": 2}
     return {
         "title": shown(title, 200),

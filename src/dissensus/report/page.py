@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from dissensus.common.registry import guarded
 from dissensus.report.blocks import Block, Chart, Table
 from dissensus.report.charts import need_for_report
 from dissensus.report.section import sections
@@ -28,10 +29,11 @@ def render(facts: dict[str, Any]) -> str:
     data: dict[str, Any] = {"charts": {}, "tables": {}}
     for name, about in facts["sections"].items():
         entry = sections.entry(name)
-        blocks = entry.value().draw(about)
-        placed = [_placed(block, name, number, data) for number, block in enumerate(blocks)]
-        head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
-        drawn.append(head | {"rows": _rows(placed)})
+        with guarded(entry):
+            blocks = list(entry.value().draw(about))
+            placed = [_placed(block, name, number, data) for number, block in enumerate(blocks)]
+            head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
+            drawn.append(head | {"rows": _rows(placed)})
     scripts = [_vega(), _asset("page.js")]
     jinja2 = need_for_report("jinja2")
     environment = jinja2.Environment(

@@ -68,4 +68,4 @@ class Sections(Registry[type[Section]]):
         return sorted(self.entries(), key=lambda pair: (pair[1].facts["place"], pair[0]))
 
 
-sections = Sections("section", "report --help", "dissensus.report.sections")
+sections = Sections("section", "report --help", "dissensus.report.sections", "dissensus.sections")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ class Postgres(Store):
     """A database; writers take turns by an advisory lock, so that the order of seq is that of commits."""
 
     mark = "%s"
-    turn = f"SELECT pg_advisory_xact_lock({LOCK})"
+    begin = f"BEGIN; SELECT pg_advisory_xact_lock({LOCK})"
 
     def __init__(self, url: str):
         super().__init__()
@@ -41,7 +42,9 @@ class Postgres(Store):
 
     def connect(self) -> Any:
         """A connection that stops waiting after a while."""
-        options = f"-c lock_timeout={WAIT_SECONDS * 1000} -c client_min_messages=warning"
+        # every question has its index; a server that has not looked at the table yet would read all of it instead
+        plans = "-c enable_seqscan=off -c plan_cache_mode=force_custom_plan"
+        options = f"-c lock_timeout={WAIT_SECONDS * 1000} -c client_min_messages=warning {plans}"
         return self.psycopg.connect(self.url, autocommit=True, connect_timeout=WAIT_SECONDS, options=options)
 
     def explain(self, error: Exception) -> str | None:
@@ -52,6 +55,17 @@ class Postgres(Store):
             return "another program holds the store; send the request again."
         lost = (self.psycopg.OperationalError, self.psycopg.InterfaceError)
         return "the store's server does not answer; send the request again." if isinstance(error, lost) else None
+
+    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """As `Store.insert`, by a copy."""
+        if rows:
+            with self._connection("write").cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+
+    def _rows_of(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
+        values = list(values)
+        return self.all(f"{statement} = ANY(?)", (*before, values)) if values else []
 
     def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
         """As `Store.rows`, by a binary copy: records of a fixed size."""

@@ -72,11 +72,13 @@ class Fitted:
     share: FloatArray  # (A + 1,) `usual_share`, the last for somebody new
     top: IntArray  # (I,) class
     sure: FloatArray  # (I,)
-    status: IntArray  # (I,)
+    status: ItemStatus | None = None  # of labels that are classes
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)  # of labels that are no classes
 
     def items_status(self) -> ItemStatus:
         """Status of the items of the table; of spans, of its places."""
+        if self.status is not None:
+            return self.status
         if self.table.kind not in CLASS_KINDS:
             return status_of(self.model, self.table)
         sure = np.asarray(self.model.posterior_).max(axis=1, initial=0)
@@ -130,6 +132,7 @@ class Project:
             self.top, self.sure = np.full(n_items, -1), np.zeros(n_items)
             self.status = np.full(n_items, UNLABELLED, np.int8)
             self.fresh: dict[int, FloatArray] = {}  # item → its posterior, where it changed since the fit
+            self.why: dict[int, tuple[ItemStatus, int]] = {}  # item → where its reason is, the same
             self.voted: dict[int, str] = {}  # item → its most frequent label, where one is of a class new since the fit
             self.touched: set[int] = set()  # items that changed since the table of the fit was taken
             self.n_changed, self.fitted_at, self.new_class = now.item.size, -np.inf, False
@@ -348,13 +351,13 @@ class Project:
         model = methods[default_method(table.kind)]()
         model.fit(table, gold=self._gold(table, decisions))
         none = np.empty(0, np.int64)
-        found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), none, np.empty(0), none)
+        found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), none, np.empty(0))
         if table.kind in CLASS_KINDS:
             found.top, found.sure = _answered(model, table.items, np.asarray(model.posterior_))
             share = usual_share(table, found.top)
             right = (table.label == found.top[table.item]).mean() if len(table) else 1.0
             found.share = np.append(share, right)
-            found.status = found.items_status().status
+            found.status = found.items_status()
         else:
             found.answers = self._other_answers(found)
         found.seconds = time.perf_counter() - began
@@ -392,14 +395,14 @@ class Project:
         """Take a new fit; what changed while it was made is scored again."""
         with self.lock:
             self.fitted, self.fitted_at, self.new_class = fitted, time.monotonic(), False
-            self.fresh, self.voted = {}, {}
+            self.fresh, self.why, self.voted = {}, {}, {}
             self.top[:], self.sure[:], self.status[:] = -1, 0.0, UNLABELLED
             if fitted is None:
                 return
-            if fitted.table.kind in CLASS_KINDS:
+            if fitted.status is not None:
                 some = np.flatnonzero(fitted.rank >= 0)
-                at = fitted.rank[some]
-                self.top[some], self.sure[some], self.status[some] = fitted.top[at], fitted.sure[at], fitted.status[at]
+                at, status = fitted.rank[some], fitted.status.status
+                self.top[some], self.sure[some], self.status[some] = fitted.top[at], fitted.sure[at], status[at]
                 self._answer(sorted(self.touched))
             else:
                 self._answer(range(self.status.size))
@@ -430,10 +433,10 @@ class Project:
         table, odd, share = self._part(known, fitted)
         posterior = fitted.model.predict_proba(table)
         top, sure = _answered(fitted.model, table.items, posterior)
-        status = item_status(table, top, posterior.max(axis=1), share=share).status
+        status = item_status(table, top, posterior.max(axis=1), share=share)
         for at, code in enumerate(known):
-            self.fresh[code] = posterior[at]
-            self.top[code], self.sure[code], self.status[code] = top[at], sure[at], status[at]
+            self.fresh[code], self.why[code] = posterior[at], (status, at)
+            self.top[code], self.sure[code], self.status[code] = top[at], sure[at], status.status[at]
         for code in (known[at] for at in odd):  # the fit cannot weigh a class that it does not know: the votes can
             self.voted[code] = next(iter(self._votes(code)))
             self.sure[code], self.status[code] = 0.0, STATUSES.index("needs a look")
@@ -537,14 +540,8 @@ class Project:
         """What is said of items."""
         fitted, found = self.fitted, []
         classes = fitted is not None and fitted.table.kind in CLASS_KINDS
-        said = None
-        if fitted is not None and classes and codes:
-            table, _, share = self._part(codes, fitted)
-            best = np.array([chances.max() for code in codes if (chances := self.posterior(code)) is not None])
-            said = item_status(table, np.maximum(self.top[list(codes)], 0), best, share=share)
-            reasons = said.reason.to_pylist()
         columns, names = self.rows.columns(), self.names
-        for at, code in enumerate(codes):
+        for code in codes:
             name = names[ITEM].texts[code]
             rows = [
                 {
@@ -570,15 +567,27 @@ class Project:
             one["votes"] = self._votes(code)
             one["labels"], one["annotations"] = len(rows), rows
             one["status"] = STATUSES[self.status[code]] if rows else "unlabelled"
-            if said is not None or not rows:
-                one["reason"] = reasons[at] if rows else "no label"
-            if code in self.voted:
+            if not rows:
+                one["reason"] = "no label"
+            elif code in self.voted:
                 one["reason"] = NEW_CLASS
+            elif classes:
+                one["reason"] = self._reason(code)
             one["decided"], one["decision"] = False, None
             if (decision := self.decisions.get(code)) is not None:
                 one |= self._decided(decision)
             found.append(one | self._as_of())
         return found
+
+    def _reason(self, code: int) -> str:
+        """Why an item has its status, where labels are classes."""
+        if code in self.why:
+            status, at = self.why[code]
+            return status.reason_of(at)
+        fitted = self.fitted
+        if fitted is None or fitted.status is None:
+            return ""
+        return fitted.status.reason_of(int(fitted.rank[code]))
 
     def _decided(self, event: Stored) -> dict[str, Any]:
         decision = self.decision(event)

@@ -26,6 +26,7 @@ from dissensus.table.names import shown
 MAX_EVENTS = 2_000  # of one transaction, unless one request has more
 POLL_SECONDS = 0.2  # between two looks at what other processes have written
 Pending = tuple[str, Sequence[Event], "Future[Receipt]"]
+Taken = dict[int, tuple[Project, list[Event]]]
 
 
 class Service:
@@ -158,12 +159,7 @@ class Service:
     def _write(self, batch: list[Pending]) -> None:
         try:
             rows, receipts = self._store(batch)
-        except DissensusError as error:
-            self.counts["failures"] += 1
-            for _, _, waits in batch:
-                waits.set_exception(error)
-            return
-        except Exception as error:  # ours: the requests are told, and the writer goes on
+        except Exception as error:  # of the store or ours: the requests are told, and the writer goes on
             self.counts["failures"] += 1
             for _, _, waits in batch:
                 waits.set_exception(error)
@@ -182,51 +178,63 @@ class Service:
         """Append what is new, in one transaction."""
         with self.store.write():
             self._catch_up()
+            taken, receipts, kinds = self._checked(batch)
+            known = self._known(taken)
             seq, rows, names = self.seq, [], []
-            receipts: list[Receipt | DissensusError] = []
-            kinds: dict[str, str] = {}  # of projects whose first labels are among these
             new: dict[tuple[int, int], dict[str, int]] = {}  # names that the store does not have yet
-            groups: dict[int, dict[str, list[Stored]]] = {}
-            for name, events, _ in batch:
-                project = self._projects[name]
-                try:  # once more: the kind may have become known since
-                    events = project.check(events, kinds.get(name))
-                except DissensusError as error:
-                    receipts.append(error)
-                    continue
-                known = groups.setdefault(project.number, {})
-                ids = {FAMILY[event.kind] + event.id for event in events} - known.keys()
-                known |= {id_: [] for id_ in ids}
-                for stored in self.store.of_ids(project.number, ids):
-                    known[stored.id].append(stored)
+            for at, (project, events) in taken.items():
                 tally = dict.fromkeys(("accepted", "duplicates", "stale"), 0)
                 for event in events:
-                    row = self._stored(event, project, new, seq + 1)
-                    fate = self._fate(row, known[row.id])
+                    group = known[project.number, FAMILY[event.kind] + event.id]
+                    row = self._stored(event, project, new, seq + 1, group[0].seq if group else seq + 1)
+                    fate = self._fate(row, group)
                     tally[fate] += 1
                     if fate != "duplicates":
                         seq += 1
-                        row = row._replace(first=known[row.id][0].seq if known[row.id] else seq)
-                        known[row.id].append(row)
+                        group.append(row)
                         rows.append(row)
-                kind = next((event.of_kind for event in events if event.of_kind), None)
-                if kind and not project.about.get("kind"):
-                    kinds.setdefault(name, kind)
-                receipts.append(Receipt(**tally, seq=seq))
+                receipts[at] = Receipt(**tally, seq=seq)
             for (number, what), found in new.items():
                 names += [(number, what, code, text) for text, code in found.items()]
-            if names:
-                self.store.many("INSERT INTO name VALUES (?, ?, ?, ?)", names)
-            if rows:
-                self.store.many(f"INSERT INTO event VALUES ({', '.join('?' * len(Stored._fields))})", rows)
+            self.store.insert("name", names)
+            self.store.insert("event", rows)
             abouts = {name: {**self._projects[name].about, "kind": kind} for name, kind in kinds.items()}
             for name, about in abouts.items():
                 self.store.all_in_write("UPDATE project SET about = ? WHERE name = ?", (json.dumps(about), name))
         for name, about in abouts.items():
             self._projects[name].about = about
-        return rows, receipts
+        return rows, [receipts[at] for at in range(len(batch))]
 
-    def _stored(self, event: Event, project: Project, new: dict[Any, dict[str, int]], seq: int) -> Stored:
+    def _checked(self, batch: list[Pending]) -> tuple[Taken, dict[int, Receipt | DissensusError], dict[str, str]]:
+        """Requests that can be stored, by their place; why others cannot; kinds of projects that these labels tell."""
+        taken: Taken = {}
+        refused: dict[int, Receipt | DissensusError] = {}
+        kinds: dict[str, str] = {}
+        for at, (name, events, _) in enumerate(batch):
+            project = self._projects[name]
+            try:  # once more: the kind may have become known since
+                taken[at] = project, project.check(events, kinds.get(name))
+            except DissensusError as error:
+                refused[at] = error
+                continue
+            kind = next((event.of_kind for event in taken[at][1] if event.of_kind), None)
+            if kind and not project.about.get("kind"):
+                kinds.setdefault(name, kind)
+        return taken, refused, kinds
+
+    def _known(self, taken: Taken) -> dict[tuple[int, str], list[Stored]]:
+        """What the log holds of the ids of events, by project and id: one question for all of a project."""
+        known: dict[tuple[int, str], list[Stored]] = {
+            (project.number, FAMILY[event.kind] + event.id): []
+            for project, events in taken.values()
+            for event in events
+        }
+        for number in {number for number, _ in known}:
+            for one in sorted(self.store.of_ids(number, [id_ for of, id_ in known if of == number])):  # by seq
+                known[number, one.id].append(one)
+        return known
+
+    def _stored(self, event: Event, project: Project, new: dict[Any, dict[str, int]], seq: int, first: int) -> Stored:
         codes = []
         for what, text in ((ITEM, event.item or None), (ANNOTATOR, event.annotator or None), (LABEL, event.label)):
             names, more = project.names[what], new.setdefault((project.number, what), {})
@@ -239,7 +247,7 @@ class Service:
         at = plausible_time(event.at, self.clock())
         item, annotator, label = codes
         kind = KINDS.index(event.kind)
-        return Stored(seq, project.number, kind, id_, seq, item, annotator, label, event.version, at, data)
+        return Stored(seq, project.number, kind, id_, first, item, annotator, label, event.version, at, data)
 
     @staticmethod
     def _fate(row: Stored, group: list[Stored]) -> str:

@@ -41,7 +41,7 @@ CREATE TABLE IF NOT EXISTS setting (project INTEGER, key TEXT, value TEXT, PRIMA
 COLUMNS = ", ".join(Stored._fields)
 ROW_COLUMNS = ("seq", "first", "kind", "item", "annotator", "label", "at")
 """Columns of the rows that `rows` loads: all of them numbers."""
-SOME = 500  # parameters of one statement, well below every limit
+MAX_PARAMETERS = 500  # of one statement, well below every limit
 
 
 class Store(ABC):
@@ -63,8 +63,7 @@ class Store(ABC):
     def explain(self, error: Exception) -> str | None:
         """Say in a sentence why the store cannot be used now; None where the error is ours."""
 
-    begin = "BEGIN"
-    turn: str | None = None  # a statement that waits until other writers are done
+    begin: str  # what begins a transaction once other writers are done
 
     def _connection(self, use: str) -> Any:
         if use not in self._connections:
@@ -91,8 +90,6 @@ class Store(ABC):
         with self._guarded("write") as connection:
             connection.execute(self.begin)
             try:
-                if self.turn:
-                    connection.execute(self.turn)
                 self._in_write.on = True
                 yield
                 connection.execute("COMMIT")
@@ -113,9 +110,13 @@ class Store(ABC):
             found: list[Any] = connection.execute(statement.replace("?", self.mark), values).fetchall()
             return found
 
-    def many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows, inside of `write`."""
-        self._connection("write").cursor().executemany(statement.replace("?", self.mark), rows)
+    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Write rows, inside of `write`: many with one statement, for between two of them other threads may run."""
+        size = MAX_PARAMETERS // len(rows[0]) if rows else 1
+        for start in range(0, len(rows), size):
+            some = rows[start : start + size]
+            marks = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+            self.all_in_write(f"INSERT INTO {table} VALUES {marks}", [value for row in some for value in row])
 
     def close(self) -> None:
         """Close the connections."""
@@ -147,13 +148,13 @@ class Store(ABC):
 
     def of_ids(self, project: int, ids: Iterable[str]) -> list[Stored]:
         """All events with these ids."""
-        return self._of(f"SELECT {COLUMNS} FROM event WHERE project = ? AND id IN", ids, (project,))
+        return self._of(f"SELECT {COLUMNS} FROM event WHERE project = ? AND id", ids, (project,))
 
     def groups(self, firsts: Iterable[int]) -> list[Stored]:
         """All events of the ids whose first events these are."""
         firsts = list(firsts)
-        later = self._of(f"SELECT {COLUMNS} FROM event WHERE seq <> first AND first IN", firsts)
-        return self._of(f"SELECT {COLUMNS} FROM event WHERE seq IN", firsts) + later
+        later = self._of(f"SELECT {COLUMNS} FROM event WHERE seq <> first AND first", firsts)
+        return self._of(f"SELECT {COLUMNS} FROM event WHERE seq", firsts) + later
 
     def corrected(self, project: int) -> list[Stored]:
         """All events of a project's ids that have several."""
@@ -176,7 +177,7 @@ class Store(ABC):
 
     def data(self, seqs: Iterable[int]) -> dict[int, str | None]:
         """What came with events."""
-        return {row[0]: row[1] for row in self._rows_of("SELECT seq, data FROM event WHERE seq IN", seqs)}
+        return {row[0]: row[1] for row in self._rows_of("SELECT seq, data FROM event WHERE seq", seqs)}
 
     @abstractmethod
     def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
@@ -202,10 +203,11 @@ class Store(ABC):
         return [Stored(*row) for row in self._rows_of(statement, values, before)]
 
     def _rows_of(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
+        """Rows that a statement finds whose last column is among some values."""
         found, values = [], list(values)
-        for start in range(0, len(values), SOME):
-            some = values[start : start + SOME]
-            found += self.all(f"{statement} ({', '.join('?' * len(some))})", (*before, *some))
+        for start in range(0, len(values), MAX_PARAMETERS):
+            some = values[start : start + MAX_PARAMETERS]
+            found += self.all(f"{statement} IN ({', '.join('?' * len(some))})", (*before, *some))
         return found
 
 

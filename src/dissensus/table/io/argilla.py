@@ -46,9 +46,9 @@ def answers(path: Path, columns: Columns) -> Rows:
     for number, record in enumerate(records(path)):
         where = f"{path}: record {number:,} (from 0)"
         item = field(record, columns.item, ("id", "external_id"), "item", where)
-        flat = any(key.endswith(_USERS) for key in record) or "responses" not in record
+        flat = _is_flat(record)
         yield Item(item, _texts(record) if flat else part(record, "fields", dict, where))
-        for question, user, value, status in _responses(record, flat, where):
+        for question, user, value, status in responses(record, where):
             if user is None:
                 raise DataError(f"{where} has a response to {question!r} without its user.")
             left_out = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
@@ -68,8 +68,13 @@ def answers(path: Path, columns: Columns) -> Rows:
             yield Answer(item, "", None, left_out="suggestions by models")
 
 
-def _responses(record: Record, flat: bool, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
+def _is_flat(record: Record) -> bool:
+    return any(key.endswith(_USERS) for key in record) or "responses" not in record
+
+
+def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """(question, user, value, status) of every response."""
+    flat = _is_flat(record)
     for question in _asked(record) if flat else ():
         for response in objects(record, question, where):
             yield question, response.get("user_id"), response.get("value"), response.get("status")

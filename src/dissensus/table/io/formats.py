@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dissensus.common.registry import Registry
+from dissensus.common.registry import Registry, guarded
 from dissensus.exceptions import UnreadableFile
 from dissensus.table.find_columns import Columns
 from dissensus.table.io import unread
@@ -38,7 +38,7 @@ class Format:
     place: int = 50  # in lists; of several formats that claim a record, the first reads it
 
 
-FORMATS: Registry[Format] = Registry("format", "", "dissensus.table.io")
+FORMATS: Registry[Format] = Registry("format", "", "dissensus.table.io", "dissensus.readers")
 
 
 def add(one: Format) -> None:
@@ -106,4 +106,8 @@ def _json_format(path: Path) -> Format:
     if first is None:
         raise UnreadableFile(f"{path} is empty; a table needs at least one record.")
     unread.check_record(path, first)
-    return next(one for one in FORMATS.values() if one.claims and one.claims(first))
+    for _, entry in FORMATS.entries():
+        with guarded(entry):
+            if entry.value.claims and entry.value.claims(first):
+                return entry.value
+    return FORMATS["jsonl"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dissensus.table.io.argilla import responses
 from dissensus.table.io.jsonl import Record, records
 from dissensus.table.io.writers import Labels, Span, add
 
@@ -48,25 +49,9 @@ def _values(path: Path) -> dict[str, dict[str, Any]]:
     """Question → what was answered, as text → as the tool has it."""
     found: dict[str, dict[str, Any]] = {}
     for record in records(path):
-        for name, value in _answered(record):
+        for name, _, value, _ in responses(record, str(path)):
             found.setdefault(name, {})[str(value)] = value
     return found
-
-
-def _answered(record: Record) -> Iterator[tuple[str, Any]]:
-    """(question, value) of every response."""
-    responses = record.get("responses")
-    if isinstance(responses, list):
-        for answers in (one.get("values") or {} for one in responses):
-            for name, answer in answers.items():
-                yield name, answer.get("value") if isinstance(answer, dict) else answer
-        return
-    for name, answers in (responses if isinstance(responses, dict) else record).items():
-        for one in answers if isinstance(answers, list) else ():
-            if isinstance(one, dict) and "user_id" in one:
-                yield name, one.get("value")
-            elif name.endswith(".responses"):
-                yield name.removesuffix(".responses"), one
 
 
 def _suggestion(label: Any, confidence: float, agent: str) -> Record:

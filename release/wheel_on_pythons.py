@@ -1,0 +1,130 @@
+"""The wheel on every Python that is here, outside the repository and without a compiler: `make test-wheel`.
+
+Each installs the wheel with the extras below, from wheels alone: at the versions of constraints.txt, and the oldest
+Python also at the lowest versions that pyproject.toml allows. WHEEL_PYTHONS names other versions. A Python is looked
+for on the path and among those of pyenv and uv.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+from release import ROOT, version
+from release.lowest import lowest
+
+EXTRAS = ["report", "disk", "serve"]
+PYTHONS = os.environ.get("WHEEL_PYTHONS", "3.11 3.12 3.13 3.14").split()
+CASES = [*((one, "newest") for one in PYTHONS), (PYTHONS[0], "lowest")]
+FOLDERS = (".pyenv/versions", ".local/share/uv/python")
+LABELS = [
+    {"item": item, "annotator": who, "label": label}
+    for item, label in (("1", "cat"), ("2", "dog"))
+    for who in ("ann", "bob", "eve")
+]
+
+
+def interpreter(wanted: str) -> str | None:
+    """A Python of this version that runs."""
+    here = [Path(found) for found in [shutil.which(f"python{wanted}")] if found]
+    here += [path for folder in FOLDERS for path in sorted((Path.home() / folder).glob(f"*/bin/python{wanted}"))]
+    for path in here:
+        asked = subprocess.run([path, "-c", "import sys, venv; print(sys.version[:4])"], capture_output=True, text=True)
+        if asked.returncode == 0 and asked.stdout.strip() == wanted:
+            return str(path)
+    return None
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    if named := os.environ.get("WHEEL"):
+        return Path(named).resolve()
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+    subprocess.run(build, check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.mark.parametrize(("wanted", "versions"), CASES)
+def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
+    if (python := interpreter(wanted)) is None:
+        pytest.skip(f"there is no Python {wanted} here; install one, by pyenv or uv")
+    home, work = tmp_path / "venv", tmp_path / "work"
+    work.mkdir()
+    empty = {key: text for key, text in os.environ.items() if key.startswith("PIP_") or key in ("LANG", "TMPDIR")}
+    empty |= {"HOME": str(work), "PATH": str(home / "bin"), "CC": "no-compiler"}
+    empty |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+
+    def run(*command):
+        done = subprocess.run([str(part) for part in command], cwd=work, env=empty, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+        return done.stdout
+
+    constraints = ROOT / "constraints.txt"
+    if versions == "lowest":
+        constraints = work / "lowest.txt"
+        constraints.write_text("\n".join(lowest(EXTRAS)))
+    run(python, "-m", "venv", home)
+    pip = [home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "install", "--only-binary", ":all:", "-c", constraints, f"{wheel}[{','.join(EXTRAS)}]")
+    dissensus = home / "bin" / "dissensus"
+
+    assert "aggregate" in run(dissensus, "--help")
+    run(dissensus, "datasets", "digits-crowd", "-o", "data")
+    plain = ["aggregate", "data/annotations.csv", "--gold", "data/gold.csv", "--json"]
+    known = json.loads(run(dissensus, *plain, "-o", "out"))
+    assert known["version"] == version()
+    assert known["gold"]["accuracy"] > 0.85
+    run(dissensus, "report", "data/annotations.csv", "-o", "report.html")
+    assert (work / "report.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
+    code = "import dissensus.table.io as io; io.write_frame(io.read_frame('data/annotations.csv'), 'labels.parquet')"
+    run(home / "bin" / "python", "-c", code)
+    method = ["--method", "dawid-skene", "--format", "parquet", "--json"]
+    memory = json.loads(run(dissensus, "aggregate", "labels.parquet", *method, "-o", "memory"))
+    disk = json.loads(run(dissensus, "aggregate", "labels.parquet", *method, "--engine", "disk", "-o", "disk"))
+    assert disk["classes"] == memory["classes"]
+    same = "import pyarrow.parquet as p; a, b = (p.read_table(f'{one}/items.parquet') for one in ('disk', 'memory'))"
+    assert run(home / "bin" / "python", "-c", f"{same}; print(a['label'] == b['label'], len(a))").split() == [
+        "True",
+        "1797",
+    ]
+    service = subprocess.Popen(
+        [dissensus, "serve", "--store", "labels.db", "--port", "8799"],
+        cwd=work,
+        env=empty,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        answer = _use_service("http://127.0.0.1:8799")
+        assert (answer["label"], answer["votes"]) == ("cat", {"cat": 3})
+    finally:
+        service.terminate()
+        service.wait(20)
+
+
+def _use_service(address):
+    """Post labels and read an item, once the service is up."""
+
+    def ask(path, what=None):
+        data = None if what is None else json.dumps(what).encode()
+        with urlopen(Request(address + path, data, {"Content-Type": "application/json"}), timeout=20) as reply:
+            return json.load(reply)
+
+    for _ in range(100):
+        try:
+            ask("/health")
+            break
+        except OSError:
+            time.sleep(0.3)
+    ask("/projects", {"name": "pets"})
+    ask("/projects/pets/annotations", LABELS)
+    return ask("/projects/pets/items/1")

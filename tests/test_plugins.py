@@ -1,0 +1,163 @@
+"""Other packages add methods, readers and sections; the package here is that of docs/contributing/plugin.md."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import dissensus as dz
+from dissensus.cli import app, options
+from dissensus.exceptions import PluginWarning, UnknownName
+from dissensus.report.section import sections
+from dissensus.table.io.formats import FORMATS
+
+PAGE = (Path(__file__).parent.parent / "docs" / "contributing" / "plugin.md").read_text(encoding="utf-8")
+LABELS = "item|annotator|label\n" + "".join(
+    f"i{i}|a{a}|{'yes' if i % 2 else 'no'}\n" for i in range(6) for a in range(3)
+)
+
+
+def install(folder, name, code, entry_points):
+    """Lay a package into a folder as an installer would."""
+    (folder / f"{name}.py").write_text(code, encoding="utf-8")
+    about = folder / f"{name}-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 1.0\n")
+    lines = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in some.items()) for group, some in entry_points.items()]
+    (about / "entry_points.txt").write_text("".join(lines))
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of packages; what they enter in the registries is taken out again."""
+    for registry in (dz.methods, FORMATS, sections):
+        len(registry)
+        for name, value in (("_entries", dict(registry._entries)), ("_broken", {}), ("_complete", False)):
+            monkeypatch.setattr(registry, name, value)
+    (folder := tmp_path / "site").mkdir()
+    monkeypatch.syspath_prepend(folder)
+    before = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "").parent == folder:
+            del sys.modules[name]
+
+
+@pytest.fixture
+def drawable(monkeypatch):
+    """Pages without Vega, which takes seconds to pack."""
+    pytest.importorskip("altair", reason="needs the extra report")
+    monkeypatch.setattr("dissensus.report.page._vega", lambda: "")
+
+
+@pytest.fixture
+def vendor(site):
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    (project,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
+    install(site, "dissensus_vendor", code, tomllib.loads(project)["project"]["entry-points"])
+    return site
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words], prog_name="dissensus")
+
+
+def test_a_method_of_another_package_is_a_method(vendor, tmp_path):
+    assert "dissensus_vendor" not in sys.modules
+    assert "vendor-coin" in options._method_names()
+    assert "dissensus_vendor" not in sys.modules  # completion imports nothing
+    listed = json.loads(run("methods", "--json").stdout)["methods"]
+    (one,) = [method for method in listed if method["name"] == "vendor-coin"]
+    assert (one["facts"], one["parameters"]["right"]) == ({"package": "dissensus-vendor"}, 19.0)
+    (tmp_path / "labels.vendor").write_text(LABELS)
+    done = run("aggregate", tmp_path / "labels.vendor", "--method", "vendor-coin", "-o", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["method"] == "vendor-coin"
+    table = dz.read(tmp_path / "labels.vendor")
+    model = dz.methods["vendor-coin"]().fit(table)
+    assert model.predict().tolist() == ["no", "yes"] * 3
+    dz.save(model, tmp_path / "kept")
+    assert type(dz.load(tmp_path / "kept")) is type(model)
+
+
+def test_a_section_of_another_package_is_on_the_page(vendor, drawable):
+    table = dz.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["x", "x", "y"])
+    report = dz.Report(table, dz.methods["majority-vote"]().fit(table), only=["vendor-cost"])
+    assert "These labels cost 0.12." in report.html()
+
+
+def test_one_name_imports_one_plugin(vendor):
+    install(vendor, "other", "raise RuntimeError('not this one')", {"dissensus.methods": {"other": "other"}})
+    assert dz.methods["vendor-coin"].__name__ == "VendorCoin"
+    assert "majority-vote" in dz.methods
+
+
+BROKEN = {
+    "import a_package_that_is_not_there": "ModuleNotFoundError: No module named 'a_package_that_is_not_there'",
+    "": "LookupError: broken_plugin registers no method of that name",
+    "from dissensus.models.methods.one_coin import OneCoin, methods\n"
+    "methods.register('majority-vote', summary='')(OneCoin)": "ValueError: method 'majority-vote' is registered twice",
+}
+
+
+@pytest.mark.parametrize(("code", "why"), BROKEN.items())
+def test_a_plugin_that_cannot_be_loaded_is_one_sentence(vendor, code, why):
+    install(vendor, "broken_plugin", code, {"dissensus.methods": {"broken": "broken_plugin"}})
+    sentence = f"method 'broken' of the package broken-plugin is left out ({why}); update or uninstall broken-plugin."
+    with pytest.raises(UnknownName, match=f"^{re.escape(sentence)}$"):
+        dz.methods["broken"]
+    with pytest.warns(PluginWarning, match=f"^{re.escape(sentence)}$"):
+        assert {"vendor-coin", "majority-vote"} <= set(dz.methods)
+    assert dz.methods["majority-vote"].__name__ == "MajorityVote"
+
+
+def test_a_broken_plugin_leaves_the_command_line_working(vendor):
+    install(vendor, "broken_plugin", "1 / 0", {"dissensus.methods": {"broken": "broken_plugin"}})
+    done = run("methods")
+    assert (done.exit_code, "vendor-coin" in done.stdout) == (0, True)
+    assert done.stderr.count("\n") == 1
+    assert "warning: method 'broken' of the package broken-plugin is left out (ZeroDivisionError" in done.stderr
+
+
+FAILS = """
+from dissensus.report.section import Section, sections
+from dissensus.table.io.formats import Format, add
+
+@sections.enter("fails", title="", summary="", place=1)
+class Fails(Section):
+    def collect(self, study):
+        if "collect" in study.title:
+            raise RuntimeError("no numbers")
+        return {}
+    def draw(self, facts):
+        raise RuntimeError("no picture")
+
+add(Format("fails", (), print, claims=lambda record: record["nothing"], place=0))
+"""
+
+
+def test_a_plugin_that_fails_later_costs_only_its_own_part(vendor, drawable, tmp_path):
+    install(vendor, "later", FAILS, {"dissensus.sections": {"fails": "later"}, "dissensus.readers": {"fails": "later"}})
+    table = dz.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["x", "x", "y"])
+    model = dz.methods["majority-vote"]().fit(table)
+    with pytest.warns(PluginWarning, match="'fails' of the package later is left out \\(RuntimeError: no numbers\\)"):
+        assert list(dz.Report(table, model, title="collect", only=["fails", "vendor-cost"]).facts["sections"]) == [
+            "vendor-cost"
+        ]
+    with pytest.warns(PluginWarning, match="no picture"):
+        assert "labels cost" in dz.Report(table, model, only=["fails", "vendor-cost"]).html()
+    (tmp_path / "labels.jsonl").write_text('{"item": 1, "annotator": "a", "label": "x"}\n')
+    with pytest.warns(PluginWarning, match="'fails' of the package later is left out \\(KeyError: 'nothing'\\)"):
+        assert dz.read(tmp_path / "labels.jsonl").n_annotations == 1
+
+
+def test_help_looks_for_no_plugin():
+    command = [sys.executable, "-X", "importtime", "-m", "dissensus", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "typer" in done.stderr
+    assert "importlib.metadata" not in done.stderr
