@@ -7,7 +7,7 @@ import pytest
 
 from dissensus import methods
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.serve import label_studio_client
+from dissensus.serve import tool_client
 from dissensus.serve.label_studio import (
     AGENT,
     REVIEW,
@@ -19,9 +19,10 @@ from dissensus.serve.label_studio import (
     open_studios,
     webhook_part,
 )
-from dissensus.serve.label_studio_client import Client, LabelStudioError
+from dissensus.serve.label_studio_client import Client
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
+from dissensus.serve.tool_client import ToolError
 from dissensus.table.io import read
 from serve.fake_label_studio import CONTRACT, JWT, TOKEN, Fake, answer
 
@@ -44,7 +45,7 @@ def service(tmp_path):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(label_studio_client.time, "sleep", lambda _: None)
+    monkeypatch.setattr(tool_client.time, "sleep", lambda _: None)
 
 
 def opened(service, fake, token=TOKEN):
@@ -233,21 +234,21 @@ def test_a_tool_that_is_away_is_asked_again_and_a_lost_post_is_not_doubled(servi
         found = send(method, path, *more)
         if (method, path) == ("POST", "/api/predictions/") and not lost:
             lost.append(path)
-            raise LabelStudioError("no answer")
+            raise ToolError("no answer")
         return found
 
     monkeypatch.setattr(studio.client, "_send", lose)
-    with pytest.raises(LabelStudioError):
+    with pytest.raises(ToolError):
         studio.write_back(60)
     studio.write_back(60)
     assert sorted(one["task"] for one in fake.of["predictions"].values()) == list(fake.tasks)
     fake.away = 99
-    with pytest.raises(LabelStudioError, match="503"):
+    with pytest.raises(ToolError, match="503"):
         studio.sync()
 
 
 def test_tokens_projects_and_configurations_that_do_not_fit_are_named(service, fake):
-    with pytest.raises(LabelStudioError, match="does not accept the token"):
+    with pytest.raises(ToolError, match="does not accept the token"):
         open_studios(service, Client(fake.url, "wrong"), "")
     with pytest.raises(BadParameter, match="shows no project 8"):
         open_studios(service, Client(fake.url, TOKEN), "", [8])

@@ -39,8 +39,13 @@ def serve(
         None, "Where Label Studio reaches this service, if not at --host and --port.", panel="Label Studio"
     ),
     remove: bool = option(
-        False, "Take webhooks, predictions and fields away again, and stop.", "--remove", panel="Label Studio"
+        False, "Take away what was written into Label Studio or Argilla, and stop.", "--remove", panel="Label Studio"
     ),
+    argilla: str | None = option(None, "Address of an Argilla server to work beside.", metavar="URL", panel="Argilla"),
+    argilla_key: str = option(
+        "", "API key of an admin, or ARGILLA_API_KEY in the environment.", envvar="ARGILLA_API_KEY", panel="Argilla"
+    ),
+    argilla_dataset: list[str] = option([], "Name of a dataset; may be repeated.", panel="Argilla"),
     watch: Path | None = option(None, "A folder whose tables and exports are read whenever they change."),
     json: bool = options.JSON,
 ) -> None:
@@ -78,11 +83,14 @@ def serve(
     with show.waiting(f"reading {_without_password(store)}"):
         service = Service(opened)
     helpers: list[Any] = []
-    if remove and label_studio is None:
-        raise BadParameter("--remove needs the address of Label Studio: --label-studio URL.")
+    if remove and label_studio is argilla is None:
+        raise BadParameter("--remove needs the address of the tool: --label-studio URL or --argilla URL.")
     try:
         if remove:
-            _say_removed(_studios(service, label_studio, label_studio_token, "", label_studio_project), json)
+            for tool in _studios(service, label_studio, label_studio_token, "", label_studio_project):
+                _say_removed("Label Studio, project", tool, json)
+            for tool in _datasets(service, argilla, argilla_key, argilla_dataset):
+                _say_removed("Argilla, dataset", tool, json)
             return
         listening = listen(host, port)
         place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
@@ -92,6 +100,7 @@ def serve(
 
             helpers += _studios(service, label_studio, label_studio_token, address or place, label_studio_project)
             parts = [webhook_part(list(helpers))]
+        helpers += _datasets(service, argilla, argilla_key, argilla_dataset)
         if watch is not None:
             from dissensus.serve.watch import Folder
 
@@ -113,17 +122,22 @@ def _studios(service: Any, url: str | None, token: str, place: str, projects: li
     from dissensus.serve.label_studio import open_studios
     from dissensus.serve.label_studio_client import Client
 
-    return list(open_studios(service, Client(str(url), token), place, projects))
+    return [] if url is None else list(open_studios(service, Client(url, token), place, projects))
 
 
-def _say_removed(studios: list[Any], json: bool) -> None:
-    for studio in studios:
-        done = studio.remove()
-        if json:
-            show.json({"project": studio.number, "removed": done})
-        else:
-            said = ", ".join(f"{count} {what.rpartition('/')[2]}" for what, count in done.items())
-            show.line(f"Label Studio, project {studio.number}: {said} as before.")
+def _datasets(service: Any, url: str | None, key: str, names: list[str]) -> list[Any]:
+    from dissensus.serve.argilla import ArgillaClient, open_datasets
+
+    return [] if url is None else list(open_datasets(service, ArgillaClient(url, key), names))
+
+
+def _say_removed(where: str, tool: Any, json: bool) -> None:
+    done = tool.remove()
+    if json:
+        show.json({"project": tool.number, "removed": done})
+    else:
+        said = ", ".join(f"{count} {what.rpartition('/')[2]}" for what, count in done.items())
+        show.line(f"{where} {show.clean(str(tool.number))}: {said} as before.")
 
 
 def _say_serving(place: str, store: str, projects: list[str], json: bool) -> None:

@@ -26,8 +26,9 @@ from xml.etree import ElementTree
 
 from dissensus.exceptions import BadParameter, DataError, DissensusError
 from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
-from dissensus.serve.label_studio_client import Client, Record
+from dissensus.serve.label_studio_client import Client
 from dissensus.serve.service import Service
+from dissensus.serve.tool_client import Record
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, SPANS, Answer
 from dissensus.table.io.label_studio import task_answers
@@ -324,11 +325,11 @@ class Studio:
         for control in self.controls:
             start = FIELD if len(self.controls) == 1 else f"{FIELD}{control.name}_"
             project = self.service.project(control.project)
-            queue = {row["item"] for row in _rows(project, "queue")}
-            for row in _rows(project, None):
+            queue = {row["item"] for row in rows_of(project, "queue")}
+            for row in rows_of(project, None):
                 if row["label"] is not None:
                     before = found.get(row["item"], Wanted({REVIEW: "no"}, [], 1.0))
-                    fields = {start + key: value for key, value in _about(row).items()}
+                    fields = {start + key: value for key, value in fields_of(row).items()}
                     review = "yes" if row["item"] in queue else before.fields[REVIEW]
                     sure = fields.get(f"{start}confidence", 1.0)
                     results = [*before.results, *_results(control, row["label"], sure)]
@@ -465,7 +466,7 @@ def webhook_part(studios: Sequence[Studio]) -> Any:
     return add
 
 
-def _about(row: Record) -> Record:
+def fields_of(row: Record) -> Record:
     """The fields that say how a task stands on one question; agreement is the share of votes for the label."""
     label, votes = row["label"], row["votes"]
     if isinstance(label, list):
@@ -514,7 +515,8 @@ def _difference(want: Wanted, written: Wanted | None) -> float:
     return max((abs(new - old) for new, old in pairs if isinstance(new, float)), default=0.0)
 
 
-def _rows(project: Any, status: str | None, size: int = 2_000) -> Iterator[Record]:
+def rows_of(project: Any, status: str | None, size: int = 2_000) -> Iterator[Record]:
+    """What a project says of its items with a status, one after the other."""
     offset, total = 0, 1
     while offset < total:
         page = project.items(status=status, order="name", offset=offset, limit=size)

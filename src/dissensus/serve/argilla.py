@@ -1,0 +1,293 @@
+"""Argilla, both ways: the responses of a dataset into projects of the service, the consensus back into its records.
+
+Every question that asks for a label, labels, a rating or spans is a project `argilla-<dataset>-<question>`. All records
+are read every `SECONDS_BETWEEN_SYNCS`. Back go, where they changed, `dissensus_…` metadata that only admins can filter
+by, and suggestions with their scores; these to records that Argilla calls completed and that have none by another
+agent, since it shows suggestions to whoever answers. `remove` takes all of it away.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dissensus.exceptions import BadParameter, DataError, DissensusError
+from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
+from dissensus.serve.label_studio import AGENT, FIELD, MIN_CHANGE, fields_of, rows_of
+from dissensus.serve.service import Service
+from dissensus.serve.tool_client import Record, ToolClient
+
+ID = "response-"  # how ids of annotations begin; decisions have others
+PAGE = 500  # records of one call, in and back
+SECONDS_BETWEEN_SYNCS = 20.0
+KINDS = {"label_selection": "classes", "multi_label_selection": "sets", "rating": "graded", "span": "spans"}
+METADATA = {"status": "terms", "confidence": "float", "agreement": "float"}  # field → its type in Argilla
+_log = logging.getLogger("dissensus")
+
+
+class ArgillaClient(ToolClient):
+    """Calls of one Argilla server (2.x); the key is that of an admin or the owner."""
+
+    tool = "Argilla"
+
+    def __init__(self, url: str, key: str, **more: Any):
+        super().__init__(url, **more)
+        if not key.strip():
+            raise BadParameter("Argilla asks for the API key of an admin: it is under My settings.")
+        self._key = key.strip()
+
+    def _authorized(self, method: str, path: str, body: Any) -> Any:
+        return self._send(method, f"/api/v1{path}", body, {"X-Argilla-Api-Key": self._key})
+
+    def records(self, dataset: str) -> Iterator[tuple[list[Record], int]]:
+        """Pages of records with responses and suggestions, and how many records there are in all."""
+        offset, total = 0, 1
+        while offset < total:
+            page = self.call("GET", f"/datasets/{dataset}/records", include="responses,suggestions", offset=offset,
+                             limit=PAGE)  # fmt: skip
+            yield page["items"], page["total"]
+            offset, total = offset + PAGE, page["total"]
+
+
+class Question(NamedTuple):
+    """A question of a dataset."""
+
+    name: str
+    id: str
+    kind: str
+    field: str  # of the text that spans are of; "" for other kinds
+    project: str  # of the service
+
+
+def questions_of(asked: Sequence[Record], base: str) -> tuple[Question, ...]:
+    """The questions whose answers can be read."""
+    found = []
+    for one in asked:
+        about = one["settings"]
+        if about["type"] in KINDS:
+            place = f"{base}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', one['name'])}"
+            found.append(Question(one["name"], one["id"], KINDS[about["type"]], about.get("field") or "", place))
+    return tuple(found)
+
+
+def event_of(item: str, response: Record, question: Question, who: str) -> Event:
+    """What a response says to one question: a label, or none where it is a draft or discarded."""
+    value = (response["values"] or {}).get(question.name, {}).get("value")
+    text: str | None = None
+    if response["status"] == "submitted" and question.kind == "spans":
+        text = span_text(value or [], 0)  # who answered and marked nothing has read it
+    elif response["status"] == "submitted" and value is not None:
+        text, _ = label_of(value, 0)
+    version, at = in_order(response["updated_at"]), time_of(response["updated_at"])
+    return Event("annotation", ID + str(response["id"]), item, who, text, version, at, of_kind=question.kind)
+
+
+class Argilla:
+    """A dataset of Argilla, kept in step with a service by a thread in the background."""
+
+    def __init__(self, service: Service, client: ArgillaClient, dataset: Record):
+        self.service, self.client, self.dataset = service, client, dataset
+        self.number = dataset["name"]
+        self.base = f"argilla-{re.sub(r'[^A-Za-z0-9_.-]+', '-', dataset['name'])}"
+        self.questions: tuple[Question, ...] = ()
+        self._shown: dict[str, Record] = {}  # item → what was shown of it last
+        self._there: dict[str, Record] = {}  # item → its record, as of the last sync, without responses
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=self.base, daemon=True)
+
+    def start(self) -> None:
+        """Make the projects, then keep in step."""
+        self.link()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; what is not written yet is written after the next start."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    def link(self) -> None:
+        """Make a project of the service for every question."""
+        asked = self.client.call("GET", f"/datasets/{self.dataset['id']}/questions")["items"]
+        self.questions = questions_of(asked, self.base)
+        if not self.questions:
+            raise DataError(f"dataset {self.number!r} of Argilla asks for no label, labels, rating or spans.")
+        for one in self.questions:
+            self.service.create(one.project, kind=one.kind, title=f"{self.number}: {one.name}")
+
+    # In
+
+    def sync(self) -> dict[str, int]:
+        """Bring the projects up to what Argilla holds."""
+        workspace = self.dataset["workspace_id"]
+        users = self.client.call("GET", f"/workspaces/{workspace}/users")["items"]
+        names = {one["id"]: one["username"] for one in users}
+        held = {one.project: self.service.project(one.project).held() for one in self.questions}
+        there, seen, totals, changed = {}, set(), set(), 0
+        for page, total in self.client.records(self.dataset["id"]):
+            totals.add(total)
+            events: dict[str, list[Event]] = {one.project: [] for one in self.questions}
+            for record in page:
+                item = str(record["external_id"] or record["id"])
+                responses = record.pop("responses") or []
+                there[item] = record
+                self._show(item, record["fields"], events)
+                for response in responses:
+                    seen.add(ID + str(response["id"]))
+                    who = names.get(response["user_id"], f"user {response['user_id']}")
+                    for one in self.questions:
+                        event = event_of(item, response, one, who)
+                        known = held[one.project].get(event.id)
+                        if known is None or known[1] != event.version:
+                            events[one.project].append(event)
+                            changed += 1
+            for project, some in events.items():
+                if some:
+                    self.service.append(project, some)
+        whole = totals == {len(there)}  # else records came or went meanwhile, and a page may have missed some
+        gone = {project: {id_ for id_ in ids.keys() - seen if id_.startswith(ID)} for project, ids in held.items()}
+        gone = gone if whole else {}
+        for project, ids in gone.items():
+            if ids:
+                self.service.append(project, [Event("removal", one, "") for one in sorted(ids)])
+        self._there = there
+        return {"records": len(there), "changed": changed, "removed": len(set().union(*gone.values()))}
+
+    def _show(self, item: str, fields: Record, events: dict[str, list[Event]]) -> None:
+        if self._shown.get(item) != fields:
+            self._shown[item] = fields
+            for one in self.questions:
+                text = {"text": fields[one.field]} if isinstance(fields.get(one.field), str) else {}
+                events[one.project].insert(0, Event("item", item, item, data={**fields, **text}))
+
+    # Back
+
+    def wanted(self) -> dict[str, tuple[Record, list[Record]]]:
+        """Item → its metadata by us, and our suggestions."""
+        found: dict[str, tuple[Record, list[Record]]] = {}
+        for question in self.questions:
+            start = self._start(question)
+            for row in rows_of(self.service.project(question.project), None):
+                if row["label"] is None:
+                    continue
+                about, suggested = found.setdefault(row["item"], ({}, []))
+                told = fields_of(row)
+                about |= {start + key: told[key] for key in METADATA if key in told}
+                value: Any = row["label"]
+                if question.kind == "spans":
+                    value = [{key: one[key] for key in ("start", "end", "label")} for one in value]
+                elif question.kind == "graded":
+                    value = int(value)
+                sure = told.get("confidence")
+                score = [sure] * len(value) if isinstance(value, list) else sure
+                if value != []:  # which Argilla takes for no suggestion
+                    one = {"question_id": question.id, "value": value, "agent": AGENT, "type": "model"}
+                    suggested.append(one if sure is None else one | {"score": score})
+        return found
+
+    def write_back(self) -> int:
+        """Write what changed to the records of the last sync; how many changed."""
+        wanted, changed = self.wanted(), []
+        for item, record in self._there.items():
+            about, suggested = wanted.get(item, ({}, []))
+            if record["status"] != "completed":
+                suggested = []
+            others = {one["question_id"] for one in record["suggestions"] or () if one["agent"] != AGENT}
+            suggested = [one for one in suggested if one["question_id"] not in others]
+            if (update := self._update(record, about, suggested)) is not None:
+                changed.append(update)
+        if changed:
+            self._make_metadata()
+        for at in range(0, len(changed), PAGE):
+            body = {"items": changed[at : at + PAGE]}
+            self.client.call("PUT", f"/datasets/{self.dataset['id']}/records/bulk", body)
+        return len(changed)
+
+    def _update(self, record: Record, about: Record, suggested: list[Record]) -> Record | None:
+        """What to send so that a record says this; None where it does. Suggestions that go are deleted at once."""
+        old = record["metadata"] or {}
+        ours = {key: value for key, value in old.items() if key.startswith(FIELD)}
+        said = {one["question_id"]: one for one in record["suggestions"] or () if one["agent"] == AGENT}
+        new = [one for one in suggested if _differ(one, said.get(one["question_id"]))]
+        if gone := [said[id_]["id"] for id_ in said.keys() - {one["question_id"] for one in suggested}]:
+            self.client.call("DELETE", f"/records/{record['id']}/suggestions", ids=",".join(gone))
+        if not new and not _moved(about, ours):
+            return None
+        rest = {key: value for key, value in old.items() if not key.startswith(FIELD)}
+        return {"id": record["id"], "metadata": rest | about} | ({"suggestions": new} if new else {})
+
+    def _make_metadata(self) -> None:
+        """Tell Argilla of our metadata, that admins can filter by it; annotators do not see it."""
+        there = {one["name"] for one in self._properties()}
+        for question in self.questions:
+            for key, kind in METADATA.items():
+                name = self._start(question) + key
+                if name not in there:
+                    body = {"name": name, "title": name.replace("_", " "), "settings": {"type": kind}}
+                    body |= {"visible_for_annotators": False}
+                    self.client.call("POST", f"/datasets/{self.dataset['id']}/metadata-properties", body)
+
+    def _properties(self) -> list[Record]:
+        found = self.client.call("GET", f"/me/datasets/{self.dataset['id']}/metadata-properties")["items"]
+        return [one for one in found if one["name"].startswith(FIELD)]
+
+    def _start(self, question: Question) -> str:
+        return FIELD if len(self.questions) == 1 else f"{FIELD}{question.name}_"
+
+    def remove(self) -> dict[str, int]:
+        """Take suggestions and metadata away; what people did stays as it is."""
+        self.link()
+        self._there = {r["id"]: r for page, _ in self.client.records(self.dataset["id"]) for r in page}
+        ours = sum(one["agent"] == AGENT for r in self._there.values() for one in r["suggestions"] or ())
+        changed = [one for r in self._there.values() if (one := self._update(r, {}, [])) is not None]
+        for at in range(0, len(changed), PAGE):
+            body = {"items": changed[at : at + PAGE]}
+            self.client.call("PUT", f"/datasets/{self.dataset['id']}/records/bulk", body)
+        properties = self._properties()
+        for one in properties:
+            self.client.call("DELETE", f"/metadata-properties/{one['id']}")
+        return {"records": len(changed), "suggestions": ours, "metadata": len(properties)}
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self.sync()
+                self.write_back()
+            except DissensusError as error:  # a tool that is away comes back
+                _log.warning("%s Trying again in %.0f s.", error, SECONDS_BETWEEN_SYNCS)
+            except Exception:
+                _log.exception("Argilla: trying again in %.0f s.", SECONDS_BETWEEN_SYNCS)
+            self._stopped.wait(SECONDS_BETWEEN_SYNCS)
+
+
+def open_datasets(service: Service, client: ArgillaClient, names: Sequence[str] = ()) -> list[Argilla]:
+    """One for each of the datasets named, or for the only one that there is."""
+    there = {one["name"]: one for one in client.call("GET", "/me/datasets")["items"] if one["status"] == "ready"}
+    if missing := [name for name in names if name not in there]:
+        raise BadParameter(f"Argilla at {client.url} shows no dataset {missing[0]!r} to this key; check both.")
+    if not names and len(there) != 1:
+        raise BadParameter(
+            f"say which datasets to serve, by --argilla-dataset; Argilla has {', '.join(sorted(there)) or 'none'}."
+        )
+    return [Argilla(service, client, there[name]) for name in names or there]
+
+
+def _differ(want: Record, there: Record | None) -> bool:
+    """True where a suggestion is not there, or its score moved enough to be written again."""
+    if there is None or there["value"] != want["value"]:
+        return True
+    new, old = ((one[0] if isinstance(one, list) else one) or 0.0 for one in (want.get("score"), there["score"]))
+    return bool(abs(new - old) >= MIN_CHANGE)
+
+
+def _moved(want: Record, there: Record) -> bool:
+    """True where metadata say something else, or a number moved enough."""
+    if want.keys() != there.keys():
+        return True
+    return any(
+        abs(want[key] - there[key]) >= MIN_CHANGE if isinstance(want[key], float) else want[key] != there[key]
+        for key in want
+    )
