@@ -10,6 +10,7 @@ them cut at 5. Medical sets are scored by the experts' labels (`accuracy`) and b
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -239,7 +240,6 @@ def bound(cell: Cell, device: str) -> Values:
 
 def labels(cell: Cell, device: str) -> Values:
     """Teach logistic regression by gold, in folds that the seed draws: on all labels of an item, or also on vectors."""
-    from sklearn.linear_model import LogisticRegressionCV
     from sklearn.model_selection import StratifiedKFold
 
     name, found = cell.keywords["set"], SeedValues()
@@ -254,8 +254,8 @@ def labels(cell: Cell, device: str) -> Values:
     for seed in cell.seeds:
         right = np.zeros(len(gold), np.bool_)
         for some, rest in StratifiedKFold(GOLD_FOLDS, shuffle=True, random_state=seed).split(given, gold):
-            model = LogisticRegressionCV(Cs=[1e-4, 1e-3, 1e-2, 0.1, 1], scoring="neg_log_loss", cv=3, max_iter=500)
-            right[rest] = model.fit(given[some], gold[some]).predict(given[rest]) == gold[rest]
+            model = regression([1e-4, 1e-3, 1e-2, 0.1, 1], given[some], gold[some])
+            right[rest] = model.predict(given[rest]) == gold[rest]
         found.add(accuracy=100 * right.mean())
     return found.values
 
@@ -263,7 +263,6 @@ def labels(cell: Cell, device: str) -> Values:
 @cache
 def by_gold(name: str, items: int | None) -> FloatArray:
     """(I, K) P(class) by logistic regression that the gold of the other folds taught."""
-    from sklearn.linear_model import LogisticRegressionCV
     from sklearn.model_selection import StratifiedKFold
     from sklearn.preprocessing import StandardScaler
 
@@ -271,9 +270,18 @@ def by_gold(name: str, items: int | None) -> FloatArray:
     known = np.flatnonzero(gold >= 0)
     proba = np.full((len(x), 2), 0.5)
     for some, rest in StratifiedKFold(GOLD_FOLDS, shuffle=True, random_state=0).split(known, gold[known]):
-        model = LogisticRegressionCV(Cs=[1e-4, 1e-3, 1e-2, 0.1], scoring="neg_log_loss", cv=3, max_iter=300)
-        proba[known[rest]] = model.fit(x[known[some]], gold[known[some]]).predict_proba(x[known[rest]])
+        model = regression([1e-4, 1e-3, 1e-2, 0.1], x[known[some]], gold[known[some]])
+        proba[known[rest]] = model.predict_proba(x[known[rest]])
     return proba
+
+
+def regression(costs: list[float], x: FloatArray, gold: IntArray) -> Any:
+    """Fit logistic regression; its penalty is chosen in three folds, by log loss."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of names that its next version changes
+        return LogisticRegressionCV(Cs=costs, scoring="neg_log_loss", cv=3, max_iter=500).fit(x, gold)
 
 
 @cache  # it answers for two sets

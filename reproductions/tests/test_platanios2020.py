@@ -48,6 +48,18 @@ def test_every_cell_is_run_or_says_why_not():
     assert tables["table2"].why_differs("bluebirds, 20", "LIA-E") is None
 
 
+def test_classes_alike_cut_at_their_share():
+    posterior = np.array([[[0.9, 0.1], [0.7, 0.3], [0.8, 0.2]]])  # yes has 0.2 of it
+    assert platanios2020.most_probable(posterior, {}).tolist() == [[0, 0, 0]]
+    assert platanios2020.most_probable(posterior[:, :2], {"alike": True}).tolist() == [[0, 1]]
+
+
+@pytest.mark.realdata
+def test_gold_and_all_labels_do_not_reach_the_published_figure_on_wordsim():
+    found = platanios2020.labels(cell("labels", "wordsim, 10", "labels, by gold"), "cpu")
+    assert found == {"accuracy": [pytest.approx(100 * 28 / 30, abs=1e-3)]}
+
+
 @pytest.mark.realdata
 def test_some_items_keep_their_gold_and_their_features():
     table, golds = platanios2020.load("medical_causes", 100)
