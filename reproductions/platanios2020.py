@@ -136,18 +136,21 @@ def table2(cell: Cell, device: str) -> Values:
         }
     if how["kind"] == "many questions":
         found = many_questions(redundancy, cell.seeds, how.get("steps"), items, device)[name]
-        return scores(most_probable(found, how), golds)
+        return scores(most_probable(found, how, cell.seeds), golds)
     return scores(network(name, redundancy, cell.seeds, how, device), golds)
 
 
-table3 = votes = alike = table2
+table3 = votes = often = table2
 
 
-def most_probable(posterior: FloatArray, how: dict[str, Any]) -> Winners:
-    """Classes of posteriors (S, I, K); `alike` divides each by its share first, as if all had been as frequent."""
-    return np.asarray(
-        (posterior / posterior.mean(axis=1, keepdims=True) if "alike" in how else posterior).argmax(axis=2)
-    )
+def most_probable(posterior: FloatArray, how: dict[str, Any], seeds: tuple[int, ...]) -> Winners:
+    """Classes of posteriors (S, I, K); with `as_often`, yes to as many items as MMCE with all classes alike says it."""
+    if "as_often" not in how:
+        return np.asarray(posterior.argmax(axis=2))
+    uniform = (("class_prior", "uniform"),)
+    others = posteriors(how["set"], how["redundancy"], "mmce", seeds, how.get("items"), uniform).argmax(axis=2)
+    rank = np.argsort(np.argsort(-posterior[:, :, 1], axis=1, kind="stable"), axis=1)
+    return np.asarray(rank < others.sum(axis=1)[:, None], np.int32)
 
 
 def scores(winners: Winners, golds: dict[str, IntArray]) -> Values:
@@ -200,7 +203,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
         return taught(models, tables, inputs, labels)
     stack = stacked(models, tables, inputs)
     stack.train()
-    return most_probable(stack.posterior(), how)
+    return most_probable(stack.posterior(), how, seeds)
 
 
 def taught(models: list[Any], tables: list[Annotations], inputs: Any, labels: Winners, ask: Any = None) -> Winners:

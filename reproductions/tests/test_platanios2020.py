@@ -48,10 +48,13 @@ def test_every_cell_is_run_or_says_why_not():
     assert tables["table2"].why_differs("bluebirds, 20", "LIA-E") is None
 
 
-def test_classes_alike_cut_at_their_share():
-    posterior = np.array([[[0.9, 0.1], [0.7, 0.3], [0.8, 0.2]]])  # yes has 0.2 of it
-    assert platanios2020.most_probable(posterior, {}).tolist() == [[0, 0, 0]]
-    assert platanios2020.most_probable(posterior[:, :2], {"alike": True}).tolist() == [[0, 1]]
+def test_yes_is_said_as_often_as_mmce_says_it(monkeypatch):
+    posterior = np.array([[[0.9, 0.1], [0.7, 0.3], [0.8, 0.2]]])
+    others = np.array([[[0.4, 0.6], [0.1, 0.9], [0.8, 0.2]]])
+    monkeypatch.setattr(platanios2020, "posteriors", lambda *_: others)
+    how = {"set": "rte", "redundancy": 2}
+    assert platanios2020.most_probable(posterior, how, (0,)).tolist() == [[0, 0, 0]]
+    assert platanios2020.most_probable(posterior, how | {"as_often": True}, (0,)).tolist() == [[0, 1, 1]]
 
 
 @pytest.mark.realdata
