@@ -47,6 +47,7 @@ from dissensus.models.confusion_pass import (
 )
 from dissensus.models.dependence import SoftenedPass, hold
 from dissensus.models.em import EMAggregator, climb
+from dissensus.models.incremental import written
 from dissensus.models.matrices import MIN_BEFORE
 from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table.annotations import Annotations
@@ -361,9 +362,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
                     break
         self._set(self._params().put(annotator, params))
         for key, new in (("labels_", labels + sums.labels), ("label_totals_", totals)):
-            values = getattr(self, key).copy()
-            values[annotator] = new
-            setattr(self, key, values)
+            setattr(self, key, written(getattr(self, key), annotator, new))
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
         self.prior_ = self._class_shares(self.class_counts_)
         self.describe()

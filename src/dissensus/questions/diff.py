@@ -366,7 +366,7 @@ def _undone(old: Annotations, new: Annotations, changes: Changes, asked: IntArra
     old_row = changes.old_row[asked[put_back]]
     weight = None
     if new.weight is not None or old.weight is not None:
-        ones = [np.ones(len(table)) if table.weight is None else table.weight for table in (new, old)]
+        ones = [table.row_weights for table in (new, old)]
         weight = np.concatenate([ones[0][row], ones[1][old_row]])
     return Annotations.from_codes(
         np.concatenate([of, put_back]),

@@ -294,7 +294,7 @@ def _inside(share: FloatArray) -> FloatArray:
 def _learn_slips(rows: Annotations, posterior: FloatArray) -> _Slips:
     """Fit e, ν and π by EM under Eq. 1, from a model's posterior."""
     A, K, who = rows.n_annotators, rows.n_classes, rows.annotator
-    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    weight = rows.row_weights
     labels, cell = np.bincount(who, weight, A), who.astype(np.int64) * K + rows.label
     q, looked, before = posterior, np.ones(len(rows)), np.inf  # looked: P(no slip | it is the class)
     for _ in range(MAX_ROUNDS):
