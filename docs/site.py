@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dissensus import methods
+from dissensus import Report, load_dataset, methods
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "docs"))
@@ -97,11 +97,8 @@ def command_line() -> str:
     for name in COMMANDS:
         command = load_command(name)
         words = [one.metavar or one.name.upper() for one in command.params if not one.opts[0].startswith("-")]
-        parts += [
-            f"## {name}",
-            (command.help or "").strip(),
-            f"```text\ndissensus {' '.join([name, *words])} [OPTIONS]\n```",
-        ]
+        usage = f"```text\ndissensus {' '.join([name, *words])} [OPTIONS]\n```"
+        parts += [f"## {name}", (command.help or "").strip(), usage]
         rows = ["| option | what it is | default |", "|---|---|---|"]
         for one in command.params:
             if getattr(one, "hidden", False) or not one.opts[0].startswith("-"):
@@ -168,6 +165,13 @@ def kinds_page() -> str:
     return "\n\n".join(["# Kinds of labels", told, "\n".join(rows), "See [the guide](../guides/kinds.md)."]) + "\n"
 
 
+def example_report() -> str:
+    """The report on the bundled set."""
+    data = load_dataset("digits-crowd")
+    model = methods["consensus"](seed=0).fit(data.annotations)
+    return Report(data.annotations, model, gold=data.gold, items=data.items, title="Handwritten digits").html()
+
+
 def generated_pages() -> Iterator[tuple[str, str]]:
     """Path on the site and text of every page that is made from the code."""
     from dissensus.learning.encoders import encoders
@@ -197,6 +201,8 @@ def on_files(files: Any, config: Any) -> Any:
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     for uri, text in generated_pages():
         files.append(File.generated(config, uri, content=text))
+    report = example_report() if config.extra.get("example_report") else ""
+    files.append(File.generated(config, "example-report.html", content=report))
     pages = [one.src_uri for one in files.documentation_pages()]
     config.nav = expanded(config.nav, pages)
     return files
@@ -238,6 +244,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
 
     markdown = re.sub(r"\]\(([\w./:-]+\.\w+)(#[\w-]*)?\)", on_site, markdown)
+    # Python-Markdown takes a pipe in code for text, and a backslash before it too
+    markdown = re.sub(r"`[^`\n]*`", lambda found: found[0].replace(r"\|", "|"), markdown)
     if uri.startswith("methods/") and page.file.name in methods:
         summary, picture = r"^(\*.*\*)$", plates(page.file.name)
         markdown = re.sub(summary, lambda found: f"{found[1]}\n\n{picture}", markdown, count=1, flags=re.MULTILINE)
@@ -262,5 +270,7 @@ def measured(method: str) -> str:
     if not rows:
         return ""
     head = f"| set | items | labels per item | accuracy | log loss | accuracy of a vote | its log loss |\n{'|---' * 7}|"
-    about = "With all labels of each set; fewer labels and other libraries are on [the page of the benchmark](../benchmarks/accuracy/README.md)."
+    about = (
+        "With all labels of each set; [the benchmark](../benchmarks/accuracy/README.md) has fewer, and other libraries."
+    )
     return "\n\n".join(["\n\n**Measured.** " + about, "\n".join([head, *rows]), ""])
