@@ -37,9 +37,10 @@ def interpreter(wanted: str) -> str | None:
     here = [Path(found) for found in [shutil.which(f"python{wanted}")] if found]
     here += [path for folder in FOLDERS for path in sorted((Path.home() / folder).glob(f"*/bin/python{wanted}"))]
     for path in here:
-        asked = subprocess.run([path, "-c", "import sys, venv; print(sys.version[:4])"], capture_output=True, text=True)
-        if asked.returncode == 0 and asked.stdout.strip() == wanted:
-            return str(path)
+        code = "import sys, venv; print(sys.version[:4], sys._base_executable)"  # the path may have a starter for all
+        asked = subprocess.run([path, "-c", code], capture_output=True, text=True)
+        if asked.returncode == 0 and asked.stdout.startswith(f"{wanted} "):
+            return asked.stdout.split(maxsplit=1)[1].strip()
     return None
 
 
