@@ -21,6 +21,7 @@ import numpy as np
 
 from dissensus.common.arrays import TIE, unmasked
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import DEFAULT_METHOD, Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
@@ -316,6 +317,14 @@ class Aggregator(Parameters, ABC):
         """
         self._check_fitted()
         return beta_interval(self.reliability_, labels_worth(self.total_), level)
+
+    def _repr_html_(self) -> str | None:
+        """The first items in Jupyter; before `fit`, and of items that a cluster keeps, the line of text alone."""
+        if not hasattr(self, "n_iter_") or not isinstance(self.items_, np.ndarray):
+            return None
+        frame = self.to_frame("items", backend="pyarrow")
+        about = f"{self!r}, fitted to {self.n_annotations_.sum():,.0f} labels of {self.items_.size:,} items"
+        return html_table(about, frame[:MAX_ROWS_SHOWN].to_pylist(), len(frame))
 
     def confusion_interval(self, level: float = 0.95) -> FloatArray:
         """(A, K, K, 2) bounds of every entry of `confusion_`, each Beta distributed with that mean."""

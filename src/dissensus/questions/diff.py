@@ -34,6 +34,7 @@ from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -112,7 +113,7 @@ class Drift:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diff:
+class Diff(Shown):
     """What changed from one snapshot to the next."""
 
     items: Names  # of both snapshots

@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 
 from dissensus.common.formatting import word_list
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.evaluation.calibration import gaps, log_losses
@@ -70,7 +71,7 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Shown):
     """Scores of predictions, in their order."""
 
     scores: tuple[Score, ...]

@@ -45,6 +45,7 @@ from scipy.special import erfc, expit, logit, logsumexp, ndtri, softmax
 
 from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.local import Threads, balanced, thread_count
@@ -77,7 +78,7 @@ MAX_EXACT_LABELS = 100  # of an item, above which ℓ is taken as normal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class Explanation(Shown):
     """Why the labels of every item disagree."""
 
     items: Names  # (I,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from html import escape
 from numbers import Integral
 from typing import Any
 
@@ -21,6 +22,9 @@ class Questions(dict[str, Annotations]):
     def __repr__(self) -> str:
         rows = "".join(f"\n  {name}: {table!r}" for name, table in self.items())
         return f"Questions: {len(self)}{rows}"
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<h4>{escape(name)}</h4>{table._repr_html_()}" for name, table in self.items())
 
     @classmethod
     def from_arrays(
