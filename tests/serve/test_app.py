@@ -279,22 +279,24 @@ def test_next_asks_about_what_is_in_doubt(ask):
     assert ask.get("/projects/p/next?annotator=newer").json()["stop"]
 
 
-def test_next_asks_first_for_what_has_no_label_and_leaves_doubts_to_those_who_tell_more(ask):
-    ask.post("/projects", json={"name": "q", "per_item": 6})
+def test_next_asks_first_for_what_has_no_label_and_leaves_it_to_those_who_tell_more(ask):
+    ask.post("/projects", json={"name": "q", "per_item": 7})
     rows = [{"item": f"i{i}", "annotator": a, "label": "xy"[i % 2]} for i in range(40) for a in "abcd"]
     rows += [{"item": f"i{i}", "annotator": "coin", "label": "xy"[i // 2 % 2]} for i in range(40)]
+    rows += [{"item": f"i{i}", "annotator": "less", "label": "xy"[(i % 2) ^ (i % 5 == 0)]} for i in range(40)]
     rows += [{"item": "odd", "annotator": a, "label": "xy"[a > "b"]} for a in "abcd"]
     ask.post("/projects/q/annotations", json=rows)
     ask.post("/projects/q/items", json=[{"item": "new", "text": "?"}])
     ask.get("/projects/q/export")  # fits
 
     def first(who):
-        found = ask.get(f"/projects/q/next?annotator={who}").json()["items"]
-        return found[0]["item"] if found else None
+        found = ask.get(f"/projects/q/next?annotator={who}").json()
+        return found["items"][0]["item"] if found["items"] else found["stop"]
 
-    assert first("coin") == "new"  # whoever asks
+    assert first("coin") == "No item is left that needs a label from you now: stop here, and thank you."
+    assert first("less") == "Others are asked about what is left now: stop here, and thank you."
+    assert "new" in [first("less") for _ in range(40)]  # nobody else came
     ask.post("/projects/q/decisions", json={"item": "new", "label": "x"})
-    assert first("coin") is None
     assert first("e") == "odd"
     ask.post("/projects/q/annotations", json={"item": "odd", "annotator": "e", "label": "x"})
     assert first("f") == "odd"  # it may have one more label, and nobody else is at it
