@@ -6,7 +6,7 @@ from the repository's root, with DISSENSUS_DATA naming the data folder. Half of 
 ones come more often, all give some labels and make room for others. They can only answer what they did answer in the
 set, which is their cap; an item may have three labels more than the median item, the service's own cap. The same people
 come in both arms (in another order, once an arm has told somebody to stop); `random` takes any item of theirs. `next`
-is the project's own, fed event by event, without a store, fitted whenever the labels grew by `GROWTH` and at every look.
+is the project's own, fed event by event, without a store, fitted when the labels grew by `GROWTH` and at every look.
 Both are judged after every `STEP` of the labels by the same method; gold only scores, and an item without a label is
 wrong. *Needs*: the labels from which on the mean accuracy over the seeds stays within `NEAR` of that of all labels, to
 the end of the set; where everybody was told to stop, the last accuracy counts for the rest. `next` is not followed
@@ -237,7 +237,8 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     print(
-        "| set | items | labels | accuracy of all | random needs | next needs | ratio | bound | half of random: next less all, points | random, the same |"
+        "| set | items | labels | accuracy of all | random needs | next needs | ratio | bound | points below all, with "
+        "half of what random needs: random | next |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name in options.sets.split(","):
@@ -247,11 +248,11 @@ def main() -> None:
         chosen = [replay(data, True, seed, most) for seed in seeds]
         need = needs(data, chosen)
         least = np.mean([bound(data, seed) for seed in seeds])
-        half = [100 * (np.mean([at_half(data, run, most) for run in arm]) - data.full) for arm in (chosen, random)]
+        half = [100 * (data.full - np.mean([at_half(data, run, most) for run in arm])) for arm in (random, chosen)]
+        said = ("-", "over 100") if need is None else (f"{need:,.0f}", f"{100 * need / most:.0f}")
         print(
             f"| {name} | {data.gold.size:,} | {data.item.size:,} | {data.full:.1%} | {most:,.0f} "
-            f"| {'-' if need is None else f'{need:,.0f}'} | {'over 100' if need is None else f'{100 * need / most:.0f}'}% "
-            f"| {least / most:.0%} | {half[0]:+.1f} | {half[1]:+.1f} |",
+            f"| {said[0]} | {said[1]} % | {100 * least / most:.0f} % | {half[0]:.1f} | {half[1]:.1f} |",
             flush=True,
         )
 

@@ -6,13 +6,16 @@ an item with n labels is worth
     w = I(y; z_i) / √(1 + n ρ)        I(y; z) = H(Θ q) − Σ_k q_k H(Θ[k, ·])
 
 nats: `questions.recommend`'s `about_item`, less where labels repeat each other. For an item without a label q is even:
-it is worth the most to everybody, whatever the shares of the classes. People come as they like, so a label that tells
-little is better not asked for while others come who tell more: somebody is served whose best label is worth at least
-`level` times what an ordinary annotator's would be on the item that needs one most. The level is `MAX_LEVEL` at most,
-rises with each request that is served and falls with each that is not, so that at least one request of three is served
-as long as a label is worth `MIN_WORTH`. First come items without a label; those that somebody else was just asked about
-(a lease, of one process) come last. Never asked for: what this person has labelled, what is sure by `SURE_LABELS`
-labels or was decided, and what has as many labels as an item may have. The constants were chosen by `benchmarks/serve`.
+it is worth the most to everybody, whatever the shares of the classes. Θ is drawn to the crowd's by `CROWD_LABELS`
+beside the person's labels on items that others labelled too: what nobody checked says nothing about anybody.
+
+People come as they like, so a label that tells little is better not asked for while others come who tell more: somebody
+is served whose best label is worth at least `level` times what an ordinary annotator's would be on the item that needs
+one most, of those this person has not labelled. The level is `MAX_LEVEL` at most, rises with each request that is
+served and falls with each that is not, so that one request of three is served at least, as long as a label is worth
+`MIN_WORTH`. First come items without a label; those that somebody else was just asked about (a lease, of one process)
+come last. Never asked for: what this person has labelled, what is sure by `SURE_LABELS` labels or was decided, and what
+has as many labels as an item may have. The constants were chosen by `benchmarks/serve`.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from scipy.special import entr
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import given_first
+from dissensus.models.reliability import CROWD_LABELS
 from dissensus.questions.recommend import MORE_LABELS
+from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
@@ -39,7 +44,7 @@ MAX_COUNT = 100  # items at once
 SURE, SURE_LABELS = 0.99, 3  # P(label), and labels, from which an item gets no more
 MIN_WORTH = 0.002  # nats below which a label is not worth asking for
 ROUNDING = 1e-9  # of what an ordinary annotator would tell, that somebody new may be below it
-MAX_LEVEL = 1.0  # of what an ordinary annotator would tell: who tells as much is always served
+MAX_LEVEL = 0.85  # of what an ordinary annotator would tell: who tells as much is always served
 FALL, RISE = 0.98, 1 / 0.98**2  # of the level, by a request that is not served and one that is: 1 of 3 is, at least
 
 
@@ -77,10 +82,9 @@ class Assigner:
             self.leases.setdefault(item, {})[annotator] = now + LEASE_SECONDS
             self.own.setdefault(annotator, {})[item] = now + LEASE_SECONDS
         if not chosen:
-            left = (
-                "others are asked about what is left" if self.waits else "no item is left that needs a label from you"
-            )
-            return self._stop(f"{left} now: stop here, and thank you.")
+            if self.waits:
+                return self._stop("others are asked first about what is left: stop for now, ask later again, thanks.")
+            return self._stop("no item is left that needs a label from you now: stop here, and thank you.")
         texts, data = project.names[0].texts, project.shown(chosen)
         return {
             "items": [{"item": texts[code], "data": data.get(code)} for code in chosen],
@@ -246,11 +250,21 @@ class Assigner:
         return np.asarray(told / np.sqrt(1 + labels * fitted.model.dependence_))
 
     def _person(self, fitted: Fitted, who: int) -> FloatArray:
-        """Θ (K, K) [given, true] of somebody; of an ordinary annotator for somebody new, −1."""
+        """Θ (K, K) [given, true] of somebody, drawn to the crowd's as far as it is not known; −1 is somebody new."""
         place = int(fitted.who[who]) if 0 <= who < fitted.who.size else -1
         if place not in self.people:
-            self.people[place] = given_first(fitted.model._confusions(np.array([place])))[0]
+            own, crowd = given_first(fitted.model._confusions(np.array([place, -1])))
+            self.people[place] = crowd + (own - crowd) * self._known(fitted.table, place)
         return self.people[place]
+
+    @staticmethod
+    def _known(table: Annotations, place: int) -> float:
+        """How far somebody is known: n / (n + `CROWD_LABELS`), of n labels on items that others labelled too."""
+        if place < 0:
+            return 0.0
+        item = table.item[table.by_annotator[table.annotator_ptr[place] : table.annotator_ptr[place + 1]]]
+        n = np.count_nonzero(table.item_ptr[item + 1] - table.item_ptr[item] > 1)
+        return n / (n + CROWD_LABELS)
 
     def _candidates(self) -> IntArray:
         project = self.project
