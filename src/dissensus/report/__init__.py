@@ -189,7 +189,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
             continue
         if not section.applies(study):
             continue
-        found[name] = section.collect(study)
+        found[name] = dict(plain(section.collect(study)))
         findings += [{"section": name} | asdict(one) for one in section.findings(found[name])]
     order = {"bad": 0, "note": 1, "good": 2}
     return {
