@@ -270,7 +270,9 @@ class _Judge:
             return _mean_part("perspectivist", values)
         logs, weight = log_likelihood(table, proba)
         sums = np.stack([np.bincount(table.item, one, table.n_items) * 1.0 for one in (logs * weight, weight)], axis=1)
-        return _mean_part("perspectivist", values, sums[sums[:, 1] > 0], {"log_likelihood": _ratio})
+        return _mean_part(
+            "perspectivist", values, sums[sums[:, 1] > 0], {"log_likelihood": lambda s: s[:, 0] / s[:, 1]}
+        )
 
 
 def _mean_part(
@@ -287,12 +289,12 @@ def _mean_part(
     return _Part(kind, csr_array(columns if more is None else np.concatenate([columns, more], axis=1)), scores)
 
 
-def _mean(n: int, column: int, sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[:, column] / n)
-
-
 def _of_columns(first: int, statistic: Statistic, sums: FloatArray) -> FloatArray:
     return statistic(sums[:, first:])
+
+
+def _mean(n: int, column: int, sums: FloatArray) -> FloatArray:
+    return np.asarray(sums[:, column] / n)
 
 
 def _accuracy(n: int, sums: FloatArray) -> FloatArray:
@@ -301,10 +303,6 @@ def _accuracy(n: int, sums: FloatArray) -> FloatArray:
 
 def _calibration_error(n: int, sums: FloatArray) -> FloatArray:
     return np.asarray(np.abs(sums).sum(axis=1) / n)
-
-
-def _ratio(sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[:, 0] / sums[:, 1])
 
 
 def _correlation(n: int, sums: FloatArray) -> FloatArray:

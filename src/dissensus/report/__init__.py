@@ -191,7 +191,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
                 continue
             if not section.applies(study):
                 continue
-            about = section.collect(study)
+            about = dict(plain(section.collect(study)))
             findings += [{"section": name} | asdict(one) for one in section.findings(about)]
             found[name] = about
     order = {"bad": 0, "note": 1, "good": 2}
