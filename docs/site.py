@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -35,22 +36,30 @@ ELSEWHERE = (
     "reproductions/**/*.svg",
 )
 TITLED_BY_FILE = ("methods/*", "api/*")  # pages whose title is a name in code
+MAX_LINKS = 3  # from a name of the reference to pages that use it
 REPOSITORY = "https://github.com/dissensus/dissensus/blob/main/"
 PACKAGES: dict[str, tuple[str, ...]] = {
     "dissensus": (),
     "dissensus.models.base": ("Aggregator", "default_method", "methods_for"),
     "dissensus.evaluation": (),
     "dissensus.learning": (),
-    "dissensus.learning.encoders": ("Encoder", "encoders"),
-    "dissensus.learning.objectives": ("Objective", "objectives"),
+    "dissensus.learning.encoders": ("encoders",),
+    "dissensus.learning.objectives": ("objectives",),
     "dissensus.features": (),
-    "dissensus.clustering": (),
-    "dissensus.report": (),
+    "dissensus.clustering": (
+        *("Clustering", "PGMBP", "PGMAnnealing", "FMM", "Clusters", "Selection", "Point", "Projector", "Distributions"),
+        *("select_clusters", "snap"),
+    ),
     "dissensus.table.simulate": ("Crowd", "Simulation", "annotate", "make_crowd", "simulate", "simulate_kind"),
     "dissensus.table.datasets": ("Dataset", "DatasetInfo"),
     "dissensus.compute.engines": ("Disk", "Spark", "Torch"),
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
+INNER = (
+    *("bring", "check", "deciding", "expected_labels", "from_tree", "in_order", "item_columns", "likelihoods", "leave"),
+    *("params_", "place", "row_weights", "run", "snap_items", "take", "temperatures", "to_tree", "trainer"),
+)
+"""Methods that other layers of the package call, not users; mkdocs.yml filters them too."""
 
 
 def public_names() -> dict[str, list[tuple[str, Any]]]:
@@ -80,8 +89,39 @@ def registry_home(module: Any, name: str) -> str:
 
 def api_page(page: str, names: list[tuple[str, Any]]) -> str:
     """A page of the reference, for mkdocstrings to fill."""
-    told = inspect.getdoc(import_module(page)) or ""
-    return "\n\n".join([f"# `{page}`", told, *(f"::: {full}" for full, _ in names)]) + "\n"
+    told = re.sub(
+        r"((?:^(?:>>>|\.\.\.) .*\n(?:^[^>\n].*\n?)*)+)",
+        r"```python\n\1```\n",
+        f"{inspect.getdoc(import_module(page))}\n",
+        flags=re.M,
+    )
+    parts = [f"# `{page}`", told]
+    for full, _ in names:
+        links = [
+            f"[{uri.partition('/')[2].removesuffix('.md')}](../{uri})"
+            for uri in pages_that_show(full.rpartition(".")[2])
+        ]
+        parts += [f"::: {full}", f"*Used in* {', '.join(links[:MAX_LINKS])}." if links else ""]
+    return "\n\n".join(parts) + "\n"
+
+
+@cache
+def code_of_pages() -> dict[str, str]:
+    """Path on the site → the Python code on it, of every page that a test runs."""
+    pages = [
+        page for folder in ("start", "guides", "contributing") for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ]
+    return {
+        page.relative_to(ROOT / "docs").as_posix(): "\n".join(
+            re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        )
+        for page in pages
+    }
+
+
+def pages_that_show(name: str) -> list[str]:
+    """The pages whose code has a public name, or a method, in it."""
+    return [uri for uri, code in code_of_pages().items() if re.search(rf"\b{name}\b", code)]
 
 
 def row(*cells: object) -> str:

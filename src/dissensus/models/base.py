@@ -71,7 +71,33 @@ class Likelihoods:
 
 
 class Aggregator(Parameters, ABC):
-    """Answers about the items of a table: what is the label, how sure are we, how good is each annotator."""
+    """Answers about the items of a table: what is the label, how sure are we, how good is each annotator.
+
+    >>> from dissensus import Annotations, load, methods, save
+    >>> from dissensus.table.simulate import simulate
+    >>> table = simulate(200, 12, 3, seed=1).annotations
+    >>> model = methods["dawid-skene"](seed=0).fit(table)
+    >>> model.posterior_.shape, model.predict()[:3].tolist(), model.predict_proba().shape
+    ((200, 3), [0, 2, 2], (200, 3))
+    >>> print(model.mean_counted_labels())
+    Confidence counts the 5.0 labels of an item as 1.5 (1.0 to 3.3): annotators err alike.
+    >>> model.counted_labels_.shape, model.reliability_interval().shape, model.confusion_interval().shape
+    ((200,), (12, 2), (12, 3, 3, 2))
+    >>> list(model.to_frame("annotators"))[:3], next(model.item_frames()).num_rows
+    (['annotator', 'annotations', 'reliability'], 200)
+    >>> new = Annotations.from_arrays([200, 200], [0, 5], [1, 1])
+    >>> model.predict(new).tolist(), model.predict_annotations(table).shape, model.results()["prior_"]
+    ([1], (1000, 3), 'K simplex')
+    >>> model.partial_fit(new).items_.size
+    201
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = save(model, folder)
+    ...     isinstance(load(folder), Aggregator)
+    True
+    >>> default_method("numbers"), methods_for("pairs")
+    ('gaussian', ['bradley-terry'])
+    """
 
     seed: int | None = param(0, "of all draws; None draws one", low=0)
 

@@ -80,6 +80,13 @@ class Report(Study):
         Called with what is being worked out.
 
     In a notebook a report shows itself.
+
+    >>> from dissensus import Report, methods
+    >>> from dissensus.table.simulate import simulate
+    >>> table = simulate(40, 8, 2, seed=0).annotations
+    >>> report = Report(table, methods["majority-vote"]().fit(table), only=["items"])
+    >>> list(report.facts["sections"])
+    ['items']
     """
 
     title: str = "Labels"
