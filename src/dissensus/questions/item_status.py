@@ -222,7 +222,7 @@ def how_sure(model: Any, table: Annotations) -> FloatArray:
     spread = variance[left, left] + variance[right, right] - 2 * variance[left, right]
     apart = (model.scores_[left] - model.scores_[right]) / np.sqrt(np.maximum(spread, np.finfo(float).tiny))
     best = model.posterior_.argmax(axis=1)
-    return np.where(best == 2, sure, ndtr(np.where(best == 0, apart, -apart)))
+    return np.asarray(np.where(best == 2, sure, ndtr(np.where(best == 0, apart, -apart))))
 
 
 def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus:
