@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import signal
 import subprocess
@@ -67,12 +68,12 @@ def service(tmp_path_factory):
     service = Service(open_store(str(tmp_path_factory.mktemp("store") / "x.db")))
     service.create("pets", title="Pets <i>")
     service.append("pets", annotation_events([{"item": i, "annotator": w, "label": k} for i, w, k in rows(30, 5)[0]]))
-    spans = [[{"start": 0, "end": 3, "label": "PER"}], [{"start": 10, "end": 20, "label": "PER"}], []]
+    spans = [[{"start": 0, "end": 3, "label": "PER"}], [{"start": 10, "end": 20, "label": "PER"}]]
     service.create("names", kind="spans")
     service.append("names", [Event("item", "d/1", "d/1", data={"text": TEXT})])
     service.append(
         "names",
-        annotation_events([{"item": "d/1", "annotator": w, "label": k} for w, k in zip("xyz", spans, strict=True)]),
+        annotation_events([{"item": "d/1", "annotator": w, "label": k} for w, k in zip("xy", spans, strict=True)]),
     )
     service.create("sizes", kind="numbers")
     service.append(
@@ -247,5 +248,7 @@ def test_a_file_of_decisions_is_taken_up_again(tmp_path):
     ]
     Decisions(path, "me").keep([*some, Event("withdrawal", "d", "d")])
     again = Decisions(path, "me")
-    assert again.events({"a", "b", "c", "d"}) == some[:3]
+    found = again.events({"a", "b", "c", "d"})
+    assert [dataclasses.replace(one, at=0.0) for one in found] == some[:3]
+    assert all(time.time() - 60 < one.at <= time.time() for one in found)  # when they were made
     assert [event.item for event in again.events({"b"})] == ["b"]

@@ -13,7 +13,7 @@ What stands for P(label) and for agreement where labels are no classes:
 | sets, objects | P(exactly this answer) | the same answer |
 | pairs | P(the one that is said to be better has the higher score); P(tie) of a tie | the same outcome |
 | numbers | reliability, 1 − variance of the value / variance of all true values | within the error of 90 % of labels |
-| spans | of a document: the least of P(span) and, outside of spans, P(no span) | none: it is never split |
+| spans | of a document: P(every span is right, and none that somebody marked is missing), at least | never split |
 
 A reliability of 0.9 is what Nunnally (Psychometric Theory, 2nd edition, 1978) asks for before single cases are decided
 by a measure: the 95 % interval is then 0.32 times as wide as one without a label. The width of such an interval knows
@@ -222,7 +222,7 @@ def how_sure(model: Any, table: Annotations) -> FloatArray:
     spread = variance[left, left] + variance[right, right] - 2 * variance[left, right]
     apart = (model.scores_[left] - model.scores_[right]) / np.sqrt(np.maximum(spread, np.finfo(float).tiny))
     best = model.posterior_.argmax(axis=1)
-    return np.where(best == 2, sure, ndtr(np.where(best == 0, apart, -apart)))
+    return np.asarray(np.where(best == 2, sure, ndtr(np.where(best == 0, apart, -apart))))
 
 
 def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus:
@@ -249,12 +249,16 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
 
 
 def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStatus]:
-    """The documents of a table of spans, and the status of each by its readers and its least sure place."""
+    """The documents of a table of spans, and the status of each by its readers and its spans.
+
+    Doubts add up: 1 − P(span) of the answer's spans, and P(a span begins) wherever else somebody marked something.
+    """
     where, tags = table.sequences, model.tags_
-    outside = model.classes_[tags] == "O"
-    sure = np.where(outside, model.posterior_[np.arange(tags.size), tags], model.span_probability_)
-    least = np.ones(where.documents.size)
-    np.fmin.at(least, where.document, sure)  # inside of a span there is no probability
+    begins = [str(name).startswith("B-") for name in model.classes_.tolist()]
+    marked = np.bincount(table.item, table.label != tags[table.item], tags.size) > 0
+    missed = np.where(marked & (model.classes_[tags] == "O"), model.posterior_[:, begins].sum(axis=1), 0.0)
+    wrong = 1 - np.nan_to_num(model.span_probability_, nan=1.0)
+    least = np.maximum(1 - np.bincount(where.document, missed + wrong, where.documents.size), 0)
     read = np.unique(where.document[table.item].astype(np.int64) * table.n_annotators + table.annotator)
     labels = np.bincount(read // table.n_annotators, minlength=least.size)
     status = np.where(is_settled(least, labels), 0, 1).astype(np.int8)
@@ -286,7 +290,7 @@ def _number_reasons(facts: tuple[IntArray, ...], interval: Any, some: slice) -> 
 
 
 def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> Any:
-    said = [f"the least sure span or gap is {100 * sure:.0f} % sure" for sure in least[some].tolist()]
+    said = [f"exactly these spans are right with {100 * sure:.0f} %" for sure in least[some].tolist()]
     return ["only 1 reader" if n == 1 else one for n, one in zip(labels[some], said, strict=True)]
 
 

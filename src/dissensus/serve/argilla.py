@@ -226,8 +226,8 @@ class Argilla:
             for key, kind in METADATA.items():
                 name = self._start(question) + key
                 if name not in there:
-                    body = {"name": name, "title": name.replace("_", " "), "settings": {"type": kind}}
-                    body |= {"visible_for_annotators": False}
+                    body: Record = {"name": name, "title": name.replace("_", " "), "settings": {"type": kind}}
+                    body["visible_for_annotators"] = False
                     self.client.call("POST", f"/datasets/{self.dataset['id']}/metadata-properties", body)
 
     def _properties(self) -> list[Record]:

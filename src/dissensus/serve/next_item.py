@@ -35,7 +35,8 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
-    from dissensus.serve.project import Fitted, Project
+    from dissensus.serve.fit import Fitted
+    from dissensus.serve.project import Project
 
 POOL = 2_000  # items
 POOL_CELLS = 2**22  # items × K × K, at most

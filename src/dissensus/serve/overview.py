@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
+from dissensus.serve.fit import Fitted, table_of
 from dissensus.table.io.formats import FORMATS as FILES
 from dissensus.table.io.writers import WRITERS, Answers, Labels, Span
 from dissensus.table.kinds import CLASS_KINDS, KINDS
 from dissensus.table.names import shown
 
 if TYPE_CHECKING:
-    from dissensus.serve.project import Fitted, Project
+    from dissensus.serve.project import Project
 
 KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
 MAX_DAYS = 366
@@ -111,7 +112,7 @@ def _progress(project: Project, days: int) -> dict[str, Any]:
     with project.lock:
         rows, fitted, texts = project._counting(), project.fitted, project.names[0].texts
         decided = {texts[item]: event.at for item, event in project.decisions.items()}
-        table, rank, who, class_of = project._made(rows, dict(project.decisions))
+        table, rank, who, class_of = table_of(project, rows, dict(project.decisions))
     at = rows.at
     if table.kind in CLASS_KINDS:  # in the order of the table's rows
         at = at[np.lexsort((class_of[rows.label], who[rows.annotator], rank[rows.item]))]

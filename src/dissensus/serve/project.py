@@ -1,9 +1,18 @@
 """A project: the table that its log says, and the answers to it, now.
 
-Answers come from a fit to the whole table, `Fitted`, by the method that `dissensus aggregate` takes. What came since is
-answered at once: an item that changed is scored from all its rows by what the fit knows of the annotators, whatever was
-added, corrected or removed; somebody new is like the population. A fit in the background follows (`due`), and `refit`
-waits for one: then every answer is what `aggregate` says of `table()`. Labels that are no classes wait for the fit.
+Answers come from a fit to the whole table (`serve.fit`). What came since is answered at once: an item that changed is
+scored from all its rows by what the fit knows of the annotators, whatever was added, corrected or removed; somebody new
+is like the population. A fit in the background follows (`due`), and `refit` waits for one: then every answer is what
+`aggregate` says of `table()`. Labels that are no classes wait for the fit.
+
+| file | what is there |
+|---|---|
+| `project` | the state: what the log says, which fit answers it, what changed since |
+| `serve.check` | what a project takes |
+| `serve.fit` | the table of its rows, and the fit |
+| `serve.describe` | what is said of items |
+| `serve.overview` | what is said of the whole project |
+| `serve.next_item` | what somebody should label now |
 """
 
 from __future__ import annotations
@@ -14,75 +23,38 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter, DataError, UnknownName
-from dissensus.models.base import Aggregator, default_method, methods
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.exceptions import UnknownName
 from dissensus.questions.item_status import (
     MIN_LABELS,
     STATUSES,
     ItemStatus,
     item_status,
-    status_of,
-    status_of_documents,
-    usual_share,
 )
 from dissensus.report.pseudonyms import pseudonyms
-from dissensus.serve import overview
-from dissensus.serve.events import FAMILY, KINDS, Event, Stored, label_json, winner
+from dissensus.serve import check, describe, overview
+from dissensus.serve.events import FAMILY, KINDS, Event, Stored, winner
+from dissensus.serve.fit import Fitted, answered, fit, table_of
 from dissensus.serve.next_item import Assigner
-from dissensus.serve.rows import Columns, NameList, Rows, content, fold
-from dissensus.table import kinds
+from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL, Columns, NameList, Rows, content, fold
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import listed
-from dissensus.table.io.build import in_guessed_kind
 from dissensus.table.kinds import CLASS_KINDS
-from dissensus.table.names import match, shown
+from dissensus.table.names import shown
 
 if TYPE_CHECKING:
     from dissensus.serve.store import Store
 
-ITEM, ANNOTATOR, LABEL = range(3)  # what a name is of, in the store
 UNLABELLED = -1  # status of an item without a label; others are codes into STATUSES
 QUICK_FIT_SECONDS = 0.2  # of a fit that is done again at once
 MAX_ROWS_AT_ONCE = 20_000  # of the first table that a request waits for
 REST = 4  # times as long as a fit took, before the next one
 CHANGED_SHARE = 0.01  # of the rows, that makes a fit due
 MAX_AGE_SECONDS = 30.0  # of a fit, where anything changed
-NEW_CLASS = "a label of a new class; the next fit will tell how sure it is"
-ORDERS = ("confidence", "name", "changed")
 SETTINGS = ("kind", "classes", "title", "per_item", "per_annotator")
-
-
-@dataclass(eq=False)
-class Fitted:
-    """A model of the whole table as it was at `seq`."""
-
-    model: Aggregator
-    table: Annotations
-    seq: int
-    seconds: float
-    rank: IntArray  # project's code of an item → its place in the table; −1 where it had no label
-    who: IntArray  # the same of annotators
-    class_of: IntArray  # the same of labels, in the classes
-    share: FloatArray  # (A + 1,) `usual_share`, the last for somebody new
-    top: IntArray  # (I,) class
-    sure: FloatArray  # (I,)
-    status: ItemStatus | None = None  # of labels that are classes
-    answers: dict[str, dict[str, Any]] = field(default_factory=dict)  # of labels that are no classes
-
-    def items_status(self) -> ItemStatus:
-        """Status of the items of the table; of spans, of its places."""
-        if self.status is not None:
-            return self.status
-        if self.table.kind not in CLASS_KINDS:
-            return status_of(self.model, self.table)
-        sure = np.asarray(self.model.posterior_).max(axis=1, initial=0)
-        return item_status(self.table, self.top, sure, share=self.share[:-1])
 
 
 class Project:
@@ -199,58 +171,15 @@ class Project:
 
     def check(self, events: Sequence[Event], kind: str | None = None) -> list[Event]:
         """The events as a project of this kind takes them; a label that it cannot hold raises."""
-        kind, classes = kind or self.about.get("kind"), self.about.get("classes")
-        scalar = kind is None and bool(len(self.names[LABEL]))
-        return [self._checked(event, kind, classes, scalar) for event in events]
-
-    def _checked(self, event: Event, kind: str | None, classes: list[str] | None, scalar: bool) -> Event:
-        if event.label is None:
-            return event
-        label, said = event.label, f"project {self.name!r}: the label {shown(event.label)}"
-        if kind == "spans" and label == kinds.NOTHING:  # an empty list: nothing is marked
-            return replace(event, label="[]", of_kind="spans")
-        if event.of_kind is not None and (scalar or (kind is not None and event.of_kind != kind)):
-            has = kinds.KINDS[kind or self.kind]
-            raise DataError(f"{said} is one of {kinds.KINDS[event.of_kind]}, and this project has {has}; make another.")
-        if classes is not None and kind in (None, *CLASS_KINDS) and label not in classes:
-            raise DataError(f"{said} is none of the {len(classes)} classes declared; declare it in a new project.")
-        if kind == "numbers" and kinds.numbers_of(np.array([label], object)) is None:
-            raise DataError(f"{said} is no number.")
-        if "pairs" in (kind, event.of_kind) and (label not in kinds.OUTCOMES or kinds.VERSUS not in event.item):
-            raise DataError(
-                f"{said} of {shown(event.item)} is no comparison; an item is 'A vs B', a label left, right, tie."
-            )
-        if kind == "spans" and event.of_kind is None:
-            raise DataError(f"{said} is no list of spans; give [{{start, end, label}}, …].")
-        return event
+        return check.check(self, events, kind)
 
     def check_spans(self, events: Sequence[Event]) -> None:
         """Raise where a span ends beyond the text that was posted of its item."""
-        marked = [one for one in events if one.of_kind == "spans" and one.item in self.names[ITEM].codes]
-        with self.lock:
-            texts = self.shown({self.names[ITEM].codes[one.item] for one in marked})
-        for one in marked:
-            text = texts.get(self.names[ITEM].codes[one.item], {}).get("text")
-            last = max((span["end"] for span in json.loads(one.label or "[]")), default=0)
-            if isinstance(text, str) and last > len(text):
-                said = f"a span of item {shown(one.item)} ends at {last:,}, and its text has {len(text):,} characters."
-                raise DataError(f"project {self.name!r}: {said}")
+        check.check_spans(self, events)
 
     def check_decision(self, event: Event) -> None:
         """Raise where an adjudicator's item is not known, or the label is none that the item could have."""
-        with self.lock:
-            self.code(event.item)
-            self.check_spans([event])
-            given, kind = self.names[LABEL], self.kind
-            said = [one for one in (event.label, *(event.data or {}).get("both", ())) if one is not None]
-            if event.of_kind is not None or not len(given):
-                return
-            for label in said:
-                if kind == "numbers" and kinds.numbers_of(np.array([label], object)) is None:
-                    raise DataError(f"the label {shown(label)} is no number, and the labels of {self.name!r} are.")
-                classes = self.about.get("classes") or given.texts
-                if kind in CLASS_KINDS and label not in classes:
-                    raise DataError(f"nobody gave the label {shown(label)}; the classes are {listed(sorted(classes))}.")
+        check.check_decision(self, event)
 
     # Fits -------------------------------------------------------------------------------------------------------------
 
@@ -258,7 +187,7 @@ class Project:
         """The rows that count now, or did at a time: what `aggregate` would read."""
         with self.lock:
             decisions = dict(self.decisions)
-        return self._made(self._counting(until), decisions)[0]
+        return table_of(self, self._counting(until), decisions)[0]
 
     def _counting(self, until: float | None = None) -> Columns:
         if until is None:
@@ -266,47 +195,6 @@ class Project:
                 return self.rows.columns().counting()  # copies
         late = self.store.corrected(self.number)
         return fold(self.store.rows(self.number, until), [one for one in late if one.at <= until]).counting()
-
-    def _made(self, now: Columns, decisions: dict[int, Stored]) -> tuple[Annotations, IntArray, IntArray, IntArray]:
-        """The table of some rows, and the places in it of the project's items, annotators and labels."""
-        found = []
-        for names, codes in zip(self.names, (now.item, now.annotator, now.label), strict=True):
-            found.append(names.ordered(np.flatnonzero(np.bincount(codes, minlength=len(names)))))
-        (items, _, rank), (annotators, _, who), (labels, _, class_of) = found
-        kind, declared = self.about.get("kind"), self.about.get("classes")
-        if kind == "spans":
-            return self._spans(now), rank, who, class_of
-        item, annotator = rank[now.item], who[now.annotator]
-        wanted = [self.label_text(one) for one in decisions.values() if one.label >= 0]
-        if declared is not None:
-            more = declared
-        else:
-            more = sorted({*labels.tolist(), *wanted}) if kind in (None, *CLASS_KINDS, "sets") else labels.tolist()
-        classes = np.array(more, object)
-        place = {name: at for at, name in enumerate(more)}
-        at = np.array([place[name] for name in labels.tolist()], np.int64)
-        class_of = np.where(class_of >= 0, np.append(at, -1)[class_of], -1)
-        table = Annotations.from_codes(item, annotator, class_of[now.label], items, annotators, classes)
-        if kind is None:
-            kind = "classes" if declared is not None else in_guessed_kind(table)[0].kind
-        if kind != "classes":
-            _, moved = kinds.vocabulary(kind, classes, declared is not None)
-            class_of = np.where(class_of >= 0, np.append(moved, -1)[class_of], -1)
-            table = table.as_kind(kind, ordered=declared is not None)
-        return table, rank, who, class_of
-
-    def _spans(self, now: Columns) -> Annotations:
-        """The table of spans: tags of the places of documents, cut into words where their texts are known."""
-        names, spans, readings = self.names, [], []
-        for item, annotator, label in zip(now.item.tolist(), now.annotator.tolist(), now.label.tolist(), strict=True):
-            document, reader = names[ITEM].texts[item], names[ANNOTATOR].texts[annotator]
-            readings.append((document, reader))
-            marked = json.loads(names[LABEL].texts[label])
-            spans += [(document, reader, one["start"], one["end"], one["label"]) for one in marked]
-        shown_ = {names[ITEM].texts[item]: data for item, data in self.shown(set(now.item.tolist())).items()}
-        texts = {name: data["text"] for name, data in shown_.items() if isinstance(data.get("text"), str)}
-        columns = zip(*spans, strict=True) if spans else ((),) * 5
-        return Annotations.from_spans(*columns, readings=readings, texts=texts or None)
 
     def due(self, now: float) -> bool:
         """True where a fit pays: something changed, and enough of it, or long ago, or a fit takes no time."""
@@ -337,58 +225,12 @@ class Project:
                 now, seq, decisions = self._counting(), self.seq, dict(self.decisions)
                 self.touched, changed, self.n_changed = set(), self.n_changed, 0
             try:
-                fitted = self._fit(now, seq, decisions) if now.item.size else None
+                fitted = fit(self, now, seq, decisions) if now.item.size else None
             except BaseException:
                 with self.lock:
                     self.n_changed += changed
                 raise
             self._swap(fitted)
-
-    def _fit(self, now: Columns, seq: int, decisions: dict[int, Stored]) -> Fitted:
-        began = time.perf_counter()
-        table, rank, who, class_of = self._made(now, decisions)
-        model = methods[default_method(table.kind)]()
-        model.fit(table, gold=self._gold(table, decisions))
-        none = np.empty(0, np.int64)
-        found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), none, np.empty(0))
-        if table.kind in CLASS_KINDS:
-            found.top, found.sure = _answered(model, table.items, np.asarray(model.posterior_))
-            share = usual_share(table, found.top)
-            right = (table.label == found.top[table.item]).mean() if len(table) else 1.0
-            found.share = np.append(share, right)
-            found.status = found.items_status()
-        else:
-            found.answers = self._other_answers(found)
-        found.seconds = time.perf_counter() - began
-        return found
-
-    def _gold(self, table: Annotations, decisions: dict[int, Stored]) -> Any:
-        """(I,) what adjudicators said, as the method takes it."""
-        said = {self.names[ITEM].texts[item]: self.label_text(one) for item, one in decisions.items() if one.label >= 0}
-        if not said or table.kind not in (*CLASS_KINDS, "numbers", "sets"):
-            return None
-        columns = np.array(list(said), object), np.array(list(said.values()), object)
-        if table.kind == "numbers":
-            return table.gold_values(columns[0], np.array([float(one) for one in said.values()]))
-        return table.gold_codes(*columns)
-
-    def _other_answers(self, fitted: Fitted) -> dict[str, dict[str, Any]]:
-        """Item → its row of the frame that `aggregate` writes, status and reason; of spans, document → spans."""
-        model, table = fitted.model, fitted.table
-        if table.kind == "spans":
-            documents, said = status_of_documents(model, table)
-            rows = [{"label": [], "confidence": sure} for sure in said.sure.tolist()]
-            found: dict[str, dict[str, Any]] = dict(zip(documents.tolist(), rows, strict=True))
-            for row in model.spans("pyarrow").to_pylist():  # type: ignore[attr-defined]
-                found[row.pop("document")]["label"].append(row)
-        else:
-            said = fitted.items_status()
-            rows = model.to_frame("items", "pyarrow").to_pylist()
-            found = {str(row.pop("item")): {"label": row.pop("value", None), "confidence": None} | row for row in rows}
-        told = zip(said.sure.tolist(), said.columns()["status"].to_pylist(), said.reason.to_pylist(), strict=True)
-        for one, (sure, status, reason) in zip(found.values(), told, strict=True):
-            one |= {"sure": sure, "status": status, "reason": reason}
-        return found
 
     def _swap(self, fitted: Fitted | None) -> None:
         """Take a new fit; what changed while it was made is scored again."""
@@ -416,8 +258,8 @@ class Project:
                 answer = fitted.answers.get(self.names[ITEM].texts[code], {}) if fitted else {}
                 checked = "status" in answer and self.n_labels[code] >= MIN_LABELS  # others may have gone since
                 self.sure[code] = answer.get("sure", 0.0)
-                status = STATUSES.index(answer["status"] if checked else "needs a look")
-                self.status[code] = status if self.n_labels[code] else UNLABELLED
+                doubt = STATUSES.index(answer["status"] if checked else "needs a look")
+                self.status[code] = doubt if self.n_labels[code] else UNLABELLED
             return
         known = []
         for code in codes:
@@ -431,7 +273,7 @@ class Project:
             return
         table, odd, share = self._part(known, fitted)
         posterior = fitted.model.predict_proba(table)
-        top, sure = _answered(fitted.model, table.items, posterior)
+        top, sure = answered(fitted.model, table.items, posterior)
         status = item_status(table, top, posterior.max(axis=1), share=share)
         for at, code in enumerate(known):
             self.fresh[code], self.why[code] = posterior[at], (status, at)
@@ -492,123 +334,24 @@ class Project:
         """Everything about one item."""
         with self.lock:
             code = self.code(name)
-            return self._described([code])[0] | {"data": self.shown([code]).get(code)}
+            return describe.described(self, [code])[0] | {"data": self.shown([code]).get(code)}
 
     def items(
         self, status: str | None = None, order: str = "confidence", offset: int = 0, limit: int = 100
     ) -> dict[str, Any]:
         """Some items with a status, the least sure first (or by name, or the last changed first), and how many."""
-        if order not in ORDERS:
-            raise BadParameter(f"order must be {', '.join(ORDERS)}, got {shown(order)}.")
-        with self.lock:
-            masks = self._masks()
-            if status is not None and status not in masks:
-                raise BadParameter(f"status must be {', '.join(masks)}, got {shown(status)}.")
-            chosen = np.flatnonzero(masks[status or "all"])
-            if order == "confidence":
-                key = np.lexsort((chosen, self.sure[chosen]))
-            elif order == "changed":
-                key = np.lexsort((chosen, -self.changed_at[chosen]))
-            else:
-                texts = self.names[ITEM].texts
-                key = np.array(sorted(range(chosen.size), key=lambda at: texts[chosen[at]]), np.int64)
-            some = chosen[key][offset : offset + limit].tolist()
-            data = self.shown(some)
-            found = [one | {"data": data.get(code)} for code, one in zip(some, self._described(some), strict=True)]
-            counts = {name: int(mask.sum()) for name, mask in masks.items()}
-            return {"items": found, "total": int(chosen.size), "counts": counts, **self._as_of()}
+        return describe.items(self, status, order, offset, limit)
 
-    def _masks(self) -> dict[str, Any]:
-        """(I,) which items have each status. `queue`: those that an adjudicator should look at."""
-        decided = np.zeros(self.status.size, np.bool_)
-        decided[list(self.decisions)] = True
-        there = (self.n_labels > 0) | decided
-        there[list(self.shown_at)] = True
-        masks = {"all": there}
-        masks |= {name: (self.status == at) & ~decided for at, name in enumerate(STATUSES)}
-        masks["unlabelled"] = there & (self.n_labels == 0) & ~decided
-        masks["decided"] = decided
-        masks["unsettled"] = there & ~decided & (self.status != 0)
-        masks["queue"] = masks["unsettled"] & (self.n_labels > 1)
-        return masks
-
-    def _as_of(self) -> dict[str, int]:
-        return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0}
-
-    def _described(self, codes: Sequence[int]) -> list[dict[str, Any]]:
-        """What is said of items."""
-        fitted, found = self.fitted, []
-        classes = fitted is not None and fitted.table.kind in CLASS_KINDS
-        columns, names = self.rows.columns(), self.names
-        for code in codes:
-            name = names[ITEM].texts[code]
-            rows = [
-                {
-                    "annotator": names[ANNOTATOR].texts[columns.annotator[row]],
-                    "label": label_json(names[LABEL].texts[columns.label[row]], self.kind),
-                    "at": float(columns.at[row]),
-                }
-                for row in self.rows.of_item(code)
-            ]
-            one: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None}
-            one["reason"] = ""
-            if code in self.voted:
-                one["label"] = self.voted[code]
-            elif classes and self.top[code] >= 0 and fitted is not None:
-                chances = self.posterior(code)
-                assert chances is not None
-                one["label"], one["confidence"] = str(fitted.model.classes_[self.top[code]]), float(self.sure[code])
-                one["probabilities"] = dict(zip(map(str, fitted.model.classes_), chances.tolist(), strict=True))
-            elif fitted is not None and name in fitted.answers:
-                one |= {key: value for key, value in fitted.answers[name].items() if key != "sure"}
-                if self.kind == "sets":
-                    one["label"] = label_json(one["label"], "sets")
-            one["votes"] = self._votes(code)
-            one["labels"], one["annotations"] = len(rows), rows
-            one["status"] = STATUSES[self.status[code]] if rows else "unlabelled"
-            if not rows:
-                one["reason"] = "no label"
-            elif code in self.voted:
-                one["reason"] = NEW_CLASS
-            elif classes:
-                one["reason"] = self._reason(code)
-            one["decided"], one["decision"] = False, None
-            if (decision := self.decisions.get(code)) is not None:
-                one |= self._decided(decision)
-            found.append(one | self._as_of())
-        return found
-
-    def _reason(self, code: int) -> str:
-        """Why an item has its status, where labels are classes."""
-        if code in self.why:
-            status, at = self.why[code]
-            return status.reason_of(at)
-        fitted = self.fitted
-        if fitted is None or fitted.status is None:
-            return ""
-        return fitted.status.reason_of(int(fitted.rank[code]))
-
-    def _decided(self, event: Stored) -> dict[str, Any]:
-        decision = self.decision(event)
-        found: dict[str, Any] = {"decided": True, "decision": decision, "status": "decided"}
-        found["reason"] = f"decided by {decision['by']}"
-        if event.label >= 0:
-            found |= {"label": decision["label"], "confidence": 1.0}
-        return found
-
-    def decision(self, event: Stored) -> dict[str, Any]:
-        """An adjudicator's word as it was posted."""
-        data = json.loads(event.data) if event.data else {}
-        label = label_json(self.label_text(event), self.kind) if event.label >= 0 else None
-        item, by = self.names[ITEM].texts[event.item], self.names[ANNOTATOR].texts[event.annotator]
-        return {"item": item, "label": label, "both": None, "unclear": False, "note": None} | data | {
-            "by": by, "at": event.at,
-        }  # fmt: skip
+    def short(self, items: Iterable[str]) -> list[dict[str, Any]]:
+        """The answers to some items, without what they rest on."""
+        return describe.short(self, items)
 
     def all_decisions(self) -> list[dict[str, Any]]:
         """Every decision that stands, in the order in which they were made."""
-        with self.lock:
-            return [self.decision(one) for one in sorted(self.decisions.values(), key=lambda one: one.seq)]
+        return describe.all_decisions(self)
+
+    def _as_of(self) -> dict[str, int]:
+        return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0}
 
     def removed(self, ids: Iterable[str]) -> dict[str, str | None]:
         """Id of a removal → the item that it was about; None where no annotation has this id yet."""
@@ -636,28 +379,6 @@ class Project:
         wanted = {self.shown_at[code]: code for code in codes if code in self.shown_at}
         found = self.store.data(wanted) if wanted else {}
         return {wanted[seq]: json.loads(text) for seq, text in found.items() if text}
-
-    def short(self, items: Iterable[str]) -> list[dict[str, Any]]:
-        """The answers to some items, without what they rest on."""
-        with self.lock:
-            fitted, found = self.fitted, []
-            classes = fitted is not None and fitted.table.kind in CLASS_KINDS
-            for name in sorted(items):
-                code = self.names[ITEM].codes[name]
-                if classes and fitted is not None and code not in self.decisions and code not in self.voted:
-                    labelled = self.top[code] >= 0
-                    one = {
-                        "item": name,
-                        "label": str(fitted.model.classes_[self.top[code]]) if labelled else None,
-                        "confidence": float(self.sure[code]) if labelled else None,
-                        "labels": int(self.n_labels[code]),
-                        "status": STATUSES[self.status[code]] if labelled else "unlabelled",
-                    }
-                else:
-                    whole = self._described([code])[0]
-                    one = {key: whole[key] for key in ("item", "label", "confidence", "labels", "status")}
-                found.append(one)
-            return found
 
     # The whole project ------------------------------------------------------------------------------------------------
 
@@ -708,13 +429,7 @@ class Project:
     def numbers(self) -> dict[str, int]:
         """Counts for `/metrics`."""
         with self.lock:
-            masks = self._masks()
+            masks = describe.masks(self)
             found = {"annotations": int(self.n_labels.sum()), "annotators": int((self.n_given > 0).sum())}
             found |= {f"items_{key.replace(' ', '_')}": int(mask.sum()) for key, mask in masks.items()}
             return found | {"log": self.seq, "log_fitted": self._as_of()["fitted_to"]}
-
-
-def _answered(model: Aggregator, items: Names, posterior: FloatArray) -> tuple[IntArray, FloatArray]:
-    """(I,) the class of each item as the method's frame says it, and its probability."""
-    columns = model.item_columns(items, posterior, None)
-    return match(columns["label"], model.classes_, "classes").astype(np.int64), columns["confidence"]

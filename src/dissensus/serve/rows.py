@@ -20,6 +20,7 @@ from dissensus.common.types import IntArray, Names
 from dissensus.serve.events import KINDS, Stored, winner
 from dissensus.serve.store import ROW_COLUMNS
 
+ITEM, ANNOTATOR, LABEL = range(3)  # what a name is of, in the store
 REMOVED = -1  # the label of a row that does not count
 MAX_UNINDEXED = 200_000  # rows since the index was made
 

@@ -18,7 +18,8 @@ from typing import Any
 from dissensus.common.parameters import check_argument
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
 from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
-from dissensus.serve.project import ANNOTATOR, ITEM, LABEL, SETTINGS, Project
+from dissensus.serve.project import SETTINGS, Project
+from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.serve.store import Store
 from dissensus.table.kinds import check_kind
 from dissensus.table.names import shown

@@ -188,7 +188,7 @@ def _collect(
                 row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, *_RATED) else row
             )
     if any(one.at is not None for one in given):
-        reading.times = tuple([getattr(one, key) for one in given] for key in ("item", "annotator", "at"))
+        reading.times = ([one.item for one in given], [one.annotator for one in given], [one.at for one in given])
     given = _layered(_unranked(given, columns.label, reading) if kind is None else given, reading)
     reading.rows = len(given)
     ask = Ask(path, columns, ticks, kind, words, targets, loud)
