@@ -220,12 +220,22 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in answer.headers["set-cookie"].split(";")}
     assert signed.get("/projects").status_code == 200
     assert signed.post("/projects/p/annotations", json=POST).status_code == 403  # a cookie without an origin
+    other = {"Authorization": "Basic YTpi"}  # of a proxy: it is still the cookie that counts
+    assert signed.post("/projects/p/annotations", json=POST, headers=other).status_code == 403
     assert signed.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
 
 
 def test_who_asks_too_often_waits(opened):
     ask = client(opened(), limits=Limits(per_second=0.001, burst=3))
     assert [ask.get("/projects").status_code for _ in range(5)] == [200, 200, 200, 429, 429]
+
+
+@pytest.mark.parametrize("path", ["/projects", "/projects/p/items", "/projects/p/items/none", "/none"])
+def test_every_answer_is_counted_and_safe_to_show(ask, path):
+    found = ask.get(path)
+    assert found.headers["X-Content-Type-Options"] == "nosniff"
+    assert found.headers["Cache-Control"] == "no-store"
+    assert f'dissensus_requests_total{{status="{found.status_code}"}} 1\n' in ask.get("/metrics").text
 
 
 def test_metrics_and_docs_say_what_there_is(ask):
