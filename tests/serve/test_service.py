@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
@@ -526,3 +527,36 @@ def test_postgres_holds_the_same_log_and_survives_too():
             ids = [id_ for (id_,) in service.store.all("SELECT id FROM event WHERE project = 2")]
         assert len(ids) == len(set(ids))
         assert {f"a{n}" for n in range(known)} <= set(ids)
+
+
+def test_what_a_label_is_worth_to_next_is_its_equation(opened):
+    rng = np.random.default_rng(0)
+    rows = [
+        {"item": f"i{i}", "annotator": a, "label": "xyz"[(i + (rng.random() < wrong)) % 3]}
+        for i in range(30) for a, wrong in (("a", 0.0), ("b", 0.2), ("c", 0.5)) if (i + ord(a)) % 4
+    ]  # fmt: skip
+    rows += [{"item": f"own {i}", "annotator": "c", "label": "x"} for i in range(7)]  # which nobody checked
+    service = opened(fits=False)
+    service.create("p")
+    service.append("p", annotation_events(rows))
+    project = service.project("p")
+    project.refit()
+    project.next("somebody")
+    assigner, model = project.assigner, project.fitted.model
+    codes = np.arange(len(project.names[0]))
+    given = Counter(row["item"] for row in rows)
+    for name in ("b", "c", "somebody new"):
+        crowd = model._confusions(np.array([-1]))[0]  # [true, given]
+        theta = crowd
+        if name in "bc":
+            checked = sum(row["annotator"] == name and given[row["item"]] > 1 for row in rows)
+            own = model._confusions(np.array(["abc".index(name)]))[0]
+            theta = (5 * crowd + checked * own) / (5 + checked)
+        worth = assigner._worth(codes, assigner._beliefs(codes), project.names[1].codes.get(name, -1))
+        for code in codes[::9]:
+            q, item = project.posterior(code), project.names[0].texts[code]
+            told = 0.0
+            for said in range(3):
+                share = sum(q[k] * theta[k, said] for k in range(3))
+                told += sum(q[k] * theta[k, said] * np.log(theta[k, said] / share) for k in range(3))
+            assert worth[code] == pytest.approx(told / np.sqrt(1 + given[item] * model.dependence_), abs=1e-12)
