@@ -1,4 +1,4 @@
-"""For mkdocstrings: an example that follows a section of a docstring gets a heading, which our docstrings leave out."""
+"""For mkdocstrings: an example in a docstring gets the heading of NumPy style, which our docstrings leave out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from griffe import Extension
 
 
 class ExamplesHeading(Extension):  # type: ignore[misc]  # griffe has its own checks
-    """Puts "Examples" above the first `>>>` where a section with a heading comes before it."""
+    """Puts "Examples" above the first `>>>` where there is no heading yet."""
 
     def on_object(self, *, obj: Any, **kwargs: Any) -> None:
         """Rewrite the docstring of an object."""
         text = obj.docstring.value if obj.docstring else ""
         before, prompt, after = text.partition(">>> ")
-        if prompt and "\n---" in before and not re.search(r"\nExamples\n-+\s*$", before):
+        if prompt and not re.search(r"\nExamples\n-+\s*$", before):
             obj.docstring.value = f"{before.rstrip()}\n\nExamples\n--------\n{prompt}{after}"

@@ -16,7 +16,6 @@ An example of each:
 >>> found = learning.out_of_fold(model, table, X, folds=2)
 >>> type(found).__name__, learning.OutOfFold.from_frame(found.to_frame(), model).proba.shape
 ('OutOfFold', (80, 2))
->>> model = model.fit_distributions(X, table.soft_labels())
 >>> type(learning.crowdlab(table, found.proba)).__name__
 'Crowdlab'
 >>> y = learning.ByItem(table)
@@ -25,6 +24,7 @@ An example of each:
 >>> answers = learning.DecisionFunction(epochs=1).fit(table)
 >>> answers.predict_pairs([0, 1], [3, 4]).shape
 (2,)
+>>> model = model.fit_distributions(X, table.soft_labels())
 """
 
 from dissensus.exceptions import MissingExtra
