@@ -62,6 +62,7 @@ def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
     home, work = tmp_path / "venv", tmp_path / "work"
     work.mkdir()
     empty = {key: text for key, text in os.environ.items() if key.startswith("PIP_") or key in ("LANG", "TMPDIR")}
+    empty |= {"PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))}
     empty |= {"HOME": str(work), "PATH": str(home / "bin"), "CC": "no-compiler"}
     empty |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
@@ -105,8 +106,8 @@ def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
         [dissensus, "serve", "--store", "labels.db", "--port", port],
         cwd=work,
         env=empty,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
         answer = _use_service(f"http://127.0.0.1:{port}")
