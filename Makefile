@@ -10,12 +10,13 @@ ifneq ($(wildcard ../shared/data),)
 export DISSENSUS_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help demo test test-label-studio test-wheel fuzz lint format docs wheel release house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick test-serve
+.PHONY: help demo test test-label-studio test-argilla test-wheel fuzz lint format docs wheel release house bench-accuracy bench-speed bench-methods bench-choice bench-clusters bench-report bench-learning bench-scale clean reproduce-quick test-serve
 
 help:
 	@echo "make demo            label the bundled data and leave the results in $(DEMO)/"
 	@echo "make test            all tests"
 	@echo "make test-label-studio  a real Label Studio (installed into .label-studio), 200 tasks, a service that is killed 20 times"
+	@echo "make test-argilla       the tests of Argilla against its real server (installed into .argilla), without its search"
 	@echo "make fuzz            200,000 damaged files, arrays and models, and other examples of every property (half an hour; FUZZ_SEED=n for others)"
 	@echo "make test-serve      the service: killed a hundred times while it writes, and PostgreSQL"
 	@echo "make lint            ruff and mypy --strict"
@@ -70,6 +71,15 @@ test: $(VENV)/.dev
 	@$(PYTHON) -m venv .label-studio
 	@.label-studio/bin/python -m pip install --quiet --disable-pip-version-check label-studio==1.23.2
 	@touch $@
+
+.argilla/.done:
+	@echo "Installing Argilla's server into .argilla (600 MB), once …"
+	@$(PYTHON) -m venv .argilla
+	@.argilla/bin/python -m pip install --quiet --disable-pip-version-check argilla-server==2.8.0
+	@touch $@
+
+test-argilla: $(VENV)/.dev .argilla/.done
+	ARGILLA_SERVER=.argilla/bin/python $(BIN)/python -m pytest -q tests/serve/test_argilla.py $(ARGS)
 
 test-label-studio: $(VENV)/.dev .label-studio/.done
 	LABEL_STUDIO=.label-studio/bin/label-studio $(BIN)/python -m pytest -q -s tests/serve/real_label_studio.py $(ARGS)
@@ -146,5 +156,5 @@ bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.spark
 
 clean:
-	rm -rf $(VENV) .label-studio $(DEMO) dist site .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .label-studio .argilla $(DEMO) dist site .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks reproductions -name __pycache__ -type d -prune -exec rm -rf {} +
