@@ -131,10 +131,8 @@ async def label(client: Client, person: str, rng: Any, until: float, options: ar
         began = time.perf_counter()
         asked = await client.ask("GET", f"/projects/load/next?annotator={quote(person)}")
         got_next = time.perf_counter()
-        if asked["stop"]:  # others are asked first: this client labels on all the same
-            item = f"item {rng.integers(items):07d}"
-        else:
-            item = asked["items"][0]["item"]
+        # where others are asked first, this client labels on all the same
+        item = f"item {rng.integers(items):07d}" if asked["stop"] else asked["items"][0]["item"]
         given = CLASSES[rng.integers(len(CLASSES))]
         await client.ask("POST", "/projects/load/annotations", {"item": item, "annotator": person, "label": given})
         posted = time.perf_counter()
