@@ -175,7 +175,7 @@ class Assigner:
         self._refresh()
         self.waits = False
         found = self._walk(self.pool, self.belief, who, now, count, without, among)
-        if len(found) < count and self.more:  # this person knows the pool; look at all items
+        if len(found) < count and self.more and not self.waits:  # this person knows the pool; look at all items
             candidates = np.setdiff1d(self._candidates(), self.pool)
             columns = self.project.rows.columns()
             candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
