@@ -214,6 +214,7 @@ def measure(where: str, options: argparse.Namespace) -> dict[str, Any]:
         "filled_per_second": options.annotations / seconds, "start_seconds": start, "memory_mb": after[1],
         "labels": len(found), "requests_per_second": 3 * len(found) / wall,
         "service_cores": (after[0] - before[0]) / wall, "client_cores": own / wall,
+        "service_ms_per_request": 1e3 * (after[0] - before[0]) / (3 * len(found)), "start_processor_seconds": before[0],
     }  # fmt: skip
     for name, column in zip(("next", "post", "item"), times.T, strict=True):
         result |= {f"{name}_p{q}_ms": float(np.percentile(column, q)) for q in (50, 99)}
@@ -237,7 +238,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="dissensus-load-") as folder:
             found = measure(str(Path(folder, "load.db")), options)
     for key, value in found.items():
-        print(f"{key:22} {value:,.1f}" if isinstance(value, float) else f"{key:22} {value}")
+        print(f"{key:24} {value:,.2f}" if isinstance(value, float) else f"{key:24} {value}")
 
 
 if __name__ == "__main__":

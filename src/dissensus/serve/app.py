@@ -153,7 +153,7 @@ class Application(FastAPI):
         """Take the short way to all addresses of projects that there are now."""
         for route in self.routes:
             if isinstance(route, APIRoute) and route.path.startswith("/projects/{name}/"):
-                for method in route.methods:
+                for method in route.methods or ():
                     self._straight.setdefault((method, route.path.split("/")[3]), []).append(route)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -60,7 +60,7 @@ class Assigner:
         self.pool: IntArray = np.empty(0, np.int64)
         self.at: dict[int, int] = {}  # item → place in the pool
         self.belief = np.empty((0, 1))
-        self.usual = np.empty(0)  # of the pool: what an ordinary annotator would tell about each item
+        self.usual: FloatArray = np.empty(0)  # of the pool: what an ordinary annotator would tell about each item
         self.median, self.more = 0, False
         self.level, self.waits = MAX_LEVEL, False  # whether the last who asked was left for others
         self.people: dict[int, FloatArray] = {}
