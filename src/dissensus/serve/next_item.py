@@ -59,7 +59,7 @@ class Assigner:
         self.pool: IntArray = np.empty(0, np.int64)
         self.at: dict[int, int] = {}  # item → place in the pool
         self.belief = np.empty((0, 1))
-        self.usual = np.empty(0)  # of the pool: what an ordinary annotator would tell about each item
+        self.usual: FloatArray = np.empty(0)  # of the pool: what an ordinary annotator would tell about each item
         self.median, self.more = 0, False
         self.level, self.waits = MAX_LEVEL, False  # whether the last who asked was left for others
         self.people: dict[int, FloatArray] = {}
@@ -243,7 +243,7 @@ class Assigner:
         """(n,) what one more label of items by somebody is worth, w."""
         fitted, labels = self.fitted, self.project.n_labels[codes]
         if fitted is None or belief.shape[1] < 2:
-            return (1 - np.minimum(self.project.sure[codes], SURE)) / np.sqrt(1.0 + labels)
+            return np.asarray((1 - np.minimum(self.project.sure[codes], SURE)) / np.sqrt(1.0 + labels))
         theta = self._person(fitted, who)
         label = entr(belief @ theta.T) @ np.ones(len(theta))  # H(y); a product is faster than a sum over few columns
         told = label - belief @ entr(theta).sum(axis=0)
