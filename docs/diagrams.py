@@ -13,21 +13,12 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 from dissensus import methods
 
 ANSWERS = {"posterior", "values", "confidence", "expected_distance", "interval", "span_probability"}
-KEPT_TO_GO_ON = {
-    "pull",
-    "curvature",
-    "evidence",
-    "knots",
-    "knot_labels",
-    "spread",
-    "center",
-    "theta_prior",
-    "item_penalty",
-}
+KEPT_TO_GO_ON = {"pull", "curvature", "evidence", "knots", "knot_labels", "spread", "center", "theta_prior"}
+MADE_OF_OTHERS = {"mmce": ("confusion", "difficulty", "item_penalty")}
 DERIVED = ("population_", "typical_", "crowd_", "rank")  # what such names begin with
 DRAWN_RANGES = {"simplex", "share", "real"}  # not counts, codes, names
 HOMES = ("dissensus.models.methods", "dissensus.models.numbers")
-OF_TRUTH, OF_LABEL = {"prior", "chance", "scores"}, {"loading", "item_effect"}  # what no annotator's part is drawn from
+OF_TRUTH, OF_LABEL = {"prior", "chance", "scores"}, {"loading"}  # what no annotator's part is drawn from
 RADIUS = 17
 ITEMS_PLATE, ANNOTATORS_PLATE = (150, 88, 300, 152), (310, 96, 322, 140)  # x, y, width, height
 TRUTH, LABEL = (205, 158), (375, 158)
@@ -52,13 +43,13 @@ def learnt(name: str) -> dict[str, str]:
             derived = short.startswith(DERIVED) or short.endswith(("_interval", "_variance"))
             if kind.rstrip("?") in DRAWN_RANGES and not derived and short not in ANSWERS | KEPT_TO_GO_ON:
                 found[short] = " ".join(axes)
-    return found
+    return {part: axes for part, axes in found.items() if part not in MADE_OF_OTHERS.get(name, ())}
 
 
 def plates(name: str) -> str:
     """An SVG of the model; colours follow the page."""
     parts = learnt(name)
-    above = [part for part, axes in parts.items() if not {"A", "I"} & set(axes.split())]
+    above = [part for part, axes in parts.items() if not {"A", "I", "E"} & set(axes.split())]
     annotators = [part for part, axes in parts.items() if "A" in axes.split()]
     items = [part for part in parts if part not in (*above, *annotators)]
     places = {"truth": TRUTH, "label": LABEL}
@@ -67,13 +58,13 @@ def plates(name: str) -> str:
     middle = (len(annotators) - 1) / 2
     places |= {part: (490, LABEL[1] + (number - middle) * 44) for number, part in enumerate(annotators)}
     children = dict.fromkeys(parts, "label") | dict.fromkeys(above, annotators[-1] if annotators else "label")
-    children |= {part: "truth" for part in above if part in OF_TRUTH} | {
-        part: "label" for part in above if part in OF_LABEL
-    }
+    children |= {part: "truth" for part in above if part in OF_TRUTH}
+    children |= {part: "label" for part in above if part in OF_LABEL}
     arrows = "".join(_arrow(places[start], places[end]) for start, end in [("truth", "label"), *children.items()])
     nodes = "".join(_node(part, parts.get(part, ""), *at, filled=part == "label") for part, at in places.items())
     boxes = "".join(
-        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="8" fill="none" stroke="currentColor" opacity=".45"/>'
+        f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="8" fill="none" stroke="currentColor" '
+        'opacity=".45"/>'
         for x, y, width, height in (ITEMS_PLATE, ANNOTATORS_PLATE)
     )
     words = '<text x="158" y="230">items</text><text x="622" y="230" text-anchor="end">annotators</text>'
@@ -91,9 +82,9 @@ def plates(name: str) -> str:
 def _node(name: str, axes: str, x: float, y: float, *, filled: bool = False) -> str:
     """A circle, filled where it is observed, and its name with one word per line."""
     lines = [*name.split("_"), *([f"({axes})"] if axes else [])]
+    top = y - (len(lines) - 1) / 2 * 13 + (4 if axes else -8)
     text = "".join(
-        f'<tspan x="{x + RADIUS + 4}" y="{y + (number - (len(lines) - 1) / 2) * 13 - (8 if filled or not axes else -4):g}">'
-        f"{escape(line)}</tspan>"
+        f'<tspan x="{x + RADIUS + 4}" y="{top + number * 13:g}">{escape(line)}</tspan>'
         for number, line in enumerate(lines)
     )
     opacity = ".25" if filled else "0"

@@ -21,7 +21,11 @@ from dissensus import methods
 from dissensus.common.parameters import reference_rows
 from dissensus.table.io.formats import FORMATS
 
+sys.path.append(str(Path(__file__).parent))  # where this file is loaded by a test
+from picture import draw
+
 ROOT = Path(__file__).parent.parent
+PICTURE = ROOT / "docs" / "assets" / "picture.svg"
 PUBLISHED = "platanios2020"  # whose Table 2 has other people's figures for our methods
 CONTRACT = (
     "`fit(table, gold=codes)` fixes the class of known items. `posterior_` (I, K), `reliability_` (A,), `trace_` and "
@@ -172,13 +176,13 @@ def fill(text: str, page: Path) -> str:
 
 
 def main() -> int:
-    """Rewrite, or check, README.md, every page of docs/ and the page of every method."""
+    """Rewrite, or check, README.md, its picture, every page of docs/ and the page of every method."""
     stale = []
     pages = {ROOT / "docs" / "methods" / f"{name}.md" for name in methods} | set((ROOT / "docs").rglob("*.md"))
-    for path in [ROOT / "README.md", *sorted(pages)]:
+    for path in [ROOT / "README.md", PICTURE, *sorted(pages)]:
         page = path.relative_to(ROOT)
         before = path.read_text(encoding="utf-8") if path.exists() else "<!-- method -->\n<!-- end method -->\n"
-        after = fill(before, page)
+        after = draw() if path == PICTURE else fill(before, page)
         if before != after:
             stale.append(page.as_posix())
             if "--check" not in sys.argv:

@@ -15,11 +15,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from dissensus import methods
+from dissensus import Report, load_dataset, methods
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "docs"))
@@ -35,22 +36,30 @@ ELSEWHERE = (
     "reproductions/**/*.svg",
 )
 TITLED_BY_FILE = ("methods/*", "api/*")  # pages whose title is a name in code
+MAX_LINKS = 3  # from a name of the reference to pages that use it
 REPOSITORY = "https://github.com/dissensus/dissensus/blob/main/"
 PACKAGES: dict[str, tuple[str, ...]] = {
     "dissensus": (),
     "dissensus.models.base": ("Aggregator", "default_method", "methods_for"),
     "dissensus.evaluation": (),
     "dissensus.learning": (),
-    "dissensus.learning.encoders": ("Encoder", "encoders"),
-    "dissensus.learning.objectives": ("Objective", "objectives"),
+    "dissensus.learning.encoders": ("encoders",),
+    "dissensus.learning.objectives": ("objectives",),
     "dissensus.features": (),
-    "dissensus.clustering": (),
-    "dissensus.report": (),
+    "dissensus.clustering": (
+        *("Clustering", "PGMBP", "PGMAnnealing", "FMM", "Clusters", "Selection", "Point", "Projector", "Distributions"),
+        *("select_clusters", "snap"),
+    ),
     "dissensus.table.simulate": ("Crowd", "Simulation", "annotate", "make_crowd", "simulate", "simulate_kind"),
     "dissensus.table.datasets": ("Dataset", "DatasetInfo"),
     "dissensus.compute.engines": ("Disk", "Spark", "Torch"),
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
+INNER = (
+    *("bring", "check", "deciding", "expected_labels", "from_tree", "in_order", "item_columns", "likelihoods", "leave"),
+    *("params_", "place", "row_weights", "run", "snap_items", "take", "temperatures", "to_tree", "trainer"),
+)
+"""Methods that other layers of the package call, not users; mkdocs.yml filters them too."""
 
 
 def public_names() -> dict[str, list[tuple[str, Any]]]:
@@ -80,8 +89,39 @@ def registry_home(module: Any, name: str) -> str:
 
 def api_page(page: str, names: list[tuple[str, Any]]) -> str:
     """A page of the reference, for mkdocstrings to fill."""
-    told = inspect.getdoc(import_module(page)) or ""
-    return "\n\n".join([f"# `{page}`", told, *(f"::: {full}" for full, _ in names)]) + "\n"
+    told = re.sub(
+        r"((?:^(?:>>>|\.\.\.) .*\n(?:^[^>\n].*\n?)*)+)",
+        r"```python\n\1```\n",
+        f"{inspect.getdoc(import_module(page))}\n",
+        flags=re.M,
+    )
+    parts = [f"# `{page}`", told]
+    for full, _ in names:
+        links = [
+            f"[{uri.partition('/')[2].removesuffix('.md')}](../{uri})"
+            for uri in pages_that_show(full.rpartition(".")[2])
+        ]
+        parts += [f"::: {full}", f"*Used in* {', '.join(links[:MAX_LINKS])}." if links else ""]
+    return "\n\n".join(parts) + "\n"
+
+
+@cache
+def code_of_pages() -> dict[str, str]:
+    """Path on the site → the Python code on it, of every page that a test runs."""
+    pages = [
+        page for folder in ("start", "guides", "contributing") for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ]
+    return {
+        page.relative_to(ROOT / "docs").as_posix(): "\n".join(
+            re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+        )
+        for page in pages
+    }
+
+
+def pages_that_show(name: str) -> list[str]:
+    """The pages whose code has a public name, or a method, in it."""
+    return [uri for uri, code in code_of_pages().items() if re.search(rf"\b{name}\b", code)]
 
 
 def row(*cells: object) -> str:
@@ -97,11 +137,8 @@ def command_line() -> str:
     for name in COMMANDS:
         command = load_command(name)
         words = [one.metavar or one.name.upper() for one in command.params if not one.opts[0].startswith("-")]
-        parts += [
-            f"## {name}",
-            (command.help or "").strip(),
-            f"```text\ndissensus {' '.join([name, *words])} [OPTIONS]\n```",
-        ]
+        usage = f"```text\ndissensus {' '.join([name, *words])} [OPTIONS]\n```"
+        parts += [f"## {name}", (command.help or "").strip(), usage]
         rows = ["| option | what it is | default |", "|---|---|---|"]
         for one in command.params:
             if getattr(one, "hidden", False) or not one.opts[0].startswith("-"):
@@ -168,6 +205,13 @@ def kinds_page() -> str:
     return "\n\n".join(["# Kinds of labels", told, "\n".join(rows), "See [the guide](../guides/kinds.md)."]) + "\n"
 
 
+def example_report() -> str:
+    """The report on the bundled set."""
+    data = load_dataset("digits-crowd")
+    model = methods["consensus"](seed=0).fit(data.annotations)
+    return Report(data.annotations, model, gold=data.gold, items=data.items, title="Handwritten digits").html()
+
+
 def generated_pages() -> Iterator[tuple[str, str]]:
     """Path on the site and text of every page that is made from the code."""
     from dissensus.learning.encoders import encoders
@@ -197,6 +241,8 @@ def on_files(files: Any, config: Any) -> Any:
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     for uri, text in generated_pages():
         files.append(File.generated(config, uri, content=text))
+    report = example_report() if config.extra.get("example_report") else ""
+    files.append(File.generated(config, "example-report.html", content=report))
     pages = [one.src_uri for one in files.documentation_pages()]
     config.nav = expanded(config.nav, pages)
     return files
@@ -238,6 +284,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         return f"]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
 
     markdown = re.sub(r"\]\(([\w./:-]+\.\w+)(#[\w-]*)?\)", on_site, markdown)
+    # Python-Markdown takes a pipe in code for text, and a backslash before it too
+    markdown = re.sub(r"`[^`\n]*`", lambda found: found[0].replace(r"\|", "|"), markdown)
     if uri.startswith("methods/") and page.file.name in methods:
         summary, picture = r"^(\*.*\*)$", plates(page.file.name)
         markdown = re.sub(summary, lambda found: f"{found[1]}\n\n{picture}", markdown, count=1, flags=re.MULTILINE)
@@ -262,5 +310,7 @@ def measured(method: str) -> str:
     if not rows:
         return ""
     head = f"| set | items | labels per item | accuracy | log loss | accuracy of a vote | its log loss |\n{'|---' * 7}|"
-    about = "With all labels of each set; fewer labels and other libraries are on [the page of the benchmark](../benchmarks/accuracy/README.md)."
+    about = (
+        "With all labels of each set; [the benchmark](../benchmarks/accuracy/README.md) has fewer, and other libraries."
+    )
     return "\n\n".join(["\n\n**Measured.** " + about, "\n".join([head, *rows]), ""])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -37,9 +38,10 @@ def interpreter(wanted: str) -> str | None:
     here = [Path(found) for found in [shutil.which(f"python{wanted}")] if found]
     here += [path for folder in FOLDERS for path in sorted((Path.home() / folder).glob(f"*/bin/python{wanted}"))]
     for path in here:
-        asked = subprocess.run([path, "-c", "import sys, venv; print(sys.version[:4])"], capture_output=True, text=True)
-        if asked.returncode == 0 and asked.stdout.strip() == wanted:
-            return str(path)
+        code = "import sys, venv; print(sys.version[:4], sys._base_executable)"  # the path may have a starter for all
+        asked = subprocess.run([path, "-c", code], capture_output=True, text=True)
+        if asked.returncode == 0 and asked.stdout.startswith(f"{wanted} "):
+            return asked.stdout.split(maxsplit=1)[1].strip()
     return None
 
 
@@ -60,6 +62,7 @@ def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
     home, work = tmp_path / "venv", tmp_path / "work"
     work.mkdir()
     empty = {key: text for key, text in os.environ.items() if key.startswith("PIP_") or key in ("LANG", "TMPDIR")}
+    empty |= {"PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))}
     empty |= {"HOME": str(work), "PATH": str(home / "bin"), "CC": "no-compiler"}
     empty |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
@@ -96,15 +99,18 @@ def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
         "True",
         "1797",
     ]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
     service = subprocess.Popen(
-        [dissensus, "serve", "--store", "labels.db", "--port", "8799"],
+        [dissensus, "serve", "--store", "labels.db", "--port", port],
         cwd=work,
         env=empty,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     try:
-        answer = _use_service("http://127.0.0.1:8799")
+        answer = _use_service(f"http://127.0.0.1:{port}")
         assert (answer["label"], answer["votes"]) == ("cat", {"cat": 3})
     finally:
         service.terminate()
@@ -119,7 +125,7 @@ def _use_service(address):
         with urlopen(Request(address + path, data, {"Content-Type": "application/json"}), timeout=20) as reply:
             return json.load(reply)
 
-    for _ in range(100):
+    for _ in range(400):
         try:
             ask("/health")
             break

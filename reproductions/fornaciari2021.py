@@ -311,6 +311,14 @@ def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
                     add("table3", data, condition, seed, **kurtoses(first, second, one.truth, one.soft))
                 pooled = kurtoses(stl, mtl, truth, np.tile(one.soft, (len(pairs), 1)))
                 add("table3", data, condition, 0, p=pooled["test"])
+    silver = groups.get(("table2", PAPERS[2]), [])
+    if (pairs_of_stems := outcome(silver)) is not None:  # without tied pairs, as the released code tests silver
+        clear = pairs_of_stems.soft[:, 0] != pairs_of_stems.soft[:, 1]
+        for line in [*silver, *groups.get(("stems", "silver"), [])]:
+            right = unpack(line["kept"]["off"]) == 0
+            if right.size == clear.size:
+                where = line["table"], line["data"], line["condition"], line["seeds"][0]
+                add(*where, untied=round(float(right[clear].mean()), 6))
     return found
 
 

@@ -10,6 +10,7 @@ them cut at 5. Medical sets are scored by the experts' labels (`accuracy`) and b
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -135,18 +136,21 @@ def table2(cell: Cell, device: str) -> Values:
         }
     if how["kind"] == "many questions":
         found = many_questions(redundancy, cell.seeds, how.get("steps"), items, device)[name]
-        return scores(most_probable(found, how), golds)
+        return scores(most_probable(found, how, cell.seeds), golds)
     return scores(network(name, redundancy, cell.seeds, how, device), golds)
 
 
-table3 = votes = alike = table2
+table3 = votes = often = table2
 
 
-def most_probable(posterior: FloatArray, how: dict[str, Any]) -> Winners:
-    """Classes of posteriors (S, I, K); `alike` divides each by its share first, as if all had been as frequent."""
-    return np.asarray(
-        (posterior / posterior.mean(axis=1, keepdims=True) if "alike" in how else posterior).argmax(axis=2)
-    )
+def most_probable(posterior: FloatArray, how: dict[str, Any], seeds: tuple[int, ...]) -> Winners:
+    """Classes of posteriors (S, I, K); with `as_often`, yes to as many items as MMCE with all classes alike says it."""
+    if "as_often" not in how:
+        return np.asarray(posterior.argmax(axis=2))
+    uniform = (("class_prior", "uniform"),)
+    others = posteriors(how["set"], how["redundancy"], "mmce", seeds, how.get("items"), uniform).argmax(axis=2)
+    rank = np.argsort(np.argsort(-posterior[:, :, 1], axis=1, kind="stable"), axis=1)
+    return np.asarray(rank < others.sum(axis=1)[:, None], np.int32)
 
 
 def scores(winners: Winners, golds: dict[str, IntArray]) -> Values:
@@ -199,7 +203,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
         return taught(models, tables, inputs, labels)
     stack = stacked(models, tables, inputs)
     stack.train()
-    return most_probable(stack.posterior(), how)
+    return most_probable(stack.posterior(), how, seeds)
 
 
 def taught(models: list[Any], tables: list[Annotations], inputs: Any, labels: Winners, ask: Any = None) -> Winners:
@@ -239,7 +243,6 @@ def bound(cell: Cell, device: str) -> Values:
 
 def labels(cell: Cell, device: str) -> Values:
     """Teach logistic regression by gold, in folds that the seed draws: on all labels of an item, or also on vectors."""
-    from sklearn.linear_model import LogisticRegressionCV
     from sklearn.model_selection import StratifiedKFold
 
     name, found = cell.keywords["set"], SeedValues()
@@ -254,8 +257,8 @@ def labels(cell: Cell, device: str) -> Values:
     for seed in cell.seeds:
         right = np.zeros(len(gold), np.bool_)
         for some, rest in StratifiedKFold(GOLD_FOLDS, shuffle=True, random_state=seed).split(given, gold):
-            model = LogisticRegressionCV(Cs=[1e-4, 1e-3, 1e-2, 0.1, 1], scoring="neg_log_loss", cv=3, max_iter=500)
-            right[rest] = model.fit(given[some], gold[some]).predict(given[rest]) == gold[rest]
+            model = regression([1e-4, 1e-3, 1e-2, 0.1, 1], given[some], gold[some])
+            right[rest] = model.predict(given[rest]) == gold[rest]
         found.add(accuracy=100 * right.mean())
     return found.values
 
@@ -263,7 +266,6 @@ def labels(cell: Cell, device: str) -> Values:
 @cache
 def by_gold(name: str, items: int | None) -> FloatArray:
     """(I, K) P(class) by logistic regression that the gold of the other folds taught."""
-    from sklearn.linear_model import LogisticRegressionCV
     from sklearn.model_selection import StratifiedKFold
     from sklearn.preprocessing import StandardScaler
 
@@ -271,9 +273,18 @@ def by_gold(name: str, items: int | None) -> FloatArray:
     known = np.flatnonzero(gold >= 0)
     proba = np.full((len(x), 2), 0.5)
     for some, rest in StratifiedKFold(GOLD_FOLDS, shuffle=True, random_state=0).split(known, gold[known]):
-        model = LogisticRegressionCV(Cs=[1e-4, 1e-3, 1e-2, 0.1], scoring="neg_log_loss", cv=3, max_iter=300)
-        proba[known[rest]] = model.fit(x[known[some]], gold[known[some]]).predict_proba(x[known[rest]])
+        model = regression([1e-4, 1e-3, 1e-2, 0.1], x[known[some]], gold[known[some]])
+        proba[known[rest]] = model.predict_proba(x[known[rest]])
     return proba
+
+
+def regression(costs: list[float], x: FloatArray, gold: IntArray) -> Any:
+    """Fit logistic regression; its penalty is chosen in three folds, by log loss."""
+    from sklearn.linear_model import LogisticRegressionCV
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of names that its next version changes
+        return LogisticRegressionCV(Cs=costs, scoring="neg_log_loss", cv=3, max_iter=500).fit(x, gold)
 
 
 @cache  # it answers for two sets

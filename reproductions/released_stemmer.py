@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -51,16 +51,14 @@ class ReleasedStemmer(nn.Module):
         z = []
         for windows, filters, block in zip(sides, self.filters, self.blocks, strict=True):
             found = []
-            for hot, conv in zip(windows, filters, strict=True):
+            for hot, conv in zip(windows, cast(Any, filters), strict=True):
                 weight = torch.einsum("vd,odk->kvo", self.characters, conv.weight).flatten(0, 1)  # (window × V, 128)
                 found.append((hot @ weight).amax(dim=1).add(conv.bias).relu())
             x = self.dropout(torch.cat(found, dim=1))
             z.append(block((x if "one dropout" in self.ours else self.dropout(x)) * WIDTH**0.5 + self.place))
         both = torch.cat(z, dim=1)
-        hard = self.hard(both).float()
-        return hard[:, -1] - hard[:, 0] if "two logits" in self.ours else hard[:, 0], self.soft(
-            both
-        ).float().log_softmax(1)
+        yes, soft = self.hard(both).float(), self.soft(both).float().log_softmax(dim=1)
+        return yes[:, -1] - yes[:, 0] if "two logits" in self.ours else yes[:, 0], soft
 
 
 def windows_of(texts: Sequence[str], known: dict[str, int], longest: int) -> list[Tensor]:
@@ -106,7 +104,7 @@ def predict_released(
                 p, q = (soft[batch], log_q) if divergence == "kl" else (log_q, soft[batch])
                 loss = loss + (p.exp() * (p - q)).sum(dim=1).mean() / unit
             optimizer.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
         model.eval()
         with torch.no_grad():

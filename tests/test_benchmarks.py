@@ -44,3 +44,16 @@ def test_every_stored_result_names_a_command_that_exists(store):
 def test_code_tokens_are_neither_comments_nor_docstrings_nor_layout():
     text = '"""A module."""\n\n\ndef f(x):  # twice\n    """Say it."""\n    return x + "s"\n'
     assert code_tokens(text) == len(["def", "f", "(", "x", ")", ":", "return", "x", "+", '"s"'])
+
+
+def test_the_page_of_benchmarks_is_that_of_the_stored_results():
+    from benchmarks import page
+
+    text = page.PAGE.read_text(encoding="utf-8")
+    for part in [*page.speed(), *page.accuracy()]:
+        assert part in text
+    lost = re.findall(
+        r"ours is significantly better in \d+ and worse in (\d+)", (FOLDER / "accuracy" / "README.md").read_text()
+    )
+    head, rows = "| set | labels an item | ours | below | by | p |", text.split("### Where we lose")[1:]
+    assert [one.split(head)[1].split("\n\n")[0].count("\n| ") - 1 for one in rows] == [int(n) for n in lost]

@@ -7,6 +7,7 @@ import zipfile
 import pytest
 
 import release.__main__ as made
+from dissensus import methods
 from release import ROOT, project, version
 from release.lowest import lowest
 
@@ -112,3 +113,16 @@ def test_every_dependency_has_a_pin():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     wanted = {re.match(r"[\w-]+", line)[0] for lines in (*extras.values(), project()["dependencies"]) for line in lines}
     assert wanted <= pins, wanted - pins
+
+
+def test_the_figures_of_the_paper_are_those_of_the_pages():
+    paper = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
+    pages = ("docs/benchmarks.md", "docs/study/what-is-a-label-worth.md", "benchmarks/trust/README.md")
+    text = " ".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
+    figures = set(re.findall(r"\*\*([-+\d.,]+)\*\*", paper))
+    assert len(figures) > 12
+    assert [one for one in figures if not re.search(rf"(?<![\d.]){re.escape(one)}(?![\d])", text)] == []
+    assert f"fits {len(methods)} methods" in paper
+    cited = set(re.findall(r"@(\w+\d{4})", paper))
+    assert cited == set(re.findall(r"(?m)^@\w+\{(\w+),", (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")))
+    assert len(paper.split()) < 1100  # two pages

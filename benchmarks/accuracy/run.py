@@ -572,6 +572,8 @@ def main() -> None:
         asked = {method.title for method in METHODS if method.method in options.methods}
         keep_rest(rows, earlier["sets"], asked)
         versions = earlier["versions"] | versions
+        there = {title for row in rows for of_level in row["levels"].values() for title in of_level["methods"]}
+        METHODS[:] = [method for method in METHODS if method.title in there]  # others came after that run
         again, rest = ", ".join(options.methods), earlier["made"]
         of_today = [f"This is of {again} and the peers' same; all else is of {rest['date']}, commit {rest['commit']}."]
     if whole or options.readme:

@@ -204,8 +204,8 @@ def tables(rows: list[Row]) -> list[str]:
             name, before, after = row.name, row.before, row.after
         out.append(
             f"| {name} | {100 * before[1]:.1f} % | {100 * after[1]:.1f} %{worse(after[1] < before[1] - 5e-4)} | "
-            f"{100 * before[2]:+.1f} | {100 * after[2]:+.1f}{worse(abs(after[2]) > abs(before[2]))} | {before[0]:.3f} | "
-            f"{after[0]:.3f}{worse(after[0] > before[0])} |"
+            f"{100 * before[2]:+.1f} | {100 * after[2]:+.1f}{worse(abs(after[2]) > abs(before[2]))} | "
+            f"{before[0]:.3f} | {after[0]:.3f}{worse(after[0] > before[0])} |"
         )
     return out
 
@@ -220,10 +220,10 @@ def summary(rows: list[Row]) -> list[str]:
     held = sum(row.counted[1] <= row.by_gold <= row.counted[2] for row in known)
     most = max(known, key=lambda row: row.labels)
     return [
-        f"**{len(rows)} sets, {len(known)} of them with gold.** An item has {np.mean(labels):.1f} labels in the mean of "
-        f"the sets with gold, and by gold they are worth {gold.mean():.1f} independent ones; the default, which does not "
-        f"see the gold, counts them as {counted.mean():.1f}, and its interval holds what gold says on {held} of "
-        f"{len(known)}. The {most.labels:.0f} labels of *{most.name}* are worth {most.by_gold:.1f}.",
+        f"**{len(rows)} sets, {len(known)} of them with gold.** An item has {np.mean(labels):.1f} labels in the mean "
+        f"of the sets with gold, and by gold they are worth {gold.mean():.1f} independent ones; the default, which "
+        f"does not see the gold, counts them as {counted.mean():.1f}, and its interval holds what gold says on "
+        f"{held} of {len(known)}. The {most.labels:.0f} labels of *{most.name}* are worth {most.by_gold:.1f}.",
         "",
         f"Counting labels as independent is more than 5 points surer than right on {over[0]} of {len(known)} sets, the "
         f"default on {over[1]}; more than 5 points less sure than right: {under[0]} and {under[1]}.",

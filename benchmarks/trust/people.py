@@ -2,7 +2,7 @@
 
 *flags*: honest annotators flagged, simulated crowds of every kind and real ones right more often than their crowd, and
 spammers and adversaries found on `digits-crowd`, where each keeps 40 labels. *copiers*: found of those who copy leaders
-who are right six times of ten, ten labels an item, and groups on all real sets. *intervals*: fitted on half of the
+who are right six times of ten, ten labels an item, simulated and among real annotators, and groups on all real sets. *intervals*: fitted on half of the
 items and held to the gold of the others. An annotator with at least ten gold labels there is covered where its number
 right lies in the middle 95 % of the beta-binomial that the interval's Beta implies; "bare" has no allowance for its own
 luck: the share right lies within the interval, for those with 100 gold labels or more. "independent" has the interval
@@ -36,6 +36,7 @@ SUSPECT = ("uniform-spammer", "constant-spammer", "adversary")
 MAX_ROWS = 150_000  # larger sets are left out
 CROWD_SIZES, LABELS, PREVALENCES = (20, 100, 1000, 5000), (5, 12, 20, 40, 100, 500), (0.02, 0.05, 0.2, 0.5)
 MAX_SIMULATED_ROWS = 60_000
+REAL_CROWDS = ("rte", "medical_causes", "medical_treats", "bluebirds")  # with ten labels an item or more
 
 
 def real_sets() -> dict[str, Any]:
@@ -175,27 +176,46 @@ def copying_crowd(A: int, I: int, K: int, share: float, leaders: int, seed: int)
     )
 
 
+def real_copying_crowd(data: Any, share: float, seed: int) -> tuple[Annotations, Any]:
+    """Table and who copies: a real set at ten labels an item, in which a share of the annotators copies as above."""
+    full, rng = data.annotations, np.random.default_rng(seed)
+    table = full.subsample(10, [seed, 10]) if np.diff(full.item_ptr).mean() > 10 else full
+    K, who = table.n_classes, rng.permutation(np.flatnonzero(np.diff(table.annotator_ptr)))
+    copies = np.isin(np.arange(table.n_annotators), who[: round(share * who.size)])
+    right = np.where(data.gold >= 0, data.gold, rng.integers(0, K, table.n_items))
+    said = np.where(rng.random(table.n_items) < 0.6, right, (right + rng.integers(1, K, table.n_items)) % K)
+    copied = copies[table.annotator] & (rng.random(len(table)) < 0.95)
+    label = np.where(copied, said[table.item], table.label)
+    return Annotations.from_arrays(table.item, table.annotator, label, classes=np.arange(K)), copies[np.sort(who)]
+
+
 def copiers(seeds: int, sets: dict[str, Any]) -> None:
     """Print recall and false groups."""
+    crowds: dict[str, Any] = {}
     for A, I, K in ((60, 500, 2), (110, 1000, 4), (164, 800, 2)):
         for share, leaders in ((0.2, 1), (0.4, 1), (0.4, 3)):
-            found = there = busy = busy_found = wrong = 0
-            for seed in range(seeds):
-                table, leader, _ = copying_crowd(A, I, K, share, leaders, seed)
-                member = np.zeros(A, bool)
-                member[[code for group in find_copies(table).groups for code in group]] = True
-                many = np.diff(table.annotator_ptr) >= 10
-                copies = leader >= 0
-                found, there, wrong = (
-                    found + (member & copies).sum(),
-                    there + copies.sum(),
-                    wrong + (member & ~copies).sum(),
-                )
-                busy, busy_found = busy + (copies & many).sum(), busy_found + (member & copies & many).sum()
-            print(
-                f"{A} annotators, {I} items, {K} classes, {share:.0%} copy {leaders}: found {found / there:.1%}, of "
-                f"those with ten labels {busy_found / busy:.1%}; {wrong} others of {seeds * A - there:,}", flush=True,
-            )  # fmt: skip
+            crowds[f"{A} annotators, {I} items, {K} classes, {share:.0%} copy {leaders}"] = (
+                lambda seed, drawn=(A, I, K, share, leaders): copying_crowd(*drawn, seed)[:2]
+            )
+    for name in REAL_CROWDS:
+        for share in (0.2, 0.4) if name in sets else ():
+            crowds[f"{name}, {share:.0%} copy 1"] = lambda seed, data=sets[name], share=share: real_copying_crowd(
+                data, share, seed
+            )
+    for title, crowd in crowds.items():
+        count = np.zeros((3, 2), int)  # copiers, copiers with ten labels, others: found, and all
+        for seed in range(seeds):
+            table, leader = crowd(seed)
+            member = np.zeros(table.n_annotators, bool)
+            member[[code for group in find_copies(table).groups for code in group]] = True
+            copies = leader if leader.dtype == bool else leader >= 0
+            for row, some in enumerate((copies, copies & (np.diff(table.annotator_ptr) >= 10), ~copies)):
+                count[row] += [(member & some).sum(), some.sum()]
+        (found, there), (busy_found, busy), (wrong, others) = count
+        print(
+            f"{title}: found {found / there:.1%}, of those with ten labels {busy_found / max(busy, 1):.1%}; "
+            f"{wrong} others of {others:,}", flush=True,
+        )  # fmt: skip
     for name, data in sets.items():
         began, table = time.perf_counter(), data.annotations
         groups = find_copies(table).groups

@@ -127,6 +127,17 @@ def test_table_3_is_the_kurtosis_by_who_is_right(runs):
     assert p == pytest.approx([stats.mannwhitneyu(only_mtl, only_stl).pvalue])
 
 
+def test_tied_pairs_are_left_out_of_silver(runs):
+    truth, _, stl, _, _ = runs
+    pattern = np.arange(200) % 4
+    lines = {"0": made("table2", "stemming, 10 folds", "STL", 0, truth, stl[0], pattern)}
+    lines["1"] = made("stems", "silver", "released network, STL", 0, truth, stl[1])
+    found = [line["values"]["untied"] for line in derived(lines) if "untied" in line["values"]]
+    clear = np.array([VOTES[k][0] != VOTES[k][1] for k in pattern])
+    assert 0 < clear.sum() < 200
+    assert found == [[pytest.approx((one == truth)[clear].mean(), abs=1e-6)] for one in stl]
+
+
 def test_lines_without_the_truth_make_nothing(runs):
     *_, lines = runs
     assert derived({key: line for key, line in lines.items() if "truth" not in line["kept"]}) == []
@@ -195,7 +206,7 @@ def test_silver_is_the_majority_and_noun_where_nobody_was_asked():
     [
         ("table1", "stemming, 10 folds", "STL"), ("table2", "POS, separate test", "STL"),
         ("beyond", "stemming, 10 folds, hidden layer, silver", "MTL, inverse KL"),
-        ("beyond", "POS, 5 folds, learnt vectors", "MTL, KL"),
+        ("beyond", "POS, 5 folds, learnt vectors", "MTL, KL"), ("stems", "silver", "released program, inverse KL"),
     ],
 )  # fmt: skip
 def test_cells_run(table, data, condition, monkeypatch, tmp_path):

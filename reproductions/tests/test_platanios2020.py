@@ -48,6 +48,21 @@ def test_every_cell_is_run_or_says_why_not():
     assert tables["table2"].why_differs("bluebirds, 20", "LIA-E") is None
 
 
+def test_yes_is_said_as_often_as_mmce_says_it(monkeypatch):
+    posterior = np.array([[[0.9, 0.1], [0.7, 0.3], [0.8, 0.2]]])
+    others = np.array([[[0.4, 0.6], [0.1, 0.9], [0.8, 0.2]]])
+    monkeypatch.setattr(platanios2020, "posteriors", lambda *_: others)
+    how = {"set": "rte", "redundancy": 2}
+    assert platanios2020.most_probable(posterior, how, (0,)).tolist() == [[0, 0, 0]]
+    assert platanios2020.most_probable(posterior, how | {"as_often": True}, (0,)).tolist() == [[0, 1, 1]]
+
+
+@pytest.mark.realdata
+def test_gold_and_all_labels_do_not_reach_the_published_figure_on_wordsim():
+    found = platanios2020.labels(cell("labels", "wordsim, 10", "labels, by gold"), "cpu")
+    assert found == {"accuracy": [pytest.approx(100 * 28 / 30, abs=1e-3)]}
+
+
 @pytest.mark.realdata
 def test_some_items_keep_their_gold_and_their_features():
     table, golds = platanios2020.load("medical_causes", 100)

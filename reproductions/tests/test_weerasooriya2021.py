@@ -77,6 +77,16 @@ def test_direction_is_the_mean_vote_and_rounds_are_counted():
     assert weerasooriya2021.rounds(two, "cpu")["used"] == [2]
 
 
+@pytest.mark.realdata
+def test_one_choice_of_fmm_at_a_time_begins_with_table_2():
+    table = load_paper("weerasooriya2021").tables
+    plain = weerasooriya2021.fmm(table["fmm"].cell("jobs_q2", "as in table 2", (0,)), "cpu")
+    printed = weerasooriya2021.table2(table["table2"].cell("jobs_q2", "FMM, as printed", (0,)), "cpu")
+    assert plain == {name: printed[name] for name in ("kl", "inverse_kl")}
+    averaged = weerasooriya2021.fmm(table["fmm"].cell("jobs_q2", "averaged over clusters", (0,)), "cpu")
+    assert averaged["kl"] < plain["kl"]
+
+
 def test_published_figures_are_the_papers():
     table = load_paper("weerasooriya2021").tables["table3"]
     assert table.published_value("jobs_q3", "LDL-NM", "accuracy") == (0.923, 0.0015)

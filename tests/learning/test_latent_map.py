@@ -52,7 +52,7 @@ def test_ldl_nm_has_the_mean_of_z_e_over_annotators_with_labels(at_once, monkeyp
     there = [j for j in range(len(head.labels)) if head.labels[j] > 0]
     z_item = head.z_item(z)
     for i in (0, 5):
-        each = [head.z_pair(z_item[i : i + 1], head.z_annotator(torch.tensor([j])))[0] for j in there]
+        each = [head.z_pair(z_item[i : i + 1], head.known_rows(torch.tensor([j])))[0] for j in there]
         torch.testing.assert_close(objective.item_vectors(head, z)[i], torch.stack(each).mean(dim=0))
 
 

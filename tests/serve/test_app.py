@@ -220,12 +220,22 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     assert {"httponly", "samesite=strict"} <= {part.strip().lower() for part in answer.headers["set-cookie"].split(";")}
     assert signed.get("/projects").status_code == 200
     assert signed.post("/projects/p/annotations", json=POST).status_code == 403  # a cookie without an origin
+    other = {"Authorization": "Basic YTpi"}  # of a proxy: it is still the cookie that counts
+    assert signed.post("/projects/p/annotations", json=POST, headers=other).status_code == 403
     assert signed.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
 
 
 def test_who_asks_too_often_waits(opened):
     ask = client(opened(), limits=Limits(per_second=0.001, burst=3))
     assert [ask.get("/projects").status_code for _ in range(5)] == [200, 200, 200, 429, 429]
+
+
+@pytest.mark.parametrize("path", ["/projects", "/projects/p/items", "/projects/p/items/none", "/none"])
+def test_every_answer_is_counted_and_safe_to_show(ask, path):
+    found = ask.get(path)
+    assert found.headers["X-Content-Type-Options"] == "nosniff"
+    assert found.headers["Cache-Control"] == "no-store"
+    assert f'dissensus_requests_total{{status="{found.status_code}"}} 1\n' in ask.get("/metrics").text
 
 
 def test_metrics_and_docs_say_what_there_is(ask):
@@ -279,22 +289,24 @@ def test_next_asks_about_what_is_in_doubt(ask):
     assert ask.get("/projects/p/next?annotator=newer").json()["stop"]
 
 
-def test_next_asks_first_for_what_has_no_label_and_leaves_doubts_to_those_who_tell_more(ask):
-    ask.post("/projects", json={"name": "q", "per_item": 6})
+def test_next_asks_first_for_what_has_no_label_and_leaves_it_to_those_who_tell_more(ask):
+    ask.post("/projects", json={"name": "q", "per_item": 7})
     rows = [{"item": f"i{i}", "annotator": a, "label": "xy"[i % 2]} for i in range(40) for a in "abcd"]
     rows += [{"item": f"i{i}", "annotator": "coin", "label": "xy"[i // 2 % 2]} for i in range(40)]
+    rows += [{"item": f"i{i}", "annotator": "less", "label": "xy"[(i % 2) ^ (i % 5 == 0)]} for i in range(40)]
     rows += [{"item": "odd", "annotator": a, "label": "xy"[a > "b"]} for a in "abcd"]
     ask.post("/projects/q/annotations", json=rows)
     ask.post("/projects/q/items", json=[{"item": "new", "text": "?"}])
     ask.get("/projects/q/export")  # fits
 
     def first(who):
-        found = ask.get(f"/projects/q/next?annotator={who}").json()["items"]
-        return found[0]["item"] if found else None
+        found = ask.get(f"/projects/q/next?annotator={who}").json()
+        return found["items"][0]["item"] if found["items"] else found["stop"]
 
-    assert first("coin") == "new"  # whoever asks
+    for who in ("coin", "less"):
+        assert first(who) == "Others are asked first about what is left: stop for now, ask later again, thanks."
+    assert "new" in [first("less") for _ in range(40)]  # nobody else came
     ask.post("/projects/q/decisions", json={"item": "new", "label": "x"})
-    assert first("coin") is None
     assert first("e") == "odd"
     ask.post("/projects/q/annotations", json={"item": "odd", "annotator": "e", "label": "x"})
     assert first("f") == "odd"  # it may have one more label, and nobody else is at it

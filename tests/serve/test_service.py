@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from dissensus.exceptions import DataError, StoreUnavailable
 from dissensus.models.base import default_method
 from dissensus.questions.item_status import status_of
 from dissensus.serve.events import Event, annotation_events, decision_event, in_order, item_events
+from dissensus.serve.rows import NameList
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 
@@ -461,6 +463,46 @@ def test_two_processes_agree(opened):
     assert Path(one.store.url).exists()
 
 
+def test_more_events_than_one_statement_takes_are_stored_once(opened):
+    service = opened(fits=False)
+    service.create("p")
+    posted = [{"item": f"i{at}", "annotator": "a", "label": "x"} for at in range(1_200)]
+    assert service.append("p", annotation_events(posted)).accepted == 1_200
+    again = service.append("p", annotation_events([*posted, POST]))
+    assert (again.accepted, again.duplicates, again.seq) == (1, 1_200, 1_201)
+    assert len(says(opened(fits=False).project("p"))) == 1_201
+
+
+def test_reasons_are_those_of_the_fit_and_follow_what_came_since(opened):
+    service = opened(fits=False)
+    project = service.create("p")
+    rows = [{"item": f"i{at}", "annotator": who, "label": "xy"[at % 2]} for at in range(9) for who in "abc"]
+    service.append("p", annotation_events(rows))
+    project.refit()
+    for who, said in (("d", "3 of 4 labels agree"), ("e", "3 of 5 labels agree where 5 usually would")):
+        service.append("p", annotation_events({"item": "i3", "annotator": who, "label": "x"}))
+        found = [one["reason"] for one in project.items(order="name")["items"]]
+        assert found == ["all 3 labels agree"] * 3 + [said] + ["all 3 labels agree"] * 5
+    service.append("p", annotation_events({"item": "new", "annotator": "a", "label": "x"}))
+    assert project.item("new")["reason"] == "only 1 label"
+    project.refit()
+    table = project.table()
+    expected = status_of(dz.methods[default_method("classes")]().fit(table), table).reason.to_pylist()
+    assert [project.item(str(name))["reason"] for name in table.items] == expected
+
+
+def test_names_stay_in_order_when_others_come():
+    names = NameList(["b", "a", "c"])
+    used = np.array([0, 1])
+    for more in ([], ["0"]):
+        names.extend(more)
+        found, codes, rank = names.ordered(used)
+        assert (found.tolist(), codes.tolist()) == (["a", "b"], [1, 0])
+        assert rank.tolist() == [1, 0, -1, *(-1 for _ in more)]
+    found, codes, rank = names.ordered(np.array([0, 1, 3]))
+    assert (found.tolist(), codes.tolist(), rank.tolist()) == (["0", "a", "b"], [3, 1, 0], [2, 1, -1, 0])
+
+
 @pytest.mark.skipif(
     "SERVE_KILLS" not in os.environ, reason="starts PostgreSQL and kills a hundred times: make test-serve"
 )
@@ -473,7 +515,8 @@ def test_postgres_holds_the_same_log_and_survives_too():
         services[0].create("q")
         posted = []
         for _ in range(200):
-            one = {"id": str(rng.integers(40)), "item": f"i{rng.integers(9)}", "annotator": f"w{rng.integers(4)}"}
+            odd = "\t\\N\n"  # what a copy has to escape
+            one = {"id": str(rng.integers(40)), "item": f"i{rng.integers(9)}{odd}", "annotator": f"w{rng.integers(4)}"}
             one |= {"label": "xyz"[rng.integers(3)], "version": in_order(int(rng.integers(1, 5)))}
             posted.append(one if rng.random() < 0.9 else {"id": one["id"], "deleted": True})
             services[rng.integers(2)].append("q", annotation_events(posted[-1]))
@@ -487,3 +530,36 @@ def test_postgres_holds_the_same_log_and_survives_too():
             ids = [id_ for (id_,) in service.store.all("SELECT id FROM event WHERE project = 2")]
         assert len(ids) == len(set(ids))
         assert {f"a{n}" for n in range(known)} <= set(ids)
+
+
+def test_what_a_label_is_worth_to_next_is_its_equation(opened):
+    rng = np.random.default_rng(0)
+    rows = [
+        {"item": f"i{i}", "annotator": a, "label": "xyz"[(i + (rng.random() < wrong)) % 3]}
+        for i in range(30) for a, wrong in (("a", 0.0), ("b", 0.2), ("c", 0.5)) if (i + ord(a)) % 4
+    ]  # fmt: skip
+    rows += [{"item": f"own {i}", "annotator": "c", "label": "x"} for i in range(7)]  # which nobody checked
+    service = opened(fits=False)
+    service.create("p")
+    service.append("p", annotation_events(rows))
+    project = service.project("p")
+    project.refit()
+    project.next("somebody")
+    assigner, model = project.assigner, project.fitted.model
+    codes = np.arange(len(project.names[0]))
+    given = Counter(row["item"] for row in rows)
+    for name in ("b", "c", "somebody new"):
+        crowd = model._confusions(np.array([-1]))[0]  # [true, given]
+        theta = crowd
+        if name in "bc":
+            checked = sum(row["annotator"] == name and given[row["item"]] > 1 for row in rows)
+            own = model._confusions(np.array(["abc".index(name)]))[0]
+            theta = (5 * crowd + checked * own) / (5 + checked)
+        worth = assigner._worth(codes, assigner._beliefs(codes), project.names[1].codes.get(name, -1))
+        for code in codes[::9]:
+            q, item = project.posterior(code), project.names[0].texts[code]
+            told = 0.0
+            for said in range(3):
+                share = sum(q[k] * theta[k, said] for k in range(3))
+                told += sum(q[k] * theta[k, said] * np.log(theta[k, said] / share) for k in range(3))
+            assert worth[code] == pytest.approx(told / np.sqrt(1 + given[item] * model.dependence_), abs=1e-12)

@@ -31,6 +31,7 @@ COEFFICIENTS = {
     "words_alpha": "Krippendorff's α, edit distance of words",
 }
 SCALES = {"graded": "ordinal", "numbers": "interval"}  # kind of labels → its scale; of others nominal
+WITHOUT_SCALE = ("spans", "sets", "objects")  # kinds of labels
 Scale = Literal["nominal", "ordinal", "interval"]
 KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
 
@@ -53,21 +54,14 @@ def agreement(
     settings: dict[str, Any] = {"level": 0.95, "resamples": resamples, "seed": seed or 0}
 
     def answer(table: Annotations, question: str | None) -> dict[str, Any]:
-        if table.kind == "spans":
-            if pairs:
-                raise BadParameter("--pairs is for classes and numbers; leave it out for spans.")
-            return _span_facts(table, settings, source.title(question))
-        if table.kind in ("sets", "objects"):
-            if pairs:
-                raise BadParameter(f"--pairs is for classes and numbers; leave it out for {table.kind}.")
-            return _distance_facts(table, settings, source.title(question))
+        if pairs and table.kind in WITHOUT_SCALE:
+            raise BadParameter(f"--pairs is for classes and numbers; leave it out for {table.kind}.")
         own = str(scale or SCALES.get(table.kind, "nominal"))
-        asked, title = least if pairs else None, source.title(question)
-        if table.kind == "numbers":
-            return {"scale": "interval"} | _numeric_facts(table, settings, asked, title)
-        declared = source.classes is not None or table.kind == "graded"
-        values = None if own == "nominal" else _values(table, own, declared)
-        return {"scale": own} | _facts(table, values, settings | {"scale": own}, asked, title)
+        own = {"numbers": "interval"}.get(table.kind, "nominal" if table.kind in WITHOUT_SCALE else own)
+        values = None
+        if own != "nominal" and table.kind != "numbers":
+            values = _values(table, own, source.classes is not None or table.kind == "graded")
+        return {"scale": own} | _facts(table, own, values, settings, least if pairs else None, source.title(question))
 
     source.print_each(options.answer_each(source.read(), answer), _show, **settings)
 
@@ -82,97 +76,35 @@ def _values(table: Annotations, scale: str, declared: bool) -> list[float] | Non
         return None  # on an interval scale, an error that says so
 
 
-def _span_facts(table: Annotations, settings: dict[str, Any], what: str) -> dict[str, Any]:
-    from dissensus.evaluation import span_agreement
-
-    resamples = settings["resamples"]
-    with show.waiting(f"resampling {what}", resamples) as on_step:
-        found = span_agreement(table, resamples=resamples, seed=settings["seed"], on_step=on_step)
-    return {
-        "scale": "nominal",
-        "documents": int(table.sequences.documents.size),
-        "items": table.n_items,
-        "annotators": table.n_annotators,
-        "coefficients": {
-            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-            for name, estimate in found.items()
-        },
-    }
-
-
-def _distance_facts(table: Annotations, settings: dict[str, Any], what: str) -> dict[str, Any]:
-    """Krippendorff's α of sets by two distances, of objects by the words of their labels."""
-    from dissensus.evaluation.distances import all_distances, distance_alpha, set_distances
-
-    if table.kind == "sets":
-        distances = {"jaccard_alpha": set_distances(table), "masi_alpha": set_distances(table, "masi")}
-    else:
-        distances = {"words_alpha": all_distances(table, "words")}
-    own, found = {key: settings[key] for key in ("level", "resamples", "seed")}, {}
-    for name, distance in distances.items():
-        with show.waiting(f"resampling {what}", settings["resamples"]) as on_step:
-            found[name] = distance_alpha(table, distance, on_step=on_step, **own)
-    return {
-        "scale": "nominal",
-        "items": table.n_items,
-        "annotators": table.n_annotators,
-        "coefficients": {
-            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-            for name, estimate in found.items()
-        },
-    }
-
-
-def _numeric_facts(table: Annotations, settings: dict[str, Any], least: int | None, what: str) -> dict[str, Any]:
-    from dissensus.evaluation import concordances, numeric_agreement, ratings_per_item
-
-    resamples = settings["resamples"]
-    with show.waiting(f"resampling {what}", resamples) as on_step:
-        found = numeric_agreement(table, resamples=resamples, seed=settings["seed"], on_step=on_step)
-    facts: dict[str, Any] = {
-        "items": table.n_items,
-        "items_with_two_ratings": int((ratings_per_item(table) > 1).sum()),
-        "annotators": table.n_annotators,
-        "coefficients": {
-            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-            for name, estimate in found.items()
-        },
-    }
-    if least is not None:
-        with show.waiting(f"comparing the annotators of {what}"):
-            facts |= {"least": least, "weights": "concordance", "pairs": _rows(concordances(table, least=least))}
-    return facts
-
-
 def _facts(
-    table: Annotations, values: list[float] | None, settings: dict[str, Any], least: int | None, what: str
+    table: Annotations, scale: str, values: list[float] | None, settings: dict[str, Any], least: int | None, what: str
 ) -> dict[str, Any]:
-    from dissensus.evaluation import agreement, cohen_kappas, ratings_per_item
+    from dissensus.evaluation import cohen_kappas, concordances, ratings_per_item
+    from dissensus.evaluation.distances import agreement_by_kind
 
-    scale, resamples = settings["scale"], settings["resamples"]
-    with show.waiting(f"resampling {what}", resamples) as on_step:
-        found = agreement(
-            table, scale=scale, values=values, resamples=resamples, seed=settings["seed"], on_step=on_step
-        )
-    if table.weight is not None:  # the warning was given
-        table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
-    codes = range(table.n_classes)
-    facts: dict[str, Any] = {
-        "items": table.n_items,
-        "items_with_two_ratings": int((ratings_per_item(table) > 1).sum()),
-        "annotators": table.n_annotators,
-        "classes": [str(table.classes[k]) for k in (sorted(codes, key=values.__getitem__) if values else codes)],
-        "coefficients": {
-            name: {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-            for name, estimate in found.items()
-        },
+    with show.waiting(f"resampling {what}", settings["resamples"]) as on_step:
+        found = agreement_by_kind(table, scale=scale, values=values, on_step=on_step, **settings)
+    facts: dict[str, Any] = {"documents": int(table.sequences.documents.size)} if table.kind == "spans" else {}
+    if table.kind not in WITHOUT_SCALE:
+        if table.weight is not None and table.kind != "numbers":  # the warning was given
+            table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
+        facts["items_with_two_ratings"] = int((ratings_per_item(table) > 1).sum())
+        if table.kind != "numbers":
+            codes = range(table.n_classes)
+            order = sorted(codes, key=values.__getitem__) if values else codes
+            facts["classes"] = [str(table.classes[k]) for k in order]
+    facts |= {"items": table.n_items, "annotators": table.n_annotators}
+    facts["coefficients"] = {
+        name: {"value": one.value, "low": one.low, "high": one.high} for name, one in found.items()
     }
-    if least is not None:
+    if least is None:
+        return facts
+    with show.waiting(f"comparing the annotators of {what}"):
+        if table.kind == "numbers":
+            return facts | {"least": least, "weights": "concordance", "pairs": _rows(concordances(table, least=least))}
         weights: Any = KAPPA_WEIGHTS[scale]
-        with show.waiting(f"comparing the annotators of {what}"):
-            compared = cohen_kappas(table, least=least, weights=weights, values=values)
-        facts |= {"least": least, "weights": weights, "pairs": _rows(compared)}
-    return facts
+        compared = cohen_kappas(table, least=least, weights=weights, values=values)
+    return facts | {"least": least, "weights": weights, "pairs": _rows(compared)}
 
 
 def _rows(pairs: Pairs) -> list[dict[str, Any]]:

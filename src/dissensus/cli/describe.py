@@ -94,7 +94,8 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield f"{bare:,} of {about['items']:,} items have no annotation; each will get {gets}."
     if again := about["repeated_pairs"]:
         yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
-    yield from _doubtful_names(shares)
+    if missing := [label for label in shares if " ".join(label.casefold().split()) in NO_ANSWER]:
+        yield f"Classes may be missing answers: {', '.join(map(show.name, missing))}; --abstain leaves a label out."
     if about["kind"] == "classes":
         yield from _scores_as_classes(shares)
     if about.get("classes", about.get("distinct_values", 0)) < 2:
@@ -103,13 +104,6 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield "There is one annotator only; nothing can tell whether they are right."
     elif about["annotations_per_item"]["max"] == 1:
         yield "No item has two labels; nobody's labels can be checked against another's."
-
-
-def _doubtful_names(classes: Iterable[str]) -> Iterator[str]:
-    """Classes that may be no answer; how classes are spelt the account of reading says."""
-    if missing := [label for label in classes if " ".join(label.casefold().split()) in NO_ANSWER]:
-        named = ", ".join(map(show.name, missing))
-        yield f"Classes may be missing answers: {named}; --abstain leaves a label out."
 
 
 def _scores_as_classes(classes: Iterable[str]) -> Iterator[str]:

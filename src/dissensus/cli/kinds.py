@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from dissensus.cli import show
-from dissensus.cli.results import Result, fit_facts, fit_with_bar
+from dissensus.cli.results import Result, fit_facts, fit_with_bar, print_head
 from dissensus.models.answers import AnswerModel
 from dissensus.models.base import Aggregator
 from dissensus.models.saving import save
@@ -69,11 +69,7 @@ def write(result: Result, folder: Path, suffix: str) -> None:
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """The summary for people; with `preview` also the first items of numbers."""
     about, model = result.summary, result.model
-    show.line(
-        f"{show.clean(title)}: {show.count(about['annotations'], 'annotation')} of {show.count(about['items'], 'item')}"
-    )
-    end = "converged" if about["converged"] else "did not converge"
-    show.line(f"{about['method']} {end} after {about['passes']:,} passes in {about['seconds']:.1f} s.")
+    print_head(result, title)
     PRINTERS[about["kind"]](about, model, preview)
     if result.status is not None and model.items_.size:
         show.text(result.status.sentence())

@@ -268,10 +268,7 @@ def _item_frame(result: Result) -> Any:
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """The summary for people; with `preview` also the first items."""
     about = result.summary
-    show.line(
-        f"{show.clean(title)}: {show.count(about['annotations'], 'annotation')} of {show.count(about['items'], 'item')}"
-    )
-    show.line(_how(result))
+    print_head(result, title)
     show.bars(("label", "items"), about["labels"], about["items"])
     if "spans" in about:
         show.text(_about_spans(about["spans"]))
@@ -321,15 +318,18 @@ def _worth(result: Result) -> str:
     return f" {worth}" + f" The classes of {MIN_GOLD} items (--known) would say more." * unsure
 
 
-def _how(result: Result) -> str:
+def print_head(result: Result, title: str) -> None:
+    """What was answered, and how."""
     about = result.summary
-    if not result.fitted:
-        return f"Scored with a fitted {about['method']} in {about['seconds']:.1f} s."
-    if "new_annotations" in about:
-        return f"{about['method']} updated with {about['new_annotations']:,} annotations in {about['seconds']:.1f} s."
-    end = "converged" if about["converged"] else "did not converge"
+    labels, items = show.count(about["annotations"], "annotation"), show.count(about["items"], "item")
+    show.line(f"{show.clean(title)}: {labels} of {items}")
     passes = "1 pass" if about["passes"] == 1 else f"{about['passes']:,} passes"
-    return f"{about['method']} {end} after {passes} in {about['seconds']:.1f} s."
+    how = f"{about['method']} {'converged' if about['converged'] else 'did not converge'} after {passes}"
+    if not result.fitted:
+        how = f"Scored with a fitted {about['method']}"
+    elif "new_annotations" in about:
+        how = f"{about['method']} updated with {about['new_annotations']:,} annotations"
+    show.line(f"{how} in {about['seconds']:.1f} s.")
 
 
 def _print_annotators(model: Aggregator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dissensus.exceptions import BadParameter
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TOKEN_WORDS = ("add", "list", "revoke")
+TURN_SECONDS = 0.0005  # of a thread while others wait: a transaction gives its turn away and waits for it six times
 
 
 def serve(
@@ -104,6 +106,7 @@ def serve(
 
             helpers.append(Folder(service, watch))
         app = create_app(service, parts=parts)
+        sys.setswitchinterval(TURN_SECONDS)
         server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
         for helper in helpers:
             helper.start()

@@ -26,6 +26,7 @@ import numpy as np
 from dissensus.clustering.base import Clustering
 from dissensus.common.frames import as_frame
 from dissensus.common.json_lines import Store, key_of
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.local import thread_count
@@ -58,7 +59,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Selection:
+class Selection(Shown):
     """All points of a search, in the order of K and L."""
 
     method: str

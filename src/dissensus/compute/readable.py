@@ -47,7 +47,6 @@ def confusion_pass(
     own = item * K + rows.label  # place of a row's label in an array (I, K)
     cell = rows.annotator if shape == COIN else rows.annotator.astype(np.int64) * K + rows.label
     weight = np.ones(item.size) if rows.weight is None else rows.weight
-    known = np.zeros(I, bool) if gold is None or source == ONES else gold >= 0
     evidence = 0.0
     if source == LIKELIHOOD and table is not None and prior is not None:
         logs = np.log(np.swapaxes(table, 1, 2)).reshape(-1, table.shape[1])  # [annotator and given, true]
@@ -56,20 +55,15 @@ def confusion_pass(
             joint = joint + sum_by_item(logs[cell] * weight[:, None], rows.item_ptr)
         else:
             joint = joint + np.bincount(own, weight * logs[cell, 0], I * K).reshape(I, K)
-        if gold is not None:
-            joint[known[:, None] & (np.arange(K) != gold[:, None])] = -np.inf
-        top = joint.max(axis=1, keepdims=True, initial=-np.inf)
-        q = np.exp(joint - top)
-        total = q.sum(axis=1, keepdims=True)
-        q, evidence = q / total, float((top + np.log(total)).sum())
+        q, logs = posterior_of(joint, gold)
+        evidence = float(logs.sum())
     elif source == VOTES:
         votes = np.bincount(own, weight, I * K).reshape(I, K)
         total = votes.sum(axis=1, keepdims=True)
         q = np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / K)
     else:
         q = np.ones((I, K)) if given is None else np.array(given)
-    if gold is not None and known.any():
-        q[known] = np.eye(K)[gold[known]]
+    q = with_known(q, None if source == ONES else gold)
     if shape == FULL:
         flat = [np.bincount(cell, weight * q[item, k], A * K) for k in range(K)]  # (true, annotator and given)
         counts = np.stack(flat).reshape(K, A, K).transpose(1, 0, 2)
@@ -93,6 +87,13 @@ def label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
     column = rows.annotator.astype(np.int64) * n_classes + rows.label
     weight = np.ones(column.size) if rows.weight is None else rows.weight
     return csr_array((weight, column, rows.item_ptr), (rows.item_ptr.size - 1, n_annotators * n_classes))
+
+
+def with_known(posterior: FloatArray, gold: IntArray | None) -> FloatArray:
+    """A posterior (I, K) with the known classes in it."""
+    if gold is not None:
+        posterior[gold >= 0] = np.eye(posterior.shape[1])[gold[gold >= 0]]
+    return posterior
 
 
 def posterior_of(joint: FloatArray, gold: IntArray | None) -> tuple[FloatArray, FloatArray]:

@@ -44,6 +44,24 @@ def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> Floa
     return np.asarray(1 - alike)
 
 
+def agreement_by_kind(table: Annotations, *, scale: Any = "nominal", values: Any = None, **bootstrap: Any) -> Any:
+    """Coefficient → estimate, those of the table's kind; `scale` and `values` of classes as in `agreement`."""
+    from dissensus.evaluation.agreement import agreement, numeric_agreement
+    from dissensus.evaluation.spans import span_agreement
+
+    if table.kind == "spans":
+        return span_agreement(table, **bootstrap)
+    if table.kind == "numbers":
+        return numeric_agreement(table, **bootstrap)
+    if table.kind == "sets":
+        distances = {"jaccard_alpha": set_distances(table), "masi_alpha": set_distances(table, "masi")}
+    elif table.kind == "objects":
+        distances = {"words_alpha": all_distances(table, "words")}
+    else:
+        return agreement(table, scale=scale, values=values, **bootstrap)
+    return {name: distance_alpha(table, one, **bootstrap) for name, one in distances.items()}
+
+
 def distance_alpha(table: Annotations, distance: Any, level: float = 0.95, **bootstrap: Any) -> Estimate:
     """Krippendorff's α of labels whose distances are `distance` (K, K), symmetric, 0 on the diagonal.
 

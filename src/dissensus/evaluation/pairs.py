@@ -113,7 +113,10 @@ def cohen_kappa(
     level: float = 0.95,
     **bootstrap: Any,
 ) -> Estimate:
-    """Cohen's κ of two annotators, by name, with an interval by `bootstrap` over the items that both have labelled."""
+    """Cohen's κ of two annotators, by name, with an interval by `bootstrap` over the items that both have labelled.
+
+    `first` and `second` are names of `table.annotators`; `weights` and `values` are those of `cohen_kappas`.
+    """
     distance = _distance(table, weights, values)
     part = table.select(annotators=[first, second])
     if part.n_annotators < 2:

@@ -40,7 +40,12 @@ Cache: TypeAlias = bool | str | Path
 
 
 def cache_folder(cache: Cache = True) -> Path | None:
-    """Return the folder given, that of DISSENSUS_CACHE, or `dissensus` in the user's cache folder; None for False."""
+    """Return the folder given, that of DISSENSUS_CACHE, or `dissensus` in the user's cache folder; None for False.
+
+    >>> from dissensus import features
+    >>> features.cache_folder("vectors")
+    PosixPath('vectors')
+    """
     if cache is False:
         return None
     if cache is not True:

@@ -35,7 +35,7 @@ from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.devices import own_draws
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
-from dissensus.learning.network import Lessons
+from dissensus.learning.network import Lessons, OnDevice
 from dissensus.learning.objectives.base import AnnotatorRows
 from dissensus.learning.pairs import PairLearner
 from dissensus.learning.rows import RowEmbedding
@@ -68,7 +68,7 @@ def with_draws(answered: Batch, n_items: int, n_annotators: int, draws: int) -> 
     }
 
 
-class PairNetwork(AnnotatorRows):
+class PairNetwork(AnnotatorRows, OnDevice):
     """An encoder with vectors of items and annotators; `forward` is the loss."""
 
     def __init__(
@@ -81,11 +81,6 @@ class PairNetwork(AnnotatorRows):
         rows[:, -1] = 0
         self.table = RowEmbedding(rows)
         self.describe(features, size + 1)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.item.weight.device
 
     def forward(self, inputs: Batch, answered: Batch, mix: None = None) -> Tensor:
         """Draw pairs, and sum the losses of the batch's; `Lessons` without mixup have no `mix`."""
@@ -197,7 +192,7 @@ class DecisionFunction(PairLearner):
         found = np.empty((items.size, codes.size))
         step = max(PAIRS_AT_ONCE // max(codes.size, 1), 1)
         with torch.inference_mode():
-            e = self._annotators(codes, features)
+            e = self.network_.annotators(*self.network_.placed(codes, features))
             for start in range(0, items.size, step):
                 v = self._items(items[start : start + step])
                 found[start : start + step] = self.network_.score(v[:, None], e[None]).sigmoid().cpu().double().numpy()
@@ -213,7 +208,8 @@ class DecisionFunction(PairLearner):
             for start in range(0, rows.size, PAIRS_AT_ONCE):
                 at = slice(start, start + PAIRS_AT_ONCE)
                 distinct, place = np.unique(rows[at], return_inverse=True)
-                e = self._annotators(codes[at], None if features is None else features[at])
+                some = self.network_.placed(codes[at], None if features is None else features[at])
+                e = self.network_.annotators(*some)
                 v = self._items(distinct)[torch.as_tensor(place).to(e.device)]
                 found[at] = self.network_.score(v, e).sigmoid().cpu().double().numpy()
         return found
@@ -250,11 +246,6 @@ class DecisionFunction(PairLearner):
         batch = self._columns.take(torch.as_tensor(codes.astype(np.int64)))
         rows: Tensor = network.item(network.encoder(**{k: x.to(network.device) for k, x in batch.items()}))
         return rows
-
-    def _annotators(self, codes: IntArray, features: FloatArray | None) -> Tensor:
-        device = self.network_.device
-        known = None if features is None else torch.as_tensor(features.astype(np.float32)).to(device)
-        return self.network_.annotators(torch.as_tensor(codes.astype(np.int64)).to(device), known)
 
     def _encoder(self, features: bool) -> Encoder:
         if self.encoder is not None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -34,14 +34,14 @@ from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.lia import LIALearner
 from dissensus.learning.network import Network
 from dissensus.learning.objectives.lia_head import LIAMLHead
-from dissensus.learning.objectives.lia_ml import LIAMLObjective
+from dissensus.learning.objectives.lia_ml import LIAMLKeywords, LIAMLObjective
 from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
 from dissensus.learning.saving import learnt, loaded_columns, loaded_part, stored_columns, stored_part, with_learnt
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
 
-class LIAML(LIALearner):
+class LIAML(LIAMLKeywords, LIALearner):
     """Truth, difficulty and competence in many questions at once.
 
     A weight decay of 0.001 has the best likelihood of held-out labels on the medical relations, of 0, 0.001 and 0.01.
@@ -51,16 +51,10 @@ class LIAML(LIALearner):
     fit_call = "fit(questions, X)"
 
     hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
-    label_size: int = param(16, "size of the embedding of a class", low=1)
     prior: float = param(1.0, "how strongly a question's classes are drawn to those of the same name", low=0)
     steps: int = param(1000, "steps in all, but at least 20 passes over the items", low=1)
     weight_decay: float = param(1e-3, "weight decay of the layers", low=0)
     dropout: float = param(0.0, "dropout of the layers")
-    feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
-    left_out: ClassVar[bool] = False  # type: ignore[misc]
-    known: ClassVar[float] = 0.0  # type: ignore[misc]  # its annotators have no matrix of their own
-    penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
-    difficulty_penalty: float = param(1.0, "δ, on the difficulty of items", low=0)
 
     questions_: list[str]
     classes_: dict[str, Names]

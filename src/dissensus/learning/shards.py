@@ -49,7 +49,8 @@ class Shard:
         if self.world > 1:
             data = data.part(*self.edges[self.rank : self.rank + 2].tolist())
         self.resident = self.device.type == "cpu"
-        if not self.resident and data.nbytes < MAX_MEMORY_SHARE * _free_bytes(self.device):
+        free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else math.inf
+        if not self.resident and data.nbytes < MAX_MEMORY_SHARE * free:
             data, self.resident = data.to(self.device), True
         self.data = data
 
@@ -92,10 +93,6 @@ def between(rows: Tensor, edges: Tensor, rank: int) -> Tensor:
     if len(edges) == 2:
         return rows
     return rows[(rows >= edges[rank]) & (rows < edges[rank + 1])] - edges[rank]
-
-
-def _free_bytes(device: torch.device) -> float:
-    return float(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else math.inf
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -51,7 +51,7 @@ class ByItem:
 
     @property
     def shape(self) -> tuple[int]:
-        """(entries,)."""
+        """One axis: the number of entries."""
         return (len(self),)
 
     def __getitem__(self, key: Any) -> ByItem:

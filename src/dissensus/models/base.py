@@ -21,6 +21,7 @@ import numpy as np
 
 from dissensus.common.arrays import TIE, unmasked
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import DEFAULT_METHOD, Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
@@ -70,7 +71,33 @@ class Likelihoods:
 
 
 class Aggregator(Parameters, ABC):
-    """Answers about the items of a table: what is the label, how sure are we, how good is each annotator."""
+    """Answers about the items of a table: what is the label, how sure are we, how good is each annotator.
+
+    >>> from dissensus import Annotations, load, methods, save
+    >>> from dissensus.table.simulate import simulate
+    >>> table = simulate(200, 12, 3, seed=1).annotations
+    >>> model = methods["dawid-skene"](seed=0).fit(table)
+    >>> model.posterior_.shape, model.predict()[:3].tolist(), model.predict_proba().shape
+    ((200, 3), [0, 2, 2], (200, 3))
+    >>> print(model.mean_counted_labels())
+    Confidence counts the 5.0 labels of an item as 1.5 (1.0 to 3.3): annotators err alike.
+    >>> model.counted_labels_.shape, model.reliability_interval().shape, model.confusion_interval().shape
+    ((200,), (12, 2), (12, 3, 3, 2))
+    >>> list(model.to_frame("annotators"))[:3], next(model.item_frames()).num_rows
+    (['annotator', 'annotations', 'reliability'], 200)
+    >>> new = Annotations.from_arrays([200, 200], [0, 5], [1, 1])
+    >>> model.predict(new).tolist(), model.predict_annotations(table).shape, model.results()["prior_"]
+    ([1], (1000, 3), 'K simplex')
+    >>> model.partial_fit(new).items_.size
+    201
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = save(model, folder)
+    ...     isinstance(load(folder), Aggregator)
+    True
+    >>> default_method("numbers"), methods_for("pairs")
+    ('gaussian', ['bradley-terry'])
+    """
 
     seed: int | None = param(0, "of all draws; None draws one", low=0)
 
@@ -316,6 +343,14 @@ class Aggregator(Parameters, ABC):
         """
         self._check_fitted()
         return beta_interval(self.reliability_, labels_worth(self.total_), level)
+
+    def _repr_html_(self) -> str | None:
+        """The first items in Jupyter; before `fit`, and of items that a cluster keeps, the line of text alone."""
+        if not hasattr(self, "n_iter_") or not isinstance(self.items_, np.ndarray):
+            return None
+        frame = self.to_frame("items", backend="pyarrow")
+        about = f"{self!r}, fitted to {self.n_annotations_.sum():,.0f} labels of {self.items_.size:,} items"
+        return html_table(about, frame[:MAX_ROWS_SHOWN].to_pylist(), len(frame))
 
     def confusion_interval(self, level: float = 0.95) -> FloatArray:
         """(A, K, K, 2) bounds of every entry of `confusion_`, each Beta distributed with that mean."""

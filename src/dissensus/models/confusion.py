@@ -47,6 +47,7 @@ from dissensus.models.confusion_pass import (
 )
 from dissensus.models.dependence import SoftenedPass, hold
 from dissensus.models.em import EMAggregator, climb
+from dissensus.models.incremental import written
 from dissensus.models.matrices import MIN_BEFORE
 from dissensus.models.params import SIMPLEX, Params, moved
 from dissensus.table.annotations import Annotations
@@ -188,7 +189,9 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def _climb(self, engine: Engine, on_step: OnStep) -> None:
         """Find the parameters."""
         self._begin(engine)
-        refine = partial(self._focus, engine) if self._is_long(engine) else None
+        size = engine.size
+        long = size.n_rows >= MIN_FOCUS_ROWS and size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
+        refine = partial(self._focus, engine) if long else None
         climbing = partial(self.em_pass, engine), partial(self.start, engine)
         params = self.run(*climbing, on_step, engine.checkpoint, refine)
         self._set(params)
@@ -214,10 +217,6 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     def votes(self, engine: Engine, with_gold: bool = True) -> Counts:
         """Sums by the shares of the votes and, with gold, the known classes."""
         return engine.once((VOTES, self.shape, with_gold), ConfusionPass(VOTES, self.shape, with_gold))
-
-    def _is_long(self, engine: Engine) -> bool:
-        posterior_bytes = engine.size.n_items * engine.size.n_classes * 8
-        return posterior_bytes <= MAX_FOCUS_BYTES and engine.size.n_rows >= MIN_FOCUS_ROWS
 
     def _focus(self, engine: Engine, params: P) -> P:
         """Run EM over the items in doubt alone; what the others say of annotators stays (Neal & Hinton 1998).
@@ -361,9 +360,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
                     break
         self._set(self._params().put(annotator, params))
         for key, new in (("labels_", labels + sums.labels), ("label_totals_", totals)):
-            values = getattr(self, key).copy()
-            values[annotator] = new
-            setattr(self, key, values)
+            setattr(self, key, written(getattr(self, key), annotator, new))
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
         self.prior_ = self._class_shares(self.class_counts_)
         self.describe()

@@ -229,6 +229,4 @@ def draw_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generat
     """(I, K) a draw from Dirichlet(1 + votes) for every item; known classes have all."""
     posterior = rng.standard_gamma(votes + 1)
     posterior /= posterior.sum(axis=1, keepdims=True)
-    if gold is not None:
-        posterior[gold >= 0] = np.eye(votes.shape[1])[gold[gold >= 0]]
-    return posterior
+    return readable.with_known(posterior, gold)

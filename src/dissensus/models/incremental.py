@@ -38,20 +38,20 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None
     table, softens = model._weigh(table, annotator), hasattr(model, "dependence")
     if softens:
         rows, before = hard_rows(table), model.item_total_[item]
-        model.posterior_ = _written(model.posterior_, item, model._sharpen(model.posterior_[item], before))
+        model.posterior_ = written(model.posterior_, item, model._sharpen(model.posterior_[item], before))
     posterior = model._update(table, item, annotator, old, gold)
     if softens:
         labels = before + labels_per_item(rows.item_ptr, rows.weight)
-        model.item_total_ = _written(model.item_total_, item, labels)
+        model.item_total_ = written(model.item_total_, item, labels)
         posterior = model._soften(posterior, labels)
-    model.posterior_ = _written(model.posterior_, item, posterior)
+    model.posterior_ = written(model.posterior_, item, posterior)
     hits, total = model._agreement(table, posterior)
-    model.n_annotations_ = _written(
+    model.n_annotations_ = written(
         model.n_annotations_, annotator, model.n_annotations_[annotator] + np.diff(table.annotator_ptr)
     )
     model._judge(
-        _written(model.hits_, annotator, model.hits_[annotator] + hits),
-        _written(model.total_, annotator, model.total_[annotator] + total),
+        written(model.hits_, annotator, model.hits_[annotator] + hits),
+        written(model.total_, annotator, model.total_[annotator] + total),
     )
 
 
@@ -79,7 +79,7 @@ def known_before(size: int, at: IntArray, codes: IntArray) -> BoolArray:
     return ~fresh[codes]
 
 
-def _written(values: Any, at: IntArray, new: Any) -> Any:
+def written(values: Any, at: IntArray, new: Any) -> Any:
     """A copy of `values` with `new` at these places: what somebody else holds does not change."""
     values = values.copy()
     values[at] = new

@@ -27,6 +27,7 @@ from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import vote as kernels
 from dissensus.models.base import ENGINE, Aggregator, Likelihoods
+from dissensus.models.incremental import written
 from dissensus.models.matrices import leaning
 from dissensus.table.annotations import Annotations
 
@@ -69,9 +70,8 @@ class VoteModel(Aggregator):
         of_all = self.prior_ * self.item_total_.sum() + new.sum(axis=0)
         if of_all.sum() > 0:
             self.prior_ = of_all / of_all.sum()
-        self.item_total_ = self.item_total_.copy()
-        self.item_total_[item] = weight + table.votes().sum(axis=1)
-        return kernels.with_known(self._shares(before + new), gold)
+        self.item_total_ = written(self.item_total_, item, weight + table.votes().sum(axis=1))
+        return readable.with_known(self._shares(before + new), gold)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         return self._shares(skilled_votes(table, self._skills(known)))

@@ -25,6 +25,7 @@ from scipy.special import entr
 
 from dissensus.common.formatting import percent
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.types import FloatArray, Names
 from dissensus.exceptions import BadParameter
 from dissensus.models.dependence import design_effect
@@ -37,7 +38,7 @@ UNITS = {"numbers": "nats", "pairs": "nats", "sets": "nats", "spans": "nats", "o
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Wanted:
+class Wanted(Shown):
     """What to ask about, the first first; one entry each in every array."""
 
     kind: str

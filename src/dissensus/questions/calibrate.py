@@ -21,6 +21,7 @@ import numpy as np
 
 from dissensus.common.arrays import unmasked
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import FloatArray, IntArray, Names
@@ -115,7 +116,7 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibrated:
+class Calibrated(Shown):
     """A panel's answers, corrected by gold."""
 
     rates: tuple[Rate, ...]

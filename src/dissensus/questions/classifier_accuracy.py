@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.progress import waiting
 from dissensus.common.types import BoolArray, FloatArray, Names, OnStep
@@ -45,7 +46,7 @@ MIN_BETA_SIZE = 1e-3  # of a Beta distribution, whose variance has an upper boun
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ClassifierAccuracy:
+class ClassifierAccuracy(Shown):
     """Accuracy and confusion matrices of M classifiers on I items of K classes."""
 
     classifiers: Names  # (M,)

@@ -22,6 +22,7 @@ import numpy as np
 
 from dissensus.common.formatting import word_list
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray
@@ -59,7 +60,7 @@ class Contestant:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison:
+class Comparison(Shown):
     """Methods ranked by how well they predict hidden annotations, the best first."""
 
     contestants: tuple[Contestant, ...]

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, Names
 from dissensus.exceptions import DataError
@@ -43,7 +44,7 @@ SAME_LABEL = 0.9  # share of one label from which the reason speaks of it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diagnosis:
+class Diagnosis(Shown):
     """Flags, reasons and measures of every annotator of a table."""
 
     annotators: Names  # (A,)

@@ -34,6 +34,7 @@ from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -112,7 +113,7 @@ class Drift:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diff:
+class Diff(Shown):
     """What changed from one snapshot to the next."""
 
     items: Names  # of both snapshots
@@ -366,7 +367,7 @@ def _undone(old: Annotations, new: Annotations, changes: Changes, asked: IntArra
     old_row = changes.old_row[asked[put_back]]
     weight = None
     if new.weight is not None or old.weight is not None:
-        ones = [np.ones(len(table)) if table.weight is None else table.weight for table in (new, old)]
+        ones = [table.row_weights for table in (new, old)]
         weight = np.concatenate([ones[0][row], ones[1][old_row]])
     return Annotations.from_codes(
         np.concatenate([of, put_back]),

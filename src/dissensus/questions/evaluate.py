@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 
 from dissensus.common.formatting import word_list
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.evaluation.calibration import gaps, log_losses
@@ -70,7 +71,7 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Shown):
     """Scores of predictions, in their order."""
 
     scores: tuple[Score, ...]
@@ -269,7 +270,9 @@ class _Judge:
             return _mean_part("perspectivist", values)
         logs, weight = log_likelihood(table, proba)
         sums = np.stack([np.bincount(table.item, one, table.n_items) * 1.0 for one in (logs * weight, weight)], axis=1)
-        return _mean_part("perspectivist", values, sums[sums[:, 1] > 0], {"log_likelihood": _ratio})
+        return _mean_part(
+            "perspectivist", values, sums[sums[:, 1] > 0], {"log_likelihood": lambda s: s[:, 0] / s[:, 1]}
+        )
 
 
 def _mean_part(
@@ -286,12 +289,12 @@ def _mean_part(
     return _Part(kind, csr_array(columns if more is None else np.concatenate([columns, more], axis=1)), scores)
 
 
-def _mean(n: int, column: int, sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[:, column] / n)
-
-
 def _of_columns(first: int, statistic: Statistic, sums: FloatArray) -> FloatArray:
     return statistic(sums[:, first:])
+
+
+def _mean(n: int, column: int, sums: FloatArray) -> FloatArray:
+    return np.asarray(sums[:, column] / n)
 
 
 def _accuracy(n: int, sums: FloatArray) -> FloatArray:
@@ -300,10 +303,6 @@ def _accuracy(n: int, sums: FloatArray) -> FloatArray:
 
 def _calibration_error(n: int, sums: FloatArray) -> FloatArray:
     return np.asarray(np.abs(sums).sum(axis=1) / n)
-
-
-def _ratio(sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[:, 0] / sums[:, 1])
 
 
 def _correlation(n: int, sums: FloatArray) -> FloatArray:

@@ -45,6 +45,7 @@ from scipy.special import erfc, expit, logit, logsumexp, ndtri, softmax
 
 from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.local import Threads, balanced, thread_count
@@ -77,7 +78,7 @@ MAX_EXACT_LABELS = 100  # of an item, above which ℓ is taken as normal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class Explanation(Shown):
     """Why the labels of every item disagree."""
 
     items: Names  # (I,)
@@ -294,7 +295,7 @@ def _inside(share: FloatArray) -> FloatArray:
 def _learn_slips(rows: Annotations, posterior: FloatArray) -> _Slips:
     """Fit e, ν and π by EM under Eq. 1, from a model's posterior."""
     A, K, who = rows.n_annotators, rows.n_classes, rows.annotator
-    weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+    weight = rows.row_weights
     labels, cell = np.bincount(who, weight, A), who.astype(np.int64) * K + rows.label
     q, looked, before = posterior, np.ones(len(rows)), np.inf  # looked: P(no slip | it is the class)
     for _ in range(MAX_ROUNDS):

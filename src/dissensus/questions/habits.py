@@ -34,6 +34,7 @@ import numpy as np
 from scipy.special import gammaln, ndtri, stdtr
 
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation.distances import pair_distances
 from dissensus.exceptions import DataError
@@ -90,7 +91,7 @@ class Trait(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Habits:
+class Habits(Shown):
     """Flags, reasons and traits of every annotator of a table, and the items whose labels differ most."""
 
     annotators: Names  # (A,)

@@ -50,6 +50,7 @@ from scipy.special import entr, psi
 from dissensus.common.arrays import TIE, group_starts
 from dissensus.common.formatting import count, percent
 from dissensus.common.frames import Backend, as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
@@ -80,7 +81,7 @@ Each = float | Mapping[Any, float] | FloatArray | list[float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Recommendation:
+class Recommendation(Shown):
     """Pairs to ask about, in the order in which they should be asked; one entry per pair in every array."""
 
     items: Names  # (n,)

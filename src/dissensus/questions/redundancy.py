@@ -45,6 +45,7 @@ import numpy as np
 from dissensus.common.arrays import TIE, random_ranks
 from dissensus.common.formatting import percent
 from dissensus.common.frames import as_frame
+from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
@@ -139,7 +140,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Redundancy:
+class Redundancy(Shown):
     """How many labels are enough, and what more of them would change."""
 
     levels: tuple[Level, ...]  # the last is all labels

@@ -180,10 +180,15 @@ class Medoid(Simple):
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """(N,) True for hidden rows: a random share of all rows; every item keeps one."""
     free = np.flatnonzero(random_ranks(table.item, rng))  # all rows but one of each item
+    none = "no item has two annotations; none can be hidden and predicted from the others."
+    return np.isin(np.arange(len(table)), _draw(free, share * len(table), rng, none))
+
+
+def _draw(free: IntArray, n: float, rng: np.random.Generator, none: str) -> IntArray:
+    """About n of those that are free, at random; where there are `none`, an error says so."""
     if free.size == 0:
-        raise DataError("no item has two annotations; none can be hidden and predicted from the others.")
-    chosen = rng.choice(free, min(free.size, max(1, round(share * len(table)))), replace=False)
-    return np.isin(np.arange(len(table)), chosen)
+        raise DataError(none)
+    return np.asarray(rng.choice(free, min(free.size, max(1, round(n))), replace=False))
 
 
 def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
@@ -202,10 +207,8 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
     tree = minimum_spanning_tree(cost.tocsr()).tocoo()
     kept = row[np.searchsorted(edge, tree.row.astype(np.int64) * T + tree.col)]
     free = np.setdiff1d(np.arange(len(table)), kept)
-    if free.size == 0:
-        raise DataError("every comparison is needed to connect the things; none can be hidden and predicted.")
-    chosen = rng.choice(free, min(free.size, max(1, round(share * len(table)))), replace=False)
-    return np.isin(np.arange(len(table)), chosen)
+    none = "every comparison is needed to connect the things; none can be hidden and predicted."
+    return np.isin(np.arange(len(table)), _draw(free, share * len(table), rng, none))
 
 
 def hide_readings(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
@@ -213,10 +216,8 @@ def hide_readings(table: Annotations, share: float, rng: np.random.Generator) ->
     reading = table.sequences.document[table.item] * np.int64(table.n_annotators) + table.annotator
     found, of = np.unique(reading, return_inverse=True)
     free = np.flatnonzero(random_ranks(found // table.n_annotators, rng))
-    if free.size == 0:
-        raise DataError("no document has two readers; none can be hidden and predicted from the others.")
-    chosen = rng.choice(free, min(free.size, max(1, round(share * found.size))), replace=False)
-    return np.isin(of, chosen)
+    none = "no document has two readers; none can be hidden and predicted from the others."
+    return np.isin(of, _draw(free, share * found.size, rng, none))
 
 
 def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:

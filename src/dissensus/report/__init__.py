@@ -80,6 +80,13 @@ class Report(Study):
         Called with what is being worked out.
 
     In a notebook a report shows itself.
+
+    >>> from dissensus import Report, methods
+    >>> from dissensus.table.simulate import simulate
+    >>> table = simulate(40, 8, 2, seed=0).annotations
+    >>> report = Report(table, methods["majority-vote"]().fit(table), only=["items"])
+    >>> list(report.facts["sections"])
+    ['items']
     """
 
     title: str = "Labels"
@@ -191,7 +198,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
                 continue
             if not section.applies(study):
                 continue
-            about = section.collect(study)
+            about = dict(plain(section.collect(study)))
             findings += [{"section": name} | asdict(one) for one in section.findings(about)]
             found[name] = about
     order = {"bad": 0, "note": 1, "good": 2}

@@ -123,21 +123,14 @@ def merge_rare(rows: Sequence[dict[str, Any]], field: str, max_names: int) -> li
     return [row if row[field] in kept else row | {field: OTHER} for row in rows]
 
 
-def histogram(
-    counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_title: str, log: bool = False
-) -> dict[str, Any]:
-    """Draw counts between edges; whole numbers with half numbers for edges are bars beside each other."""
+def histogram(counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_title: str) -> dict[str, Any]:
+    """Draw counts between edges."""
     rows = [
-        {"low": low, "high": high, "count": count, "zero": 0, "value": (low + high) / 2}
+        {"low": low, "high": high, "count": count, "zero": 0}
         for (low, high), count in zip(pairwise(edges), counts, strict=True)
     ]
-    y, tip = quantity("count", y_title, COUNT, ticks=4), ("count:Q", y_title, COUNT)
-    if not log and all(high - low == 1 for low, high in pairwise(edges)):
-        axis = {"labelAngle": 0, "labelOverlap": True}
-        x = {"field": "value", "type": "ordinal", "title": x_title, "axis": axis}
-        return spec(plot(rows, "bar", [("value:O", x_title), tip], x=x, y=y))
-    scale = {"type": "log", "nice": False} if log else {"zero": False, "nice": False}
-    x = quantity("low", x_title, "~s", scale=scale, labelOverlap=True)
+    x = quantity("low", x_title, "~s", scale={"zero": False, "nice": False}, labelOverlap=True)
     mark = {"type": "rect", "stroke": "var(--card)", "strokeWidth": 1}
-    tips = [("low:Q", "from", COUNT), ("high:Q", "to below", COUNT), tip]
+    tips = [("low:Q", "from", "~g"), ("high:Q", "to below", "~g"), ("count:Q", y_title, COUNT)]
+    y = quantity("count", y_title, COUNT, ticks=4)
     return spec(plot(rows, mark, tips, x=x, x2="high:Q", y=y, y2="zero:Q"))

@@ -45,7 +45,7 @@ class Section(ABC):
 
     @abstractmethod
     def collect(self, study: Study) -> Facts:
-        """Work out the numbers, as plain values that JSON can hold; `findings` and `draw` see nothing else."""
+        """Work out the numbers; `findings` and `draw` see nothing but what `study.plain` makes of them for JSON."""
 
     def findings(self, facts: Facts) -> Iterable[Finding]:
         """Say what belongs into the summary on top, the most important first."""

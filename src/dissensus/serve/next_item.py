@@ -1,12 +1,21 @@
 """What somebody should label now: the item about which their label is expected to tell most.
 
-The gain of a label is that of `questions.recommend`: I(y_ij; z_i, Θ_j), what it tells about the item and about the
-annotator. It is worked out for a pool of the most doubtful items, chosen after every fit by what an ordinary annotator
-would tell, with beliefs as they are now. First come items without a label, whoever asks; then those that are not
-settled; then those that somebody else was just asked about (a lease, of one process); last, settled ones that are not
-yet sure. Never asked for: what this person has labelled, what is sure by two labels or more or was decided, what has as
-many labels as an item may have, and an item about which others would tell much more. The order and the limits
-were chosen by `benchmarks/serve`.
+With q_i the belief about item i, ρ what labels of one item share and Θ what is known of the person, one more label of
+an item with n labels is worth
+
+    w = I(y; z_i) / √(1 + n ρ)        I(y; z) = H(Θ q) − Σ_k q_k H(Θ[k, ·])
+
+nats: `questions.recommend`'s `about_item`, less where labels repeat each other. For an item without a label q is even:
+it is worth the most to everybody, whatever the shares of the classes. Θ is drawn to the crowd's by `CROWD_LABELS`
+beside the person's labels on items that others labelled too: what nobody checked says nothing about anybody.
+
+People come as they like, so a label that tells little is better not asked for while others come who tell more: somebody
+is served whose best label is worth at least `level` times what an ordinary annotator's would be on the item that needs
+one most, of those this person has not labelled. The level is `MAX_LEVEL` at most, rises with each request that is
+served and falls with each that is not, so that one request of three is served at least, as long as a label is worth
+`MIN_WORTH`. First come items without a label; those that somebody else was just asked about (a lease, of one process)
+come last. Never asked for: what this person has labelled, what is sure by `SURE_LABELS` labels or was decided, and what
+has as many labels as an item may have. The constants were chosen by `benchmarks/serve`.
 """
 
 from __future__ import annotations
@@ -21,8 +30,8 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import given_first
 from dissensus.models.reliability import CROWD_LABELS
-from dissensus.questions.item_status import MIN_LABELS, is_settled
-from dissensus.questions.recommend import MORE_LABELS, _labels_behind, expected_entropy
+from dissensus.questions.recommend import MORE_LABELS
+from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
@@ -33,9 +42,11 @@ POOL = 2_000  # items
 POOL_CELLS = 2**22  # items × K × K, at most
 LEASE_SECONDS = 600.0  # for which nobody else is asked about an item
 MAX_COUNT = 100  # items at once
-SURE = 0.97  # P(label) from which an item gets no more labels; settled ones below come after all others
-MIN_SHARE = 0.5  # of what an ordinary annotator would tell about an item, below which others are asked
-MIN_GAIN = 0.002  # nats below which a label is not worth asking for
+SURE, SURE_LABELS = 0.99, 3  # P(label), and labels, from which an item gets no more
+MIN_WORTH = 0.002  # nats below which a label is not worth asking for
+ROUNDING = 1e-9  # of what an ordinary annotator would tell, that somebody new may be below it
+MAX_LEVEL = 0.85  # of what an ordinary annotator would tell: who tells as much is always served
+FALL, RISE = 0.98, 1 / 0.98**2  # of the level, by a request that is not served and one that is: 1 of 3 is, at least
 
 
 class Assigner:
@@ -49,8 +60,10 @@ class Assigner:
         self.pool: IntArray = np.empty(0, np.int64)
         self.at: dict[int, int] = {}  # item → place in the pool
         self.belief = np.empty((0, 1))
+        self.usual = np.empty(0)  # of the pool: what an ordinary annotator would tell about each item
         self.median, self.more = 0, False
-        self.people: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self.level, self.waits = MAX_LEVEL, False  # whether the last who asked was left for others
+        self.people: dict[int, FloatArray] = {}
 
     def next(self, annotator: str, count: int, among: IntArray | None = None) -> dict[str, Any]:
         """Items for somebody, or why there are none; `among` are all that they can label."""
@@ -70,6 +83,8 @@ class Assigner:
             self.leases.setdefault(item, {})[annotator] = now + LEASE_SECONDS
             self.own.setdefault(annotator, {})[item] = now + LEASE_SECONDS
         if not chosen:
+            if self.waits:
+                return self._stop("others are asked first about what is left: stop for now, ask later again, thanks.")
             return self._stop("no item is left that needs a label from you now: stop here, and thank you.")
         texts, data = project.names[0].texts, project.shown(chosen)
         return {
@@ -82,21 +97,32 @@ class Assigner:
 
     def changed(self, codes: list[int]) -> None:
         """Follow items whose labels changed."""
-        new = []
+        new, places = [], []
         for code in codes:
             self._answered(code)
             if (place := self.at.get(code)) is None:
                 new.append(code)
-            elif (chances := self.project.posterior(code)) is not None and chances.size == self.belief.shape[1]:
+            elif (chances := self._now(code)) is not None:
                 self.belief[place] = chances
+                places.append(place)
+        if places:
+            self.usual[places] = self._worth(self.pool[places], self.belief[places], -1)
         if new and self.fitted is not None and len(self.at) < 2 * POOL:
             self._add(new)
+
+    def _now(self, code: int) -> FloatArray | None:
+        """(K,) what is believed of an item now; None where the last fit cannot tell."""
+        chances = self.project.posterior(code)
+        if chances is None or chances.size != self.belief.shape[1]:
+            return None
+        return chances if self.project.n_labels[code] else np.full(chances.size, 1 / chances.size)
 
     def _answered(self, code: int) -> None:
         """Forget that people were asked about an item who have labelled it since."""
         rows, project = self.project.rows, self.project
         if code in self.leases:
-            given = {project.names[1].texts[rows.columns().annotator[row]] for row in rows.of_item(code)}
+            texts, who = project.names[1].texts, rows.columns().annotator
+            given = {texts[who[row]] for row in rows.of_item(code)}
             for annotator in given & self.leases[code].keys():
                 del self.leases[code][annotator]
                 self.own[annotator].pop(code, None)
@@ -104,12 +130,13 @@ class Assigner:
                 del self.leases[code]
 
     def _add(self, codes: list[int]) -> None:
-        found = [self.project.posterior(code) for code in codes]
-        if any(one is None or one.size != self.belief.shape[1] for one in found):
+        found = [chances for code in codes if (chances := self._now(code)) is not None]
+        if len(found) < len(codes):
             return
         self.at |= {code: self.pool.size + at for at, code in enumerate(codes)}
         self.pool = np.concatenate([self.pool, codes])
         self.belief = np.concatenate([self.belief, np.array(found)])
+        self.usual = np.concatenate([self.usual, self._worth(np.array(codes), np.array(found), -1)])
 
     def _held(self, annotator: str, who: int, now: float) -> list[int]:
         """What this person was asked for already and has not answered."""
@@ -130,7 +157,7 @@ class Assigner:
         """(n,) which items may have one more label."""
         project = self.project
         labels = project.n_labels[codes]
-        open_ = ((project.sure[codes] < SURE) | (labels < MIN_LABELS)) & (labels < self.most())
+        open_ = ((project.sure[codes] < SURE) | (labels < SURE_LABELS)) & (labels < self.most())
         if project.decisions:
             open_ &= ~np.isin(codes, list(project.decisions))
         return np.asarray(open_)
@@ -146,6 +173,7 @@ class Assigner:
 
     def _choose(self, who: int, now: float, count: int, without: set[int], among: IntArray | None) -> list[int]:
         self._refresh()
+        self.waits = False
         found = self._walk(self.pool, self.belief, who, now, count, without, among)
         if len(found) < count and self.more:  # this person knows the pool; look at all items
             candidates = np.setdiff1d(self._candidates(), self.pool)
@@ -153,6 +181,8 @@ class Assigner:
             candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
             belief = self._beliefs(candidates)
             found += self._walk(candidates, belief, who, now, count - len(found), without | set(found), among)
+        if found or self.waits:
+            self.level = min(self.level * (RISE if found else FALL), MAX_LEVEL)
         return found
 
     def _walk(
@@ -169,21 +199,28 @@ class Assigner:
         if not codes.size:
             return []
         open_ = self._open(codes)
-        if among is not None:
-            open_ &= np.isin(codes, among)
-        gain = np.where(open_, self._gain(belief, who), -np.inf)
         asked = np.zeros(codes.size, np.int64)
         for item, others in self.leases.items():
             if (place := self.at.get(item, -1)) >= 0 and codes is self.pool:
                 asked[place] = sum(until > now for until in others.values())
         labels = self.project.n_labels[codes]
-        new, settled = labels + asked == 0, is_settled(self.project.sure[codes], labels)
-        gain = np.where(new | self._tells(belief, who), gain, -np.inf)
-        room = labels + asked < self.most()
+        room = open_ & (labels + asked < self.most())
+        usual = self.usual if codes is self.pool else self._worth(codes, belief, -1)
+        free = np.flatnonzero(room & (asked == 0))
+        wanted = self._best(codes[free], usual[free], who, 1, set())
+        level = self.level * usual[codes == wanted[0]][0] * (1 - ROUNDING) if wanted else 0.0
+        if among is not None:
+            room &= np.isin(codes, among)
+        worth = np.where(room, self._worth(codes, belief, who), -np.inf)
         found: list[int] = []
-        for some in (new, ~new & ~settled & (asked == 0), ~settled & (asked > 0) & room, settled & (asked == 0)):
-            places = np.flatnonzero(some & (gain >= MIN_GAIN))
-            found += self._best(codes[places], gain[places], who, count - len(found), without)
+        for some in (labels + asked == 0, (labels > 0) & (asked == 0), asked > 0):
+            places = np.flatnonzero(some & (worth >= max(level, MIN_WORTH)))
+            found += self._best(codes[places], worth[places], who, count - len(found), without)
+            if len(found) == count:
+                return found
+        if not found:
+            places = np.flatnonzero(worth >= MIN_WORTH)
+            self.waits |= bool(self._best(codes[places], worth[places], who, 1, without))
         return found
 
     def _best(self, codes: IntArray, gain: FloatArray, who: int, count: int, without: set[int]) -> list[int]:
@@ -203,40 +240,32 @@ class Assigner:
             codes, gain, size = codes[keep], gain[keep], min(8 * size, int(keep.sum()))
         return found
 
-    def _gain(self, belief: FloatArray, who: int) -> FloatArray:
-        """(n,) what a label by somebody is expected to tell, see `questions.recommend`."""
-        fitted = self.fitted
+    def _worth(self, codes: IntArray, belief: FloatArray, who: int) -> FloatArray:
+        """(n,) what one more label of items by somebody is worth, w."""
+        fitted, labels = self.fitted, self.project.n_labels[codes]
         if fitted is None or belief.shape[1] < 2:
-            return np.ones(len(belief))
-        theta, spread = self._person(fitted, who)
-        return np.asarray(entr(belief @ theta.T).sum(axis=1) - belief @ spread)
+            return (1 - np.minimum(self.project.sure[codes], SURE)) / np.sqrt(1.0 + labels)
+        theta = self._person(fitted, who)
+        label = entr(belief @ theta.T) @ np.ones(len(theta))  # H(y); a product is faster than a sum over few columns
+        told = label - belief @ entr(theta).sum(axis=0)
+        return np.asarray(told / np.sqrt(1 + labels * fitted.model.dependence_))
 
-    def _tells(self, belief: FloatArray, who: int) -> BoolArray:
-        """(n,) where somebody's label would tell enough about the item, beside that of an ordinary annotator."""
-        fitted = self.fitted
-        if fitted is None or belief.shape[1] < 2:
-            return np.ones(len(belief), np.bool_)
-        own, other = (about_item(belief, self._person(fitted, one)[0]) for one in (who, -1))
-        return np.asarray(own >= MIN_SHARE * other)
-
-    def _person(self, fitted: Fitted, who: int) -> tuple[FloatArray, FloatArray]:
-        """What is known of somebody, see `_known`."""
+    def _person(self, fitted: Fitted, who: int) -> FloatArray:
+        """Θ (K, K) [given, true] of somebody, drawn to the crowd's as far as it is not known; −1 is somebody new."""
         place = int(fitted.who[who]) if 0 <= who < fitted.who.size else -1
         if place not in self.people:
-            self.people[place] = self._known(fitted, place)
+            own, crowd = given_first(fitted.model._confusions(np.array([place, -1])))
+            self.people[place] = crowd + (own - crowd) * self._known(fitted.table, place)
         return self.people[place]
 
     @staticmethod
-    def _known(fitted: Fitted, place: int) -> tuple[FloatArray, FloatArray]:
-        """Θ (K, K) [given, true] of somebody, and E H (K,) of its rows."""
-        model, code = fitted.model, np.array([place])
-        theta = given_first(model._confusions(code))
-        size = model._confusion_size() if place >= 0 else None
-        if size is None:
-            labels = np.full((1, theta.shape[1]), float(CROWD_LABELS))
-        else:
-            labels = _labels_behind(model, code, np.zeros(1, np.int64))
-        return theta[0], expected_entropy(theta, labels)[0]
+    def _known(table: Annotations, place: int) -> float:
+        """How far somebody is known: n / (n + `CROWD_LABELS`), of n labels on items that others labelled too."""
+        if place < 0:
+            return 0.0
+        item = table.item[table.by_annotator[table.annotator_ptr[place] : table.annotator_ptr[place + 1]]]
+        n = np.count_nonzero(table.item_ptr[item + 1] - table.item_ptr[item] > 1)
+        return n / (n + CROWD_LABELS)
 
     def _candidates(self) -> IntArray:
         project = self.project
@@ -252,7 +281,8 @@ class Assigner:
             return np.ones((codes.size, 1))
         place = np.append(fitted.rank, -1)[np.minimum(codes, fitted.rank.size)]
         place = np.where(project.n_labels[codes] > 0, place, -1)
-        belief = np.where((place >= 0)[:, None], np.asarray(fitted.model.posterior_)[place], fitted.model.prior_)
+        K = fitted.model.classes_.size
+        belief = np.where((place >= 0)[:, None], np.asarray(fitted.model.posterior_)[place], 1 / K)
         for at in np.flatnonzero(np.isin(codes, list(project.fresh))).tolist():
             belief[at] = project.fresh[int(codes[at])]
         return belief
@@ -276,13 +306,9 @@ class Assigner:
         if self.more:
             size += len(self.leases)
         if self.more and size < codes.size:
-            gain = np.where(project.n_labels[codes] > 0, self._gain(belief, -1), np.inf)
-            best = np.argpartition(-gain, size)[:size]
+            worth = np.where(project.n_labels[codes] > 0, self._worth(codes, belief, -1), np.inf)
+            best = np.argpartition(-worth, size)[:size]
             codes, belief = codes[best], belief[best]
         self.pool, self.belief = codes, np.ascontiguousarray(belief)
+        self.usual = self._worth(self.pool, self.belief, -1)
         self.at = {code: at for at, code in enumerate(codes.tolist())}
-
-
-def about_item(belief: FloatArray, theta: FloatArray) -> FloatArray:
-    """(n,) I(y; z), what a label is expected to tell about an item."""
-    return np.asarray(entr(belief @ theta.T).sum(axis=1) - belief @ entr(theta).sum(axis=0))

@@ -13,9 +13,6 @@ from dissensus.serve.store import ROW_COLUMNS, SCHEMA, Store
 
 LOCK = 7_307_265_001  # any number that no other program on the server locks
 WAIT_SECONDS = 5
-HEADER_BYTES = 19  # of a binary copy: a mark of 11, flags and the length of an extension that nobody uses
-RECORD = np.dtype([("fields", ">i2"), *((part, kind) for name in ROW_COLUMNS for part, kind in
-                   ((f"{name} bytes", ">i4"), (name, ">f8")))])  # fmt: skip
 
 
 class Postgres(Store):
@@ -68,16 +65,10 @@ class Postgres(Store):
         return self.all(f"{statement} = ANY(?)", (*before, values)) if values else []
 
     def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
-        """As `Store.rows`, by a binary copy: records of a fixed size."""
-        columns = ", ".join(f"{name}::float8" for name in ROW_COLUMNS)
-        limit = 1e300 if until is None else until
-        query = f"SELECT {columns} FROM event WHERE project = %s AND kind <= 1 AND at <= %s ORDER BY seq"
-        with (
-            self._guarded("read") as connection,
-            connection.cursor() as cursor,
-            cursor.copy(f"COPY ({query}) TO STDOUT (FORMAT BINARY)", (project, limit)) as copy,
-        ):
-            data = b"".join(bytes(part) for part in copy)
-        count = (len(data) - HEADER_BYTES - 2) // RECORD.itemsize
-        records = np.frombuffer(data, RECORD, count, HEADER_BYTES)
-        return np.stack([records[name].astype(np.float64) for name in ROW_COLUMNS], axis=1)
+        """As `Store.rows`; every column comes as one string of bytes, since a million rows cost seconds to take."""
+        columns = ", ".join(f"string_agg(float8send({name}), ''::bytea)" for name in ROW_COLUMNS)
+        query = f"SELECT {columns} FROM event WHERE project = %s AND kind <= 1 AND at <= %s"
+        with self._guarded("read") as connection:
+            found = connection.execute(query, (project, 1e300 if until is None else until), binary=True).fetchone()
+        rows = np.stack([np.frombuffer(part or b"", ">f8").astype(np.float64) for part in found], axis=1)
+        return rows[np.argsort(rows[:, 0], kind="stable")]

@@ -111,7 +111,7 @@ class Project:
             self.trouble = ""  # why the last fit failed
             for event in others:
                 self._other(event)
-            self._answer(range(n_items))
+            self.status[self.n_labels > 0] = STATUSES.index("needs a look")  # until the first fit
 
     def apply(self, events: Sequence[Stored]) -> None:
         """Follow the log: `events` come after all that was applied before."""
@@ -224,7 +224,6 @@ class Project:
                     return
                 now, seq, decisions = self._counting(), self.seq, dict(self.decisions)
                 self.touched, changed, self.n_changed = set(), self.n_changed, 0
-                self.rows.index()
             try:
                 fitted = fit(self, now, seq, decisions) if now.item.size else None
             except BaseException:

@@ -31,6 +31,7 @@ class NameList:
     def __init__(self, names: Iterable[str] = ()):
         self.texts: list[str] = []
         self.codes: dict[str, int] = {}
+        self._ordered: tuple[IntArray, tuple[Names, IntArray, IntArray]] | None = None
         self.extend(names)
 
     def __len__(self) -> int:
@@ -44,11 +45,16 @@ class NameList:
 
     def ordered(self, used: IntArray) -> tuple[Names, IntArray, IntArray]:
         """Some names in order, their codes, and the place of every code in them; −1 where it is not used."""
+        if self._ordered is not None and np.array_equal(used, self._ordered[0]):
+            _, (names, codes, rank) = self._ordered
+            return names, codes, np.append(rank, np.full(len(self.texts) - rank.size, -1))
         texts = pa.array(self.texts, pa.string()).take(pa.array(used))
         order = np.asarray(pc.sort_indices(texts))  # Arrow sorts without holding up other threads
         codes, rank = used[order], np.full(len(self.texts), -1, np.int64)
         rank[codes] = np.arange(codes.size)
-        return np.array(texts.take(pa.array(order)).to_pylist(), object), codes, rank
+        names = np.array(texts.take(pa.array(order)).to_pylist(), object)
+        self._ordered = used, (names, codes, rank)  # few fits are the first to see a name
+        return names, codes, rank
 
 
 class Columns(NamedTuple):
@@ -63,7 +69,8 @@ class Columns(NamedTuple):
     def counting(self) -> Columns:
         """The rows that count."""
         keep = self.label != REMOVED
-        return Columns(*(column[keep] for column in self))
+        whole = bool(keep.all())
+        return Columns(*(column.copy() if whole else column[keep] for column in self))
 
 
 TYPES = (np.int64, np.int32, np.int32, np.int32, np.float64)

@@ -78,6 +78,33 @@ class Annotations(ReadOnlyArrays, Named):
     """Who gave which label to what. Rows sorted by (item, annotator, label); every array read-only.
 
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
+
+    >>> import numpy as np
+    >>> from dissensus import Annotations
+    >>> table = Annotations.from_arrays(["a", "a", "b", "b"], ["x", "y", "x", "y"], ["cat", "dog", "cat", "cat"])
+    >>> table.n_annotations, table.n_items, table.n_annotators, table.n_classes
+    (4, 2, 2, 2)
+    >>> table.votes().tolist(), table.soft_labels()[0].tolist(), table.per_annotator.tolist()
+    ([[1.0, 1.0], [2.0, 0.0]], [0.5, 0.5], [2, 2])
+    >>> [part.n_annotations for part in (table.select(items=["a"]), table.subsample(1), *table.split(0.5))]
+    [2, 2, 2, 2]
+    >>> table.gold_codes(["a"], ["dog"]).tolist(), table.agreement_with(table.soft_labels())
+    ([1, -1], (array([1.5, 1.5]), array([2., 2.])))
+    >>> Annotations.concat([table, Annotations.from_arrays(["c"], ["z"], ["eel"])])
+    Annotations: 5 annotations of 3 items by 3 annotators, 3 classes (cat, dog, eel), 1.7 per item
+    >>> same = [Annotations.from_frame(table.to_arrow()), Annotations.from_matrix([["cat", "dog"], ["cat", "cat"]])]
+    >>> [one.n_annotations for one in same], table.to_classes(np.array(["cat", "dog", "eel"])).n_classes
+    ([4, 4], 3)
+    >>> table.describe()["annotations"]
+    4
+    >>> Annotations.from_counts(["a", "b"], ["cat", "dog"], [3, 1]).n_annotations
+    4
+    >>> scores = Annotations.from_arrays(["a", "b"], ["x", "x"], [1.5, 2.5], kind="numbers")
+    >>> scores.values.tolist(), scores.gold_values(["b"], [2.0]).tolist()
+    ([1.5, 2.5], [nan, 2.0])
+    >>> names = table.items, table.annotators, table.classes
+    >>> Annotations.from_codes(table.item, table.annotator, table.label, *names).n_items
+    2
     """
 
     source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
@@ -190,7 +217,11 @@ class Annotations(ReadOnlyArrays, Named):
         proba: FloatArray | None = None,
         kind: str = "classes",
     ) -> Annotations:
-        """Make a table from codes in any row order; names are sorted already."""
+        """Make a table from codes in any row order; names are sorted already.
+
+        `item`, `annotator` and `label` are (N,) codes into `items`, `annotators` and `classes`; `weight` (N,) and
+        `proba` (N, K) belong to the rows; `kind` is one of `table.kinds`.
+        """
         naming.check_codes(item, len(items), "item")
         _check_rows(len(item), annotator, label, len(annotators), len(classes), weight, proba)
         item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
@@ -226,8 +257,9 @@ class Annotations(ReadOnlyArrays, Named):
         """Make a table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
 
         Columns are found by name, or by the usual other names (task, worker, answer, …); name them where they are
-        called something else. `proba` names the columns that hold each class's probability (class → column, or a list
-        of columns `p_<class>`); a frame without a label column and with columns `p_…` is read so by itself.
+        called something else by `item`, `annotator`, `label` and `weight`. `proba` names the columns that hold each
+        class's probability (class → column, or a list of columns `p_<class>`); a frame without a label column and with
+        columns `p_…` is read so by itself. `classes`, `abstain` and `kind` are those of `from_arrays`.
         """
         named = Columns(item, annotator, label, weight=weight, proba=proba)
         if question := named.find(column_names(frame)).get("question"):
@@ -308,7 +340,10 @@ class Annotations(ReadOnlyArrays, Named):
     def from_counts(
         cls, item: Any, label: Any, count: Any, classes: Iterable[Any] | int | None = None, *, items: Any = None
     ) -> Annotations:
-        """Make a table from vote counts without annotator ids: `count` rows each, by one annotator, "anonymous"."""
+        """Make a table from vote counts without annotator ids: `count` rows each, by one annotator, "anonymous".
+
+        `item`, `label` and `count` are equally long; `classes` and `items` are those of `from_arrays`.
+        """
         counts = floats(count, "count")
         if not len(counts) == len(item) == len(label):
             raise DataError(

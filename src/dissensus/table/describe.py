@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dissensus.common.arrays import pair_starts
 from dissensus.common.formatting import count
+from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
 from dissensus.common.types import IntArray, Names
 
 if TYPE_CHECKING:
@@ -120,13 +120,10 @@ def line_of(table: Annotations) -> str:
 
 def html_of(table: Annotations) -> str:
     """The line, and the first rows."""
-    head = table.select(rows=np.arange(min(5, len(table)))).to_arrow().select(["item", "annotator", "label"])
-    cells = ("".join(f"<td>{escape(str(cell))}</td>" for cell in row.values()) for row in head.to_pylist())
-    rows = "".join(f"<tr>{row}</tr>" for row in cells)
-    return (
-        f"<p>{escape(line_of(table))}</p><table><thead><tr><th>item</th><th>annotator</th><th>label</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table>"
+    head = (
+        table.select(rows=np.arange(min(MAX_ROWS_SHOWN, len(table)))).to_arrow().select(["item", "annotator", "label"])
     )
+    return html_table(line_of(table), head.to_pylist(), len(table))
 
 
 def _first(names: Names) -> str:

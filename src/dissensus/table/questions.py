@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from html import escape
 from numbers import Integral
 from typing import Any
 
@@ -16,11 +17,24 @@ from dissensus.table.encoding import check_weight, encode_names, joined
 
 
 class Questions(dict[str, Annotations]):
-    """Several questions about the same items by the same annotators: a mapping from question to its table."""
+    """Several questions about the same items by the same annotators: a mapping from question to its table.
+
+    >>> from dissensus import Questions
+    >>> found = Questions.from_ticks(["rude", "rude", "off-topic"], ["a", "b", "a"], ["x", "x", "y"])
+    >>> found
+    Questions: 2
+      off-topic: Annotations: 3 annotations of 2 items by 2 annotators, 2 classes (0, 1), 1.5 per item
+      rude: Annotations: 3 annotations of 2 items by 2 annotators, 2 classes (0, 1), 1.5 per item
+    >>> found["rude"].n_annotations
+    3
+    """
 
     def __repr__(self) -> str:
         rows = "".join(f"\n  {name}: {table!r}" for name, table in self.items())
         return f"Questions: {len(self)}{rows}"
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<h4>{escape(name)}</h4>{table._repr_html_()}" for name, table in self.items())
 
     @classmethod
     def from_arrays(
@@ -37,7 +51,8 @@ class Questions(dict[str, Annotations]):
     ) -> Questions:
         """Make one table per distinct value of `question`, over the same items (`items`, where given) and annotators.
 
-        Each has its own classes, those of its labels, unless `classes` declares the same ones for all.
+        Each has its own classes, those of its labels, unless `classes` declares the same ones for all. `item`,
+        `annotator`, `label`, `weight` and `abstain` are those of `Annotations.from_arrays`.
         """
         classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
         weight = None if weight is None else check_weight(weight)

@@ -197,6 +197,14 @@ def make_crowd(
         members, who copy their leader 95 times of 100; one who would be alone becomes ordinary.
     skew : float
         Standard deviation of log activity.
+
+    >>> from dissensus.table import simulate
+    >>> crowd = simulate.make_crowd(6, 3, kinds={"expert": 1, "clique": 1}, seed=1)
+    >>> type(crowd).__name__, sorted(set(crowd.kind.tolist()))
+    ('Crowd', ['clique', 'expert'])
+    >>> simulation = simulate.annotate(crowd, [0, 1, 2, 2], redundancy=3, seed=1)
+    >>> type(simulation).__name__, simulation.annotations.n_annotations, crowd.answers.shape
+    ('Simulation', 12, (6, 3, 3))
     """
     if n_annotators < 1 or n_classes < 2:
         raise BadParameter(f"a crowd needs an annotator and two classes, got {n_annotators} and {n_classes}.")
@@ -390,7 +398,7 @@ def simulate_kind(
     about `noise` takes it for x = bias + stretch · θ + ε; a spammer for a draw that has nothing to do with it, an
     adversary for bias − stretch · θ + ε. Numbers are x; grades are x rounded into `n_grades` steps of about equal
     shares. Of pairs, θ is the difference of two scores, `ties` the odds of a tie between equals, and `noise` is not
-    used: ε is logistic.
+    used: ε is logistic. `n_items` items have `redundancy` labels each, by some of `n_annotators`; `seed` draws it all.
 
     >>> simulate_kind("pairs", 200, 10, n_things=8).annotations.sides.things.size
     8

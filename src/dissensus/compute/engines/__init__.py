@@ -21,6 +21,11 @@ order of additions only, too little to change when a fit stops; a test holds the
 
 An engine with options is made by its class: `DawidSkene(engine=Disk(folder="work", memory_gb=2))`,
 `DawidSkene(engine=Torch(device="cuda:1"))`, `DawidSkene(engine=Spark(partitions=400))`.
+
+>>> from dissensus import methods
+>>> from dissensus.compute.engines import Disk, Spark, Torch
+>>> [methods["dawid-skene"](engine=one).engine is one for one in (Torch(device="cpu"), Disk(), Spark())]
+[True, True, True]
 """
 
 from dissensus.compute.engines.options import (

@@ -13,6 +13,7 @@ from dissensus.common.jit import compiled
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.base import Rows
 from dissensus.compute.kernels.optional import entry
+from dissensus.compute.readable import with_known
 
 
 @compiled
@@ -181,13 +182,6 @@ class Ballot:
             posterior[tied] = leant / leant.sum(axis=1, keepdims=True)
         posterior = with_known(posterior, gold)
         return self.sum_by_annotator(posterior.reshape(-1)[self.own]), posterior
-
-
-def with_known(posterior: FloatArray, gold: IntArray | None) -> FloatArray:
-    """A posterior (I, K) with the known classes in it."""
-    if gold is not None:
-        posterior[gold >= 0] = np.eye(posterior.shape[1])[gold[gold >= 0]]
-    return posterior
 
 
 def several_annotators(item_ptr: IntArray, annotator: IntArray) -> BoolArray:

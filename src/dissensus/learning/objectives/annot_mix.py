@@ -57,12 +57,6 @@ class AnnotMixHead(AnnotatorRows):
         out: Tensor = self.main(z)
         return out
 
-    def e(self, codes: Tensor) -> Tensor:
-        """(n, size) vectors of annotators who were there."""
-        own: Tensor = self.table(codes)
-        explained = self.explained(codes)
-        return own if explained is None else own + explained
-
     def log_labels(self, v: Tensor, log_p: Tensor, e: Tensor) -> Tensor:
         """(n, K) log P of pairs: items by v (n, D) and log_p (n, K), annotators by e (n, size)."""
         K = self.n_classes
@@ -95,12 +89,12 @@ class AnnotMix(AnnotationsThroughP):
     def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
         """(n, K) log P of annotations."""
         v, log_p = (one.index_select(0, targets["row"]) for one in (v, log_p))
-        out: Tensor = head.log_labels(v, log_p, head.e(targets["annotator"]))
+        out: Tensor = head.log_labels(v, log_p, head.known_rows(targets["annotator"]))
         return out
 
     def mixed_loss(self, head: Any, z: Tensor, targets: Batch, weight: Tensor, partner: Tensor) -> Tensor:
         """−Σ λ log P(y | x̃, ã) + (1 − λ) log P(y' | x̃, ã), each label with its own weight; the same of gold."""
-        e = head.e(targets["annotator"])
+        e = head.known_rows(targets["annotator"])
         v, log_p = self.read(head, z)
         log_label = head.log_labels(v, log_p, weight[:, None] * e + (1 - weight[:, None]) * e[partner])
         rows: Batch = {name: targets[name] for name in ("label", "proba", "weight") if name in targets}

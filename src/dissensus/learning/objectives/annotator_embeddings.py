@@ -59,9 +59,7 @@ class EmbeddingHead(PerspectiveHead):
 
     def of_annotation(self, codes: Tensor) -> Tensor:
         """(n, 2 D) rows of annotators who were there."""
-        own, explained = self.table(codes), self.explained(codes)
-        usual = self._usual(self.given.index_select(0, codes))
-        return torch.cat([own if explained is None else own + explained, usual], dim=1)
+        return torch.cat([self.known_rows(codes), self._usual(self.given.index_select(0, codes))], dim=1)
 
     def in_common(self) -> Tensor:
         """|N|² + |W|²."""

@@ -168,6 +168,11 @@ class AnnotatorRows(nn.Module):
         """(n, E) W r of annotators who were there; None without features."""
         return None if self.described is None else self.described(self.features.index_select(0, codes))
 
+    def known_rows(self, codes: Tensor) -> Tensor:
+        """(n, E) vectors of annotators who were there."""
+        own, explained = self.table(codes), self.explained(codes)
+        return torch.as_tensor(own if explained is None else own + explained)
+
     def strangers(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
         """(n,) True for annotators without labels, by `totals` (A,), and features: they are taken for anybody."""
         if self.described is None:

@@ -88,16 +88,10 @@ class LDLNMHead(AnnotatorRows):
         out: Tensor = self.item(self.branch(z))
         return out
 
-    def z_annotator(self, codes: Tensor) -> Tensor:
-        """(n, J_A) z_A of annotators who were there."""
-        own: Tensor = self.table(codes)
-        explained = self.explained(codes)
-        return own if explained is None else own + explained
-
     def mean_of_everybody(self, z_item: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
         """(B, …) the mean over all who gave labels of `ask`, which maps z_E of some (B, some, J_P) to (B, some, …)."""
         at_once = max(NUMBERS_AT_ONCE // max(len(z_item) * self.residual.in_features, 1), 1)
-        parts = torch.split(self.z_annotator(self.who), at_once)
+        parts = torch.split(self.known_rows(self.who), at_once)
         total: Tensor = sum(ask(self.z_pairs(z_item, some)).sum(dim=1) for some in parts)  # type: ignore[assignment]
         return total / len(self.who)
 
@@ -188,7 +182,7 @@ class LDLNMObjective(AnnotatorObjective):
     def loss(self, head: LDLNMHead, z: Tensor, targets: Batch) -> Tensor:
         """Eq. 9 over the batch's annotations, divided by the annotations of an item on average."""
         row, annotator = targets["row"], targets["annotator"]
-        z_pair = head.z_pair(head.z_item(z), head.z_annotator(annotator), row)
+        z_pair = head.z_pair(head.z_item(z), head.known_rows(annotator), row)
         loss = -label_log_likelihood(log_softmax(head.to_label(z_pair)), targets)
         loss = loss + kl(targets["votes"].index_select(0, row), head.to_item(z_pair))
         loss = loss + kl(head.given.index_select(0, annotator), head.to_annotator(z_pair))

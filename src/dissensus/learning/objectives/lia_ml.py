@@ -38,19 +38,15 @@ from dissensus.common.types import IntArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.objectives.base import Branch, as_tensor
-from dissensus.learning.objectives.lia import LIAObjective
+from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.objectives.lia_head import Competence, Labels, LIAHead, LIAMLHead
 from dissensus.models.base import check_gold
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 
-class LIAMLObjective(LIAObjective):
-    """LIA of many questions: `fit` takes a mapping from question to table, all of the same items and annotators.
-
-    Not in the registry: `CrowdClassifier` has one table; `dissensus.learning.LIAML` trains this.
-    The penalty is per annotations of an item in one question.
-    """
+class LIAMLKeywords(LIAKeywords):
+    """Those of LIA that LIA-ML has otherwise, shared by its objective and its learner."""
 
     label_size: int = param(16, "T, the size of a class's embedding", low=1)
     feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword: it takes no features of annotators
@@ -58,6 +54,14 @@ class LIAMLObjective(LIAObjective):
     known: ClassVar[float] = 0.0  # type: ignore[misc]  # its annotators have no matrix of their own
     penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
     difficulty_penalty: float = param(1.0, "δ, on the difficulty of items", low=0)
+
+
+class LIAMLObjective(LIAMLKeywords, LIAObjective):
+    """LIA of many questions: `fit` takes a mapping from question to table, all of the same items and annotators.
+
+    Not in the registry: `CrowdClassifier` has one table; `dissensus.learning.LIAML` trains this.
+    The penalty is per annotations of an item in one question.
+    """
 
     def fit(  # type: ignore[override]  # several tables in the place of one
         self, questions: Mapping[str, Annotations], gold: Mapping[str, IntArray] | None, seed: int

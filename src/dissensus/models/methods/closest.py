@@ -164,12 +164,8 @@ class Closest(AnswerModel):
         label = np.full(table.n_items, "", object)
         label[some] = [str(one) for one in table.classes[found.label[best[some]]]]
         confidence = np.where(some, q[best] if q.size else 0.0, 0.0)
-        between = self._between(table, found, best)
+        between = pair_distances(table.classes, found.label, found.label[best[found.item]], self.distance)  # (C,)
         return label, confidence, np.asarray(np.bincount(found.item, q * between, table.n_items), np.float64)
-
-    def _between(self, table: Annotations, found: Candidates, best: IntArray) -> FloatArray:
-        """(C,) how far each candidate is from the answer of its item."""
-        return pair_distances(table.classes, found.label, found.label[best[found.item]], self.distance)
 
     def _chance(self, table: Annotations) -> float:
         """How far labels of different items are from each other on average."""

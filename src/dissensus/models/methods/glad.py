@@ -42,6 +42,7 @@ from dissensus.models.base import ENGINE, methods
 from dissensus.models.confusion import MAX_UPDATE_PASSES, UPDATE_TOL, softened_sweep
 from dissensus.models.confusion_pass import label_totals
 from dissensus.models.em import EMAggregator
+from dissensus.models.incremental import written
 from dissensus.models.matrices import MIN_BEFORE, MIN_PSEUDO
 from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
 from dissensus.table import names as naming
@@ -143,11 +144,8 @@ class GLAD(EMAggregator[Skills]):
             if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:
                 break
         for key, new in (("ability_", ability), ("pull_", pull), ("curvature_", curvature)):
-            values = getattr(self, key).copy()
-            values[annotator] = new
-            setattr(self, key, values)
-        self.difficulty_ = self.difficulty_.copy()
-        self.difficulty_[item] = np.exp(-easiness)
+            setattr(self, key, written(getattr(self, key), annotator, new))
+        self.difficulty_ = written(self.difficulty_, item, np.exp(-easiness))
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
         if self.class_count is not None:
             shares = np.maximum(self.class_counts_, 0) + self.class_count

@@ -45,6 +45,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import readable
@@ -101,9 +102,7 @@ class KOS(Aggregator):
         if not self.converged_:
             self._warn_unconverged("passes", f"a weight still changed by {change:.3g}")
         self.prior_ = np.full(table.n_classes, 1 / table.n_classes)
-        self.posterior_ = self._score(table, np.arange(table.n_annotators))
-        if gold is not None:
-            self.posterior_[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
+        self.posterior_ = readable.with_known(self._score(table, np.arange(table.n_annotators)), gold)
         hits, total = self._agreement(table, self.posterior_)
         self.population_accuracy_ = float(hits.sum() / total.sum()) if total.sum() > 0 else 1 / table.n_classes
         self._judge(hits, total)
@@ -147,9 +146,7 @@ class Edges:
             keep = np.repeat(gold < 0, np.diff(ptr))
             ptr = np.append(0, np.cumsum(keep))[ptr]
             annotator, answer = annotator[keep], answer[keep]
-        first = np.ones(annotator.size, bool)  # of its pair
-        first[1:] = np.diff(annotator) != 0
-        first[ptr[:-1][np.diff(ptr) > 0]] = True
+        first = pair_starts(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)), annotator)
         if not first.all():
             answer = np.bincount(np.cumsum(first) - 1, answer)
             ptr, annotator = np.append(0, np.cumsum(first))[ptr], annotator[first]

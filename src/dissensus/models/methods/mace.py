@@ -41,6 +41,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from dissensus.compute.engines.base import Engine
+from dissensus.compute.readable import with_known
 from dissensus.models.confusion import OWN, Classes, ConfusionModel, Counts, FloatArray, OwnCells, methods, moved, param
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.em import remembered
@@ -100,9 +101,7 @@ class MACE(ConfusionModel[Copied]):
         """B of the module, or a uniform π."""
         K, labelled = votes.classes.size, engine.labelled()
         nobody = np.full((np.count_nonzero(~labelled), K), 1 / K)  # items without votes
-        if engine.gold is not None:
-            gold = engine.gold[~labelled]
-            nobody[gold >= 0] = np.eye(K)[gold[gold >= 0]]
+        nobody = with_known(nobody, None if engine.gold is None else engine.gold[~labelled])
         root = np.sqrt(np.maximum(votes.classes - nobody.sum(axis=0), 0))
         parameters = K * np.count_nonzero(engine.per_annotator)
         self.class_pseudo_ = self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300)

@@ -189,9 +189,7 @@ class MMCE(EMAggregator[Effects]):
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
-        if gold is not None:
-            belief[gold >= 0] = np.eye(K)[gold[gold >= 0]]
-        counts = soft_counts(table, belief)
+        counts = soft_counts(table, readable.with_known(belief, gold))
         sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         prior = (
             np.full(K, 1 / K) if self.class_prior == "uniform" else self._shares(belief[np.diff(table.item_ptr) > 0])
@@ -305,12 +303,7 @@ class Sweep:
         rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
         found = []
         for start, stop in balanced(rows.item_ptr, 1 + rows.annotator.size * log_prior.size**2 // BLOCK_NUMBERS):
-            first, end = rows.item_ptr[start], rows.item_ptr[stop]
-            weight = None if rows.weight is None else rows.weight[first:end]
-            block = Rows(
-                rows.item_ptr[start : stop + 1] - first, rows.annotator[first:end], rows.label[first:end], weight
-            )
-            gold = None if self.gold is None else self.gold[start:stop]
+            block, gold = rows.between(start, stop), None if self.gold is None else self.gold[start:stop]
             before = None if params.belief is None else params.belief[start:stop]
             special = max(self.special - start, 0)
             found.append(kernels.walk_short(block, confusion, log_prior, self.penalty, gold, special, rounds, before))

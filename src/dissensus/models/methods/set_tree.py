@@ -118,7 +118,9 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         self.options_ = table.options.names
         if not self.options_.size:
             raise DataError("nobody ticked an option; there is nothing to learn from.")
-        known = np.zeros((table.n_items, 0)) if gold is None else _known_odds(gold, table.options.ticked)
+        known = np.zeros((table.n_items, 0))  # or (I, L) log odds of options of known sets, NaN where none is known
+        if gold is not None:
+            known = np.where((gold >= 0)[:, None], np.where(table.options.ticked[gold], KNOWN, -KNOWN), np.nan)
         self.item_total_ = labels_per_item(table.item_ptr, table.weight)
         used = self.item_total_ > 0
         total, ticks = _counts(table, np.ones((table.n_items, self.options_.size)))
@@ -377,11 +379,6 @@ def _tick_votes(table: Annotations) -> FloatArray:
     rows = table.item_ptr, table.annotator, table.label, table.weight, table.options.ticked
     kernels.evidence(*rows, ones, np.zeros_like(ones), votes)
     return votes
-
-
-def _known_odds(gold: IntArray, ticked: BoolArray) -> FloatArray:
-    """(I, L) log odds of options of known sets; NaN where nothing is known."""
-    return np.where((gold >= 0)[:, None], np.where(ticked[gold], KNOWN, -KNOWN), np.nan)
 
 
 def _odds(

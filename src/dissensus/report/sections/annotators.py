@@ -111,7 +111,7 @@ class Annotators(Section):
                 person["confusion"] = confusions[number]
             people.append(person)
         counts = Counter(flag for one in flags for flag in one)
-        facts: Facts = {
+        return {
             "annotators": study.table.n_annotators,
             "active": found.active_annotators,
             "mean_reliability": average,
@@ -123,7 +123,6 @@ class Annotators(Section):
             "whole_confusions": study.table.n_classes <= MAX_CLASSES,
             "agreement": _agreement_matrix(study, serious),
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         for flag, (verb, verbs, advice) in WORDS.items():

@@ -9,9 +9,7 @@ import numpy as np
 
 from dissensus.common.formatting import percent
 from dissensus.common.types import IntArray
-from dissensus.evaluation import numeric_agreement, span_agreement
-from dissensus.evaluation.agreement import agreement
-from dissensus.evaluation.distances import MAX_LABELS, all_distances, distance_alpha, set_distances
+from dissensus.evaluation.distances import MAX_LABELS, agreement_by_kind
 from dissensus.evaluation.intervals import bootstrap
 from dissensus.exceptions import DataError
 from dissensus.questions.scoring import SCORING
@@ -24,9 +22,12 @@ from dissensus.table.kinds import CLASS_KINDS, KINDS
 MAX_ROWS = 300  # items in the table
 MAX_CHARACTERS = 400_000  # of the rows of the table
 MAX_DRAWN = 40  # items or things in a picture
-MAX_TOKENS = 400  # of a document that are shown
 RESAMPLES = 500  # of the bootstrap of agreement
 AT_CHANCE = 0.05  # α below which labels agree hardly more than by chance
+COEFFICIENTS = {
+    "icc": "intraclass correlation", "exact_f1": "F1 of two annotators", "krippendorff_alpha": "Krippendorff's α",
+    "jaccard_alpha": "Krippendorff's α, Jaccard", "words_alpha": "Krippendorff's α, words",
+}  # fmt: skip
 TITLES = {
     "graded": "Grades", "numbers": "Values", "pairs": "Ranking", "sets": "Sets", "objects": "Answers", "spans": "Spans",
 }  # fmt: skip
@@ -41,7 +42,7 @@ class Answers(Section):
     def collect(self, study: Study) -> Facts:
         study.on_step("weighing the answers")
         table = study.table
-        facts = {
+        return {
             "kind": table.kind,
             "labels_per_item": _range(np.diff(table.item_ptr)),
             "labels_per_annotator": _range(table.per_annotator),
@@ -49,7 +50,6 @@ class Answers(Section):
             "gold": None if table.kind in CLASS_KINDS else _against_gold(study),
             **COLLECTED[table.kind](study),
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         alpha = next((one for one in facts["agreement"] or () if "α" in one["name"]), None)
@@ -89,26 +89,17 @@ def _range(counts: Any) -> str:
 
 def _agreement(study: Study) -> list[Facts] | None:
     """The coefficients of the kind, as far as they are defined."""
-    table = study.table
-    settings: Any = {"resamples": RESAMPLES, "seed": study.seed}
+    if study.table.kind == "objects" and study.table.n_classes > MAX_LABELS:
+        return None
     try:
-        if table.kind == "numbers":
-            found = numeric_agreement(table, **settings)
-            named = {"intraclass correlation": found["icc"], "Krippendorff's α": found["krippendorff_alpha"]}
-        elif table.kind == "pairs":
-            named = {"Krippendorff's α": agreement(table, **settings)["krippendorff_alpha"]}
-        elif table.kind == "sets":
-            named = {"Krippendorff's α, Jaccard": distance_alpha(table, set_distances(table), **settings)}
-        elif table.kind == "spans":
-            found = span_agreement(table, **settings)
-            named = {"F1 of two annotators": found["exact_f1"], "Krippendorff's α": found["krippendorff_alpha"]}
-        elif table.n_classes <= MAX_LABELS:
-            named = {"Krippendorff's α, words": distance_alpha(table, all_distances(table, "words"), **settings)}
-        else:
-            return None
+        found = agreement_by_kind(study.table, resamples=RESAMPLES, seed=study.seed)
     except DataError:  # no two annotators share an item
         return None
-    return [{"name": name, "value": one.value, "low": one.low, "high": one.high} for name, one in named.items()]
+    return [
+        {"name": words, "value": found[name].value, "low": found[name].low, "high": found[name].high}
+        for name, words in COEFFICIENTS.items()
+        if name in found
+    ]
 
 
 def _against_gold(study: Study) -> Facts | None:

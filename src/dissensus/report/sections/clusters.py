@@ -12,7 +12,7 @@ from dissensus.models.base import clusterings
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, entries, plain, shares
+from dissensus.report.study import Study, entries, shares
 
 MAX_EXAMPLES = 5  # items of each cluster
 MAX_MEMBERS = 50  # annotators of each cluster that are listed
@@ -35,7 +35,7 @@ class ClustersSection(Section):
         n_items = np.bincount(model.item_cluster_[model.labelled_], minlength=K)
         members = [np.flatnonzero(model.annotator_cluster_ == number) for number in range(L)]
         largest = np.argsort([-one.size for one in members], kind="stable")
-        facts: Facts = {
+        return {
             "method": clusterings.name_of(type(model)),
             "item_clusters": [
                 {"cluster": k, "items": n, "labels": shares(labels[k], study.classes), "examples": _examples(study, k)}
@@ -57,7 +57,6 @@ class ClustersSection(Section):
             ],
             "search": study.search,
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         sizes = [one["annotators"] for one in facts["annotator_clusters"]]

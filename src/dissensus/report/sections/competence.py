@@ -58,7 +58,7 @@ class CompetenceSection(Section):
             | {"model": shares(posterior[i], study.classes)}
             for i in hardest.tolist()
         )
-        facts: Facts = {
+        return {
             "classes": study.classes,
             "how": found.how,
             "clusters_by": found.mistakes.by,
@@ -74,7 +74,6 @@ class CompetenceSection(Section):
             "items": labelled.size,
             "hardest": first_within(rows, MAX_CHARACTERS),
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         named = [person for person in facts["people"] if person["labels"] >= MIN_LABELS]

@@ -78,7 +78,7 @@ class Items(Section):
         table = about(first, MAX_CHARACTERS)
         others = about(rng.permutation(order[len(table) :])[:MAX_OTHER_ITEMS], MAX_CHARACTERS // 4)
         dots = rng.permutation(found.kind.size)[:MAX_DOTS]
-        facts: Facts = {
+        return {
             "items": found.kind.size,
             "kinds": found.counts(),
             "first": table[: min(N_FIRST, int((worth > 0).sum()))],
@@ -102,7 +102,6 @@ class Items(Section):
                 if np.isfinite(found.disagreement[i])
             ],
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         kinds, n = facts["kinds"], max(facts["items"], 1)

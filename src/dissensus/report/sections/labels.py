@@ -14,7 +14,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, interval_text, plain
+from dissensus.report.study import Study, interval_text
 
 UNSURE = 0.7  # confidence below which it is unsure
 LOW_ALPHA = 0.4  # α below which confidence is owed to the model more than to the labels
@@ -40,7 +40,7 @@ class Labels(Section):
         settled = is_settled(confidence, np.diff(study.table.item_ptr))
         state = np.where(settled, 0, np.where(confidence >= UNSURE, 1, 2))  # (I,) place in STATES
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
-        facts: Facts = {
+        return {
             "dependence": study.fitted.dependence_,
             "items": study.table.n_items,
             **dict(zip(STATES, np.bincount(state, minlength=len(STATES)).tolist(), strict=True)),
@@ -50,7 +50,6 @@ class Labels(Section):
             "alpha": study.agreement and study.agreement["krippendorff_alpha"].value,
             "gold": None if study.gold is None else _against_gold(study),
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         share = facts["settled"] / max(facts["items"], 1)
@@ -67,10 +66,11 @@ class Labels(Section):
             gap = gold["expected"] - gold["accuracy"]["value"]
             honest = gold["accuracy"]["low"] <= gold["expected"] <= gold["accuracy"]["high"]
             word = "agrees with" if honest else "is above" if gap > 0 else "is below"
+            learn = "; `dissensus aggregate --known` learns from gold how sure to be" if facts["dependence"] else ""
             yield Finding(
                 f"The mean confidence of {percent(gold['expected'])} {word} the share that is right by gold, "
                 f"{percent(gold['accuracy']['value'], 1)} ({interval_text(gold['accuracy'])}).",
-                "" if honest else f"Do not take its 90 % for 90 %{_learnt(facts, 'gold')}.",
+                "" if honest else f"Do not take its 90 % for 90 %{learn}.",
                 "good" if honest else "bad" if gap > MISLEADING_GAP else "note",
             )
 
@@ -86,11 +86,6 @@ class Labels(Section):
         yield _confidence_chart(facts)
         if gold is not None:
             yield calibration_chart(gold["bins"], who="the method", right="right, by gold")
-
-
-def _learnt(facts: Facts, what: str) -> str:
-    """How gold says how sure to be, to a method that asks."""
-    return f"; `dissensus aggregate --known` learns from {what} how sure to be" if facts["dependence"] else ""
 
 
 def _against_gold(study: Study) -> Facts:

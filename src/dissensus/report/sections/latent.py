@@ -54,7 +54,7 @@ class LatentSection(Section):
         order = np.argsort(-apart.count, kind="stable")
         new = ~_taught(study)[found.item]
         shares = {"same": apart.mean, "chance": apart.mean_chance, "kept": found.kept}
-        facts: Facts = {
+        return {
             "classes": study.classes,
             "how": found.how,
             "size": found.size,
@@ -70,7 +70,6 @@ class LatentSection(Section):
                 if apart.count[k]
             ],
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         if len(facts["points"]) < MIN_ITEMS or len(facts["by_class"]) < 2:

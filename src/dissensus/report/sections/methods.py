@@ -37,7 +37,7 @@ class Methods(Section):
             return {"failed": str(held)}
         found, n_items = held.comparison, held.items.size
         matrix = np.stack(list(held.labels.values()))  # (methods, items)
-        facts: Facts = {
+        return {
             "method": study.method,
             **facts_of(found, "best", "tied", "majority_will_do", "hidden"),
             "verdict": found.verdict(),
@@ -52,7 +52,6 @@ class Methods(Section):
             "contested": (matrix != matrix[0]).any(axis=0).sum(),
             "contested_items": _contested(study, matrix, held.items),
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         if "failed" in facts:
@@ -61,7 +60,8 @@ class Methods(Section):
             if facts["hidden"] >= MIN_HIDDEN:
                 yield Finding(facts["verdict"])
             return
-        said = f"The labels of {_contested_share(facts)} of the items depend on the method"
+        contested = percent(facts["contested"] / max(facts["items"], 1))
+        said = f"The labels of {contested} of the items depend on the method"
         if facts["hidden"] < MIN_HIDDEN:
             said += f"; {facts['hidden']} hidden labels are too few to say which method is better"
         elif facts["majority_will_do"]:
@@ -115,7 +115,7 @@ def _of_other_kind(study: Study) -> Facts:
         found = compare(part, splits=1, seed=study.seed)
     except DataError as error:
         return {"failed": str(error)}
-    facts: Facts = {
+    return {
         "method": study.method,
         **facts_of(found, "best", "tied", "hidden"),
         "verdict": found.verdict(),
@@ -127,7 +127,6 @@ def _of_other_kind(study: Study) -> Facts:
         ],
         "failed_methods": found.failed,
     }
-    return dict(plain(facts))
 
 
 def _by_gold(study: Study, held: Contest) -> Facts | None:
@@ -154,10 +153,6 @@ def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
         study.about(int(chosen[i])) | {"labels": [study.classes[k] for k in matrix[:, i].tolist()]}
         for i in order.tolist()
     ]
-
-
-def _contested_share(facts: Facts) -> str:
-    return percent(facts["contested"] / max(facts["items"], 1))
 
 
 def _ranking_chart(facts: Facts) -> Chart:

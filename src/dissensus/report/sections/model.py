@@ -18,7 +18,7 @@ from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.calibration import calibration, calibration_chart
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, entries, first_within, interval_text, plain, shares, some_of
+from dissensus.report.study import Study, entries, first_within, interval_text, shares, some_of
 from dissensus.table import names as naming
 
 MIN_UNSEEN_ITEMS = 20  # that the model has not seen, from which it is judged by them alone
@@ -55,7 +55,7 @@ class ModelSection(Section):
         study.on_step("looking at the model")
         model, found = study.model, _predictions(study)
         taught = model.teaches_ & ~model.held_out_
-        facts: Facts = {
+        return {
             "encoder": encoders.name_of(type(model.encoder_)),
             "objective": objectives.name_of(type(model.objective_)),
             "method": study.method,
@@ -69,7 +69,6 @@ class ModelSection(Section):
             **_judgement(study, found),
             **_crowd_differences(study, found),
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         if facts["judged"]:

@@ -8,7 +8,7 @@ from dissensus.common.formatting import percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, interval_text, plain
+from dissensus.report.study import Study, interval_text
 
 MAX_CLASSES = 15  # with a bar of their own
 AT_CHANCE = 0.05  # α below which labels agree hardly more than by chance
@@ -27,7 +27,7 @@ class Overview(Section):
         given = (
             np.bincount(table.label, table.weight, table.n_classes) if table.proba is None else table.proba.sum(axis=0)
         )
-        facts: Facts = {
+        return {
             **{key: about[key] for key in SHOWN_AS_THEY_ARE},
             "classes": [
                 {"class": name, "votes": votes / max(given.sum(), 1e-300), "labels": labels}
@@ -39,7 +39,6 @@ class Overview(Section):
             "labels_per_annotator": about["annotations_per_annotator"],
             "unlabelled_items": about["items_without_annotation"],
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         if facts["agreement"] is None:

@@ -13,7 +13,7 @@ from dissensus.questions.panel import review_panel
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, plain
+from dissensus.report.study import Study
 
 MIN_JUDGES = 3
 MIN_ITEMS = 50
@@ -50,7 +50,7 @@ class PanelSection(Section):
             | ({"family": review.families[j]} if study.names else {})
             for j in sorted(place.values(), key=lambda j: study.annotator_place[judges[j]])
         ]
-        facts: Facts = {
+        return {
             "effective": review.effective,
             "by_gold": review.by_gold,
             "correlation": review.mean_correlation,
@@ -69,7 +69,6 @@ class PanelSection(Section):
             ],
             "gold": int(known),
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         worth, n = facts["effective"], len(facts["judges"])

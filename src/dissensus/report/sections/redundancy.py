@@ -34,7 +34,7 @@ class RedundancySection(Section):
         best = [i for name in after.best(MAX_ITEMS) if after.gain[i := code[name]] > 0]
         columns: Facts = {"confidence": study.confidence, "labels": study.labels_per_item}
         columns |= {"gain": after.gain, "flips": after.flips}
-        facts: Facts = {
+        return {
             "verdict": found.verdict(),
             "sampled_items": found.sampled_items,
             "levels": [facts_of(level, "labels", "annotations", "stability", "accuracy") for level in found.levels],
@@ -49,7 +49,6 @@ class RedundancySection(Section):
             "rehearsal": tried and facts_of(tried, "changed", "too_sure") | {"expected": tried.flips},
             "best": [study.about(i) | {"label": study.classes[study.label[i]]} | entries(i, **columns) for i in best],
         }
-        return dict(plain(facts))
 
     def findings(self, facts: Facts) -> Findings:
         tried = facts["rehearsal"]

@@ -30,7 +30,12 @@ class DatasetInfo:
 
 
 def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
-    """List the bundled set, then those of the data folder (`folder`, or that of the environment) by name."""
+    """List the bundled set, then those of the data folder (`folder`, or that of the environment) by name.
+
+    >>> info = list_datasets()[0]
+    >>> type(info).__name__, info.name, info.source
+    ('DatasetInfo', 'digits-crowd', 'bundled')
+    """
     bundled = DatasetInfo(digits.NAME, digits.DESCRIPTION.splitlines()[0], "bundled", (), True)
     where = data_folder(folder)
     return [bundled] + [

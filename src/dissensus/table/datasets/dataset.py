@@ -37,6 +37,18 @@ class Dataset:
     """Annotations with what is known beside them; a part that the set does not have is None, and `missing` says so.
 
     `load_dataset` gives the items that have annotations; `splits` and `whole` also hold those without.
+
+    >>> from dissensus import load_dataset
+    >>> data = load_dataset("digits-crowd")
+    >>> type(data).__name__, data.missing
+    ('Dataset', 'digits-crowd has every part.')
+    >>> len(data.item_names), len(data.annotator_names), bool(data.has_features.all() and data.has_image.all())
+    (1797, 42, True)
+    >>> some = data.only(data.gold < 5)
+    >>> some.annotations.n_items, some.whole is some
+    (901, True)
+    >>> list(data.split_by("split"))
+    ['test', 'train']
     """
 
     name: str

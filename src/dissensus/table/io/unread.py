@@ -21,8 +21,6 @@ def check_record(path: Path, record: dict[str, Any]) -> None:
     """Raise where the first record of a JSON file is that of a tool which is not read."""
     for what, columns, matches in RECORDS:
         if matches(record):
-            raise _not_read(path, what, columns)
-
-
-def _not_read(path: Path, what: str, columns: str) -> UnreadableFile:
-    return UnreadableFile(f"{path} is {what}, which is not read yet; write a table with a row per label: {columns}.")
+            raise UnreadableFile(
+                f"{path} is {what}, which is not read yet; write a table with a row per label: {columns}."
+            )

@@ -1,0 +1,37 @@
+"""How results show themselves in Jupyter: their line of text, and the first rows of their frame. Names are escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+MAX_ROWS_SHOWN = 8
+MAX_COLUMNS_SHOWN = 12
+MAX_LETTERS_SHOWN = 80  # of a cell
+
+
+def html_table(line: str, rows: Sequence[Mapping[str, Any]], total: int) -> str:
+    """The line, the rows as a table, and how many there are beyond them."""
+    names = list(rows[0])[:MAX_COLUMNS_SHOWN] if rows else []
+    head = "".join(f"<th>{_cell(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{_cell(row[name])}</td>" for name in names) + "</tr>" for row in rows)
+    more = f"<p>… and {total - len(rows):,} more rows</p>" if total > len(rows) else ""
+    return f"<p>{escape(line)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return escape(text if len(text) <= MAX_LETTERS_SHOWN else f"{text[: MAX_LETTERS_SHOWN - 1]}…")
+
+
+class Shown:
+    """A result with `to_frame`, which shows itself in Jupyter."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str | None:
+        frame = self.to_frame()  # type: ignore[attr-defined]
+        head = frame[:MAX_ROWS_SHOWN]
+        rows = head.to_pylist() if hasattr(head, "to_pylist") else head.to_dict("records")
+        return html_table(repr(self), rows, len(frame))
