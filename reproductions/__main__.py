@@ -100,7 +100,7 @@ def reproduce(
         note = f"; {missing} parts are left, {len(failures)} of them failed" if missing else ""
         out.print(clean(f"{output / store.stem}.md, .html{note}"), soft_wrap=True)
         if not render:  # last: they take their time, whatever the --minutes
-            for file, why in draw_figures(paper, wanted, output, device).items():
+            for file, why in draw_figures(paper, wanted, output, device, quick=quick).items():
                 say(f"{file} was not drawn: {why}")
         elif absent := [file for file in figure_files(paper.tables.values()) if not (output / file).exists()]:
             again = f"`python -m reproductions {paper.name}` without --render draws it."

@@ -98,11 +98,13 @@ def figure_files(tables: Iterable[Table]) -> list[str]:
     return [figure["file"] for table in tables for figure in table.figures]
 
 
-def draw_figures(paper: Paper, tables: Iterable[Table], folder: Path, device: str) -> dict[str, str]:
-    """Draw the pictures that the folder does not have; return each that failed, with the reason."""
+def draw_figures(
+    paper: Paper, tables: Iterable[Table], folder: Path, device: str, *, quick: bool = False
+) -> dict[str, str]:
+    """Draw the pictures that the folder does not have, with `quick` the first of a table; return why each failed."""
     failed = {}
     folder.mkdir(parents=True, exist_ok=True)
-    for name in figure_files(tables):
+    for name in [file for table in tables for file in figure_files([table])[: 1 if quick else None]]:
         if not (folder / name).exists():
             try:
                 paper.module.draw(folder / name, device)

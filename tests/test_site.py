@@ -1,4 +1,4 @@
-"""The site: no broken link, every page in its navigation, nothing from a network; the reference is complete."""
+"""The site: no broken link, every page in its navigation; the reference is complete."""
 
 import doctest
 import inspect

@@ -65,18 +65,16 @@ def main() -> None:
                     behind[method].append(found[best] - value)
                     by_set[method][name].append(value)
                 print(
-                    f"{name}, {level or 'all'} labels: {DEFAULT_METHOD} {found[DEFAULT_METHOD]:.2%}, best of {len(found)} "
-                    f"{best} {found[best]:.2%} ({time.perf_counter() - began:.0f} s)", flush=True,
+                    f"{name}, {level or 'all'} labels: {DEFAULT_METHOD} {found[DEFAULT_METHOD]:.2%}, best of "
+                    f"{len(found)} {best} {found[best]:.2%} ({time.perf_counter() - began:.0f} s)", flush=True,
                 )  # fmt: skip
     print("\n| method | accuracy, mean over sets | within one point of the best | points behind, mean | largest |")
     print("|---|---|---|---|---|")
     for method in (DEFAULT_METHOD, *OTHERS):
         far = np.array(behind[method])
         mean = np.mean([np.mean(values) for values in by_set[method].values()])
-        print(
-            f"| {method} | {mean:.2%} | {np.count_nonzero(far <= NEAR + 1e-9)} of {far.size} | {100 * far.mean():.2f} | "
-            f"{100 * far.max():.2f} |"
-        )
+        near = f"{np.count_nonzero(far <= NEAR + 1e-9)} of {far.size}"
+        print(f"| {method} | {mean:.2%} | {near} | {100 * far.mean():.2f} | {100 * far.max():.2f} |")
 
 
 if __name__ == "__main__":

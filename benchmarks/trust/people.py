@@ -2,11 +2,12 @@
 
 *flags*: honest annotators flagged, simulated crowds of every kind and real ones right more often than their crowd, and
 spammers and adversaries found on `digits-crowd`, where each keeps 40 labels. *copiers*: found of those who copy leaders
-who are right six times of ten, ten labels an item, simulated and among real annotators, and groups on all real sets. *intervals*: fitted on half of the
-items and held to the gold of the others. An annotator with at least ten gold labels there is covered where its number
-right lies in the middle 95 % of the beta-binomial that the interval's Beta implies; "bare" has no allowance for its own
-luck: the share right lies within the interval, for those with 100 gold labels or more. "independent" has the interval
-of now and the posterior of before. A few minutes; `--seeds` says how many repetitions.
+who are right six times of ten, ten labels an item, simulated and among real annotators, and groups on all real sets.
+*intervals*: fitted on half of the items and held to the gold of the others. An annotator with at least ten gold labels
+there is covered where its number right lies in the middle 95 % of the beta-binomial that the interval's Beta implies;
+"bare" has no allowance for its own luck: the share right lies within the interval, for those with 100 gold labels or
+more. "independent" has the interval of now and the posterior of before. A few minutes; `--seeds` says how many
+repetitions.
 """
 
 from __future__ import annotations

@@ -267,6 +267,8 @@ def test_figures_are_drawn_once_and_shown(monkeypatch, tmp_path):
     assert draw_figures(paper, tables, tmp_path / "new", "cpu") == {"b.svg": "ValueError: no ink"}
     draw_figures(paper, tables, tmp_path / "new", "cpu")
     assert drawn == ["a.svg", "b.svg", "b.svg"]  # what is there stays
+    assert draw_figures(paper, tables, tmp_path / "quick", "cpu", quick=True) == {}
+    assert drawn[3:] == ["a.svg"]  # the first of its table
     assert "![A <map>](a.svg)" in render_markdown(make_page(paper, tables, {}))
     assert "<img src='a.svg' alt='A &lt;map&gt;'>" in render_html(make_page(paper, tables, {}))
 

@@ -138,10 +138,13 @@ def test_without_an_id_posting_again_corrects_and_back(opened):
 def test_without_an_id_a_label_that_was_removed_can_be_given_again(opened):
     service = opened(fits=False)
     service.create("p")
-    gone = {"item": "i", "annotator": "a", "deleted": True}
+    gone, fifth = {"item": "i", "annotator": "a", "deleted": True}, {**POST, "label": "z", "version": 5}
     for one, fate in ((POST, 0), (gone, 0), (gone, 1), (POST, 0), (POST, 1), (gone, 0), ({**POST, "label": "y"}, 0)):
         assert service.append("p", annotation_events(one))[fate] == 1
     assert says(service.project("p")) == [("i", "a", "y")]
+    for one in (fifth, gone, fifth, gone, {**fifth, "version": 3}):  # a removal without a version is of all before it
+        assert service.append("p", annotation_events(one)).accepted == 1
+    assert says(service.project("p")) == [("i", "a", "z")]
     assert service.project("p").item("i")["labels"] == 1
 
 

@@ -63,6 +63,7 @@ GUIDES = {
     "learning-loops": "train",
     "scale": "aggregate",
     "serve-label-studio": "serve",
+    "serve-argilla": "serve",
     "spans": "aggregate",
     "tables": "describe",
     "tools": "aggregate",

@@ -8,7 +8,7 @@ from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter
 
 CROWD_LABELS = 5  # see `reliability`
-MAX_KNOWN_LABELS = 24  # labels on items of known class that any number of labels is worth; `reliability_interval`
+MAX_KNOWN_LABELS = 20  # labels on items of known class that any number of labels is worth; `reliability_interval`
 
 
 def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:

@@ -244,7 +244,7 @@ class Assigner:
         """(n,) what one more label of items by somebody is worth, w."""
         fitted, labels = self.fitted, self.project.n_labels[codes]
         if fitted is None or belief.shape[1] < 2:
-            return (1 - np.minimum(self.project.sure[codes], SURE)) / np.sqrt(1.0 + labels)
+            return np.asarray((1 - np.minimum(self.project.sure[codes], SURE)) / np.sqrt(1.0 + labels))
         theta = self._person(fitted, who)
         label = entr(belief @ theta.T) @ np.ones(len(theta))  # H(y); a product is faster than a sum over few columns
         told = label - belief @ entr(theta).sum(axis=0)
