@@ -127,6 +127,17 @@ def test_a_removed_label_is_in_no_answer_before_the_next_fit(opened, monkeypatch
     assert ([one["annotator"] for one in found["annotations"]], found["votes"]) == (["b"], {"z": 1})
 
 
+def test_a_state_that_cannot_be_made_is_made_with_the_next_events(opened, monkeypatch):
+    service = opened(fits=False)
+    project = service.create("p")
+    with monkeypatch.context() as patch:
+        for name in ("apply", "load"):
+            patch.setattr(project, name, lambda *_: 1 / 0)
+        assert service.submit("p", annotation_events(POST)).result(timeout=5).accepted == 1
+    service.append("p", annotation_events({**POST, "annotator": "b"}))
+    assert says(project) == [("i", "a", "x"), ("i", "b", "x")]
+
+
 def test_without_an_id_posting_again_corrects_and_back(opened):
     service = opened(fits=False)
     service.create("p")

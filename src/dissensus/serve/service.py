@@ -37,6 +37,7 @@ class Service:
         self.store, self.clock = store, clock
         self._projects: dict[str, Project] = {}
         self._by_number: dict[int, Project] = {}
+        self._unloaded: set[int] = set()  # numbers of projects whose state must be made again
         self._queue: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self.counts = dict.fromkeys(("accepted", "duplicates", "stale", "batches", "failures", "fits"), 0)
@@ -285,14 +286,25 @@ class Service:
             by_project.setdefault(row.project, []).append(row)
         for number, some in by_project.items():
             project = self._by_number[number]
-            try:
-                project.apply([row for row in some if row.seq > project.seq])
-            except Exception:  # ours: the log is right, and the state is made again from it
-                self.counts["failures"] += 1
-                project.load()
+            self._bring(project, [row for row in some if row.seq > project.seq])
             if project.fits_at_once():
                 self._fit(project)
         self.seq = max([self.seq, *(row.seq for row in rows)])
+
+    def _bring(self, project: Project, rows: list[Stored]) -> None:
+        """Apply events; where that fails the log is right, and the state is made again from it, now or next time."""
+        try:
+            if project.number not in self._unloaded:
+                project.apply(rows)
+                return
+        except Exception:
+            self.counts["failures"] += 1
+        self._unloaded.add(project.number)
+        try:
+            project.load()
+            self._unloaded.discard(project.number)
+        except Exception:  # the writer must go on: others wait for it
+            self.counts["failures"] += 1
 
     # Fitting ----------------------------------------------------------------------------------------------------------
 
