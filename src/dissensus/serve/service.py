@@ -270,6 +270,7 @@ class Service:
 
     def _catch_up(self) -> None:
         """Apply what other processes have written."""
+        self._load_again()
         if self.store.last() > self.seq:
             self._refresh_projects()
             self._apply(self.store.since(self.seq))
@@ -294,17 +295,19 @@ class Service:
     def _bring(self, project: Project, rows: list[Stored]) -> None:
         """Apply events; where that fails the log is right, and the state is made again from it, now or next time."""
         try:
-            if project.number not in self._unloaded:
-                project.apply(rows)
-                return
+            project.apply(rows)
         except Exception:
             self.counts["failures"] += 1
-        self._unloaded.add(project.number)
-        try:
-            project.load()
-            self._unloaded.discard(project.number)
-        except Exception:  # the writer must go on: others wait for it
-            self.counts["failures"] += 1
+            self._unloaded.add(project.number)
+            try:
+                self._load_again()
+            except Exception:  # the writer must go on: others wait for it
+                self.counts["failures"] += 1
+
+    def _load_again(self) -> None:
+        for number in sorted(self._unloaded):
+            self._by_number[number].load()
+            self._unloaded.discard(number)
 
     # Fitting ----------------------------------------------------------------------------------------------------------
 
