@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import peers
-from benchmarks.accuracy.run import HERE, LIBRARIES, METHODS, Draw, binary, score
+from benchmarks.accuracy.run import HERE, METHODS, Draw, binary, libraries, score
 from dissensus.table.datasets import load_dataset
 from reproductions import record
 
@@ -39,7 +39,7 @@ def run_set(name: str, level: int, versions: dict[str, Any]) -> list[dict[str, A
     rows = []
     with tempfile.TemporaryDirectory(prefix="dissensus-order-") as folder:
         draws = [Draw.write(Path(folder, str(n)), table, *variant) for n, variant in enumerate(variants)]
-        for library in LIBRARIES:
+        for library in libraries():
             methods = [
                 method
                 for method in METHODS

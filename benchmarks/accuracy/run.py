@@ -575,6 +575,7 @@ def main() -> None:
         there = {title for row in rows for of_level in row["levels"].values() for title in of_level["methods"]}
         METHODS[:] = [method for method in METHODS if method.title in there]  # others came after that run
         again, rest = ", ".join(options.methods), earlier["made"]
+        made |= {"again": options.methods, "rest": {key: rest[key] for key in ("date", "commit")}}
         of_today = [f"This is of {again} and the peers' same; all else is of {rest['date']}, commit {rest['commit']}."]
     if whole or options.readme:
         content = {
