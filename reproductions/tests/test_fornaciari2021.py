@@ -151,7 +151,7 @@ def test_published_figures_are_the_papers():
     assert second.published_value("stemming, 10 folds", "MTL, inverse KL", "accuracy") == (77.47, None)
     assert third.published_value("POS, 5 folds", "MTL, cross entropy", "neither") == (5.727, None)
     figures = sum(len(one) for table in (first, second) for of in table.published.values() for one in of.values())
-    # accuracy and F1 of four networks on three tests, twice; three of earlier work; accuracy of stems beside ours untied
+    # accuracy and F1 of four networks on three tests, twice; three of earlier work; stems without ties
     assert figures == 2 * 3 * 4 * 2 + 3 + 4
 
 
