@@ -43,12 +43,7 @@ class Fitted:
 
     def items_status(self) -> ItemStatus:
         """Status of the items of the table; of spans, of its places."""
-        if self.status is not None:
-            return self.status
-        if self.table.kind not in CLASS_KINDS:
-            return status_of(self.model, self.table)
-        sure = np.asarray(self.model.posterior_).max(axis=1, initial=0)
-        return item_status(self.table, self.top, sure, share=self.share[:-1])
+        return status_of(self.model, self.table) if self.status is None else self.status
 
 
 def fit(project: Project, now: Columns, seq: int, decisions: dict[int, Stored]) -> Fitted:
@@ -60,11 +55,12 @@ def fit(project: Project, now: Columns, seq: int, decisions: dict[int, Stored]) 
     none = np.empty(0, np.int64)
     found = Fitted(model, table, seq, 0.0, rank, who, class_of, np.ones(1), none, np.empty(0))
     if table.kind in CLASS_KINDS:
-        found.top, found.sure = answered(model, table.items, np.asarray(model.posterior_))
+        posterior = np.asarray(model.posterior_)
+        found.top, found.sure = answered(model, table.items, posterior)
         share = usual_share(table, found.top)
         right = (table.label == found.top[table.item]).mean() if len(table) else 1.0
         found.share = np.append(share, right)
-        found.status = found.items_status()
+        found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), share=share)
     else:
         found.answers = _other_answers(found)
     found.seconds = time.perf_counter() - began

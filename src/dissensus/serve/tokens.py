@@ -58,7 +58,6 @@ class Tokens:
         self.store = store
         self._read_at = -FRESH_SECONDS
         self._known: dict[str, Caller] = {}
-        self._seen: dict[str, Caller] = {}  # by the token itself, to save its hash
 
     def add(self, role: str, *, annotator: str | None = None, names: bool = False, note: str = "") -> str:
         """Make a token; it is told once and kept nowhere."""
@@ -95,11 +94,7 @@ class Tokens:
 
     def caller(self, token: str) -> Caller | None:
         """Who has this token."""
-        known = self._fresh()
-        found = self._seen.get(token)
-        if found is None and (found := known.get(_hash(token))) is not None:
-            self._seen[token] = found
-        return found
+        return self._fresh().get(_hash(token))
 
     def _fresh(self) -> dict[str, Caller]:
         if time.monotonic() - self._read_at > FRESH_SECONDS:
@@ -108,7 +103,7 @@ class Tokens:
                 about = json.loads(text)
                 names = bool(about["names"]) or role == "admin"
                 known[hash_] = Caller(role, names, about["annotator"], hash_)
-            self._known, self._seen, self._read_at = known, {}, time.monotonic()
+            self._known, self._read_at = known, time.monotonic()
         return self._known
 
 
