@@ -35,7 +35,7 @@ COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
 MAX_ITEMS_ANSWERED = 100  # items whose new answer comes with the receipt
-STORED_AHEAD = "no annotation has; the removal is kept, and what comes later with that id will not count."
+STORED_AHEAD = "no annotation has; the removal is kept, and what comes later with such an id of its own does not count."
 STATUS_OF = (
     (StoreUnavailable, 503), (UnknownName, 404), (Conflict, 409), (DissensusError, 400),
 )  # fmt: skip
