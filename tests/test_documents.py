@@ -41,6 +41,7 @@ EXTRAS = {
     "index": "altair",
     "features": "transformers",
     "learning": "torch",
+    "learning-annotators": "torch",
     "quickstart": "torch",
     "scale": "duckdb",
     "report": "altair",

@@ -60,6 +60,7 @@ GUIDES = {
     "judging-with-models": "calibrate",
     "kinds": "aggregate",
     "learning": "train",
+    "learning-annotators": "train",
     "learning-loops": "train",
     "scale": "aggregate",
     "serve-label-studio": "serve",
