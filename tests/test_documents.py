@@ -46,7 +46,8 @@ EXTRAS = {
     "scale": "duckdb",
     "report": "altair",
 }
-WHOLE = ("annotation-lead",)  # pages that show what commands say of the whole set
+WHOLE = ("annotation-lead", "annotators", "check", "choosing", "disagreement", "evaluation", "recommend", "redundancy")
+"""Pages that show what commands say of the whole set."""
 ITEMS_OF_FILES = 150  # of the bundled set, where a page has it written as files: commands should take no seconds
 ITEMS_OF_CODE = 400  # where code loads it and nothing says what comes out
 
