@@ -12,6 +12,8 @@ import pytest
 from cli.tables import rows, write_csv
 from dissensus import __version__
 from dissensus.cli import COMMANDS
+from dissensus.table.io import write_frame
+from tables import drawn
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "json.md"
 RUNS = {
@@ -128,6 +130,16 @@ def test_json_is_one_object_with_the_fields_of_the_page(files, cli, command, mon
     assert not unknown, f"docs/json.md does not say what these fields of {command} are"
     missing = [".".join(one) for one, always in patterns.items() if always and not any(fits(p, one) for p in there)]
     assert not missing, f"docs/json.md names fields that {command} does not print"
+
+
+@pytest.mark.parametrize("kind", ["numbers", "pairs", "sets", "objects", "spans"])
+def test_the_page_has_the_fields_of_other_kinds(cli, here, kind):
+    write_frame(drawn(kind).to_arrow(), here / "labels.csv")
+    for command in ("describe", "aggregate", "agreement"):
+        result = cli(command, "labels.csv", "--kind", kind, "--json", "--quiet")
+        assert result.exit_code == 0, result.output
+        patterns, there = documented(command), set(paths(json.loads(result.stdout)))
+        assert [path for path in there if not any(fits(path, pattern) for pattern in patterns)] == [], command
 
 
 @pytest.mark.parametrize("command", ["describe", "aggregate", "agreement", "diff", "methods", "datasets"])
