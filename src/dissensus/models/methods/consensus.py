@@ -43,7 +43,7 @@ MANY_LABELS = 8  # of an item, on average: so many show how easy it is
 MIN_LABELS = 4.5  # of an item, on average, with which the effect may be seen; "five" with a few missing
 MIN_LOADING = 0.3  # mean |λ| from which it is; 0.0 to 0.2 and 0.6 to 1.6 on twelve sets with five labels
 MIN_ITEMS = 100
-MAX_COST = 2**25  # rows × classes × points, and ten times cells × points: a second
+MAX_COST = 2**25  # rows × classes × points, and twenty times cells × points: about a second
 PANEL_POWER = 0.57  # γ; log loss over six sets is level from 0.5 to 0.6, leaving out any
 PANEL_RANGE = (0.1, 0.8)  # 95 % of ρ by gold of 13 such tables
 
@@ -72,7 +72,7 @@ class Consensus(DawidSkene):
             own = table if table.n_items == n else table.select(rows=table.item < n)
             self.copy_group_ = copy_groups(own)
             table = self._weigh(table, np.arange(table.n_annotators))
-            effect = seen_effect(table, gold, on_step)
+            effect = self._seen_effect(table, gold)
         if effect is None:
             self.theta_ = self.loading_ = self.population_theta_ = None
             super()._fit(table, gold, on_step)
@@ -81,6 +81,18 @@ class Consensus(DawidSkene):
         if assumes:
             rho = panel_dependence(effect.item_total_)
             self.dependence_, self.dependence_interval_ = rho, [min(PANEL_RANGE[0], rho), max(PANEL_RANGE[1], rho)]
+
+    def _seen_effect(self, table: Annotations, gold: IntArray | None) -> ItemEffect | None:
+        """`item-effect` fitted to the table; None where it has too few labels or items, or shows no effect."""
+        own = {name: getattr(self, name) for name in ItemEffect.parameter_names() if hasattr(self, name)}
+        effect, labelled = ItemEffect(**own | {"dependence": None}), np.count_nonzero(np.diff(table.item_ptr))
+        cost = (len(table) + 20 * table.n_annotators * table.n_classes) * table.n_classes * effect.points
+        if labelled < MIN_ITEMS or len(table) < MIN_LABELS * labelled or cost > MAX_COST:
+            return None
+        effect.fit(table, gold=gold)
+        if len(table) < MANY_LABELS * labelled and np.abs(effect.loading_) @ effect.prior_ < MIN_LOADING:
+            return None
+        return effect
 
     def _take(self, effect: ItemEffect, table: Annotations) -> None:
         """Set the results of a fit of `item-effect`; confusion matrices are those that its posterior makes."""
@@ -155,22 +167,10 @@ def copy_groups(table: Annotations) -> IntArray:
     return number
 
 
-def seen_effect(table: Annotations, gold: IntArray | None, on_step: OnStep) -> ItemEffect | None:
-    """`item-effect` fitted to the table; None where it has too few labels or items, or shows no effect."""
-    labelled, effect = np.count_nonzero(np.diff(table.item_ptr)), ItemEffect(dependence=None)
-    cost = (len(table) + 10 * table.n_annotators * table.n_classes) * table.n_classes * effect.points
-    if labelled < MIN_ITEMS or len(table) < MIN_LABELS * labelled or cost > MAX_COST:
-        return None
-    effect.fit(table, gold=gold, on_step=on_step)
-    if len(table) < MANY_LABELS * labelled and np.abs(effect.loading_) @ effect.prior_ < MIN_LOADING:
-        return None
-    return effect
-
-
 def panel_dependence(n_labels: FloatArray) -> float:
     """ρ of items with so many labels (I,), whose ease is modelled."""
     n = float(n_labels[n_labels > 0].mean())
-    return (n**PANEL_POWER - 1) / (n - 1)
+    return float((n**PANEL_POWER - 1) / (n - 1))
 
 
 def counted_once(table: Annotations, group: IntArray) -> Annotations:
