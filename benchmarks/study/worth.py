@@ -100,7 +100,7 @@ def measure(name: str, data: Any) -> Row:
     table, gold = data.annotations, data.gold
     n_labels = np.diff(table.item_ptr)
     after = dz.methods["consensus"](threads=1).fit(table)
-    counted = after.mean_counted_labels()
+    counted = after.mean_effective_labels()
     row = Row(
         name, "models" if name in JUDGES else "people", int((n_labels > 0).sum()), table.n_annotators, table.n_classes,
         counted.labels, (counted.value, counted.low, counted.high),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.trust.posterior import LEVELS, Case, cases, scores
-from dissensus.models.dependence import DEFAULT, from_gold, soften
+from dissensus.models.dependence import from_gold, soften
 
 SIZES = (30, 50, 100, 200, 1000)  # gold items
 MAX_SHARE = 0.6  # of a set's gold that is used up
@@ -29,10 +29,11 @@ def judge(case: Case, size: int, seed: int) -> Any:
     known, rest = order[:size], order[size : size + JUDGED]
     found = from_gold(case.posterior[known], case.n_labels[known], case.gold[known])
     alone = from_gold(case.posterior[known], case.n_labels[known], case.gold[known], shifts=False)
-    soft = (
-        soften(case.posterior[rest], case.n_labels[rest], rho, shift)
-        for rho, shift in ((DEFAULT, None), (alone.dependence, None), (found.dependence, found.shift))
-    )
+    soft = [
+        case.soften(case.dependence)[rest],
+        soften(case.posterior[rest], case.n_labels[rest], alone.dependence),
+        soften(case.posterior[rest], case.n_labels[rest], found.dependence, found.shift),
+    ]
     return np.array([scores(one, case.gold[rest])[:2] for one in soft])
 
 

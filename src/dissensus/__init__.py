@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dissensus.clustering import select_clusters as select_clusters
     from dissensus.models.base import clusterings as clusterings
     from dissensus.models.base import methods as methods
+    from dissensus.models.methods.consensus import consensus as consensus
     from dissensus.models.saving import load as load
     from dissensus.models.saving import save as save
     from dissensus.questions.calibrate import calibrate as calibrate
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from dissensus.questions.recommend import recommend as recommend
     from dissensus.questions.redundancy import redundancy as redundancy
     from dissensus.report import Report as Report
-    from dissensus.table import kinds as kinds
     from dissensus.table import simulate as simulate
     from dissensus.table.annotations import Annotations as Annotations
     from dissensus.table.datasets import list_datasets as list_datasets
     from dissensus.table.datasets import load_dataset as load_dataset
     from dissensus.table.io import read as read
+    from dissensus.table.kinds import KINDS
+
+    kinds = KINDS
     from dissensus.table.questions import Questions as Questions
 
 __version__ = "0.1.0"
@@ -45,6 +48,7 @@ _HOME = {
     "clustering": "dissensus.clustering",
     "clusterings": "dissensus.models.base",
     "compare": "dissensus.questions.compare",
+    "consensus": "dissensus.models.methods.consensus",
     "diagnose": "dissensus.questions.diagnose",
     "diff": "dissensus.questions.diff",
     "evaluate": "dissensus.questions.evaluate",
@@ -66,7 +70,8 @@ _HOME = {
     "select_clusters": "dissensus.clustering",
     "simulate": "dissensus.table.simulate",
 }
-_MODULES = {"clustering", "evaluation", "features", "kinds", "learning", "models", "simulate"}  # public themselves
+_MODULES = {"clustering", "evaluation", "features", "learning", "models", "simulate"}  # public themselves
+_CALLED = {"kinds": "KINDS"}  # in its module, where that is another name
 __all__ = sorted(_HOME)
 
 
@@ -75,7 +80,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'dissensus' has no attribute '{name}'")
     value: Any = import_module(_HOME[name])
     if name not in _MODULES:
-        value = getattr(value, name)
+        value = getattr(value, _CALLED.get(name, name))
     globals()[name] = value
     return value
 

@@ -178,14 +178,14 @@ def test_any_number_of_labels_is_worth_less_than_one_over_rho():
     table = simulate(100, 40, 2, redundancy=(1, 30), seed=5).annotations
     model = dz.methods["dawid-skene"](dependence=0.5).fit(table)
     n = np.diff(table.item_ptr)
-    np.testing.assert_allclose(model.counted_labels_, [k / (1 + (k - 1) * 0.5) for k in n])
-    assert model.counted_labels_.max() < 2
+    np.testing.assert_allclose(model.effective_labels_, [k / (1 + (k - 1) * 0.5) for k in n])
+    assert model.effective_labels_.max() < 2
 
 
 @pytest.mark.parametrize(("dependence", "rhos"), [("auto", (DEFAULT, *RANGE)), (0.3, (0.3, 0.3, 0.3)), (None, None)])
 def test_labels_count_as_the_mean_of_the_items(dependence, rhos):
     table = simulate(100, 40, 2, redundancy=(1, 30), seed=5).annotations
-    worth = dz.methods["dawid-skene"](dependence=dependence).fit(table).mean_counted_labels()
+    worth = dz.methods["dawid-skene"](dependence=dependence).fit(table).mean_effective_labels()
     if rhos is None:
         assert worth is None
         return

@@ -30,18 +30,19 @@ def only(truth, n, seed=0):
 
 def test_the_corrected_rate_is_near_the_truth_where_the_judges_are_not():
     table, truth, _ = panel()
-    found = calibrate(table, only(truth, 120), width=0.1)
+    found = calibrate(table, only(truth, 120))
+    plan = found.plan(0.1)
     yes = found["yes"]
     assert yes.low < truth.mean() < yes.high < truth.mean() + 0.1
     assert yes.high - yes.low < yes.human.high - yes.human.low
     assert found["no"].value == pytest.approx(1 - yes.value)
     rate = next(one for one in found.rates if one.name == "yes")
     assert rate.rogan_gladen.low < truth.mean() < rate.rogan_gladen.high
-    assert found.posterior.shape == (600, 2)
+    assert found.posterior_.shape == (600, 2)
     assert found.accuracy > 0.75
-    assert found.plan.needed - 120 == len(set(found.plan.more)) > 0
+    assert plan.needed - 120 == len(set(plan.more)) > 0
     known = set(table.items[only(truth, 120) >= 0].tolist())
-    assert not known & set(found.plan.more)
+    assert not known & set(plan.more)
     assert list(found.to_frame().columns) == ["item", "label", "confidence", "p_no", "p_yes"]
 
 
@@ -51,7 +52,7 @@ def test_posteriors_of_known_items_have_not_seen_their_gold():
     known = np.flatnonzero(gold >= 0)
     lied = gold.copy()
     lied[known[0]] = 1 - gold[known[0]]
-    one, other = (calibrate(table, g).posterior[known[0]] for g in (gold, lied))
+    one, other = (calibrate(table, g).posterior_[known[0]] for g in (gold, lied))
     np.testing.assert_array_equal(one, other)
 
 
@@ -69,7 +70,7 @@ def test_recalls_are_counts():
 
 def test_judges_of_one_family_err_alike():
     table, truth, said = panel(2000, shared=0.8)
-    for found in (review_panel(table, gold=truth), calibrate(table, only(truth, 400)).panel):
+    for found in (review_panel(table, gold=truth), calibrate(table, only(truth, 400)).judges):
         pairs = {frozenset(one[:2]) for one in found.alike(2)}
         assert pairs == {frozenset(("llama-1", "llama-2")), frozenset(("qwen-1", "qwen-2"))}
         assert found.by_gold
@@ -132,20 +133,20 @@ def test_scores_give_the_mean_score_or_rates_of_gold_classes():
     known = rng.permutation(500)[:80]
     gold = np.full(500, np.nan)
     gold[known] = y[known]
-    found = calibrate(table, gold, width=0.3)["mean score"]
+    found = calibrate(table, gold)["mean score"]
     assert found.low < y.mean() < found.high
     assert found.high - found.low < 0.7 * (found.human.high - found.human.low)
     classes = np.where(np.isnan(gold), -1, y > 5)
     found = calibrate(table, classes, classes=["low", "high"])
     assert found["high"].low < (y > 5).mean() < found["high"].high
-    assert (found.posterior[:, 1] > 0.5)[y > 7].mean() > 0.9
-    assert found.panel.by_gold
+    assert (found.posterior_[:, 1] > 0.5)[y > 7].mean() > 0.9
+    assert found.judges.by_gold
 
 
 def test_a_crowd_has_rates_and_no_panel():
     data = dz.simulate.simulate(400, 40, 3, redundancy=5, seed=2)
     found = calibrate(data.annotations, only(data.truth, 100))
-    assert found.panel is None
+    assert found.judges is None
     for k in range(3):
         one = found[str(data.annotations.classes[k])]
         assert one.low < (data.truth == k).mean() < one.high
@@ -209,7 +210,7 @@ def test_gold_that_was_chosen_is_noticed_and_weighted():
     assert found[JUDGES[0], "yes"].recall.value == pytest.approx(share)
     assert found[JUDGES[0], "yes"].items == at.sum()
     with pytest.raises(BadParameter, match="width plans gold that is drawn evenly"):
-        calibrate(table, chosen, probability=chance, width=0.1)
+        calibrate(table, chosen, probability=chance).plan(0.1)
     with pytest.raises(DataError, match="gold items have no probability above 0; the first is"):
         calibrate(table, chosen, probability=0 * chance)
 
@@ -252,7 +253,7 @@ def test_the_next_items_are_whole_prompts():
     table, truth, _ = panel(600)
     prompts = np.arange(600) // 2
     gold = np.where(np.isin(prompts, np.random.default_rng(0).permutation(300)[:40]), truth, -1)
-    plan = calibrate(table, gold, prompts=prompts, width=0.1).plan
+    plan = calibrate(table, gold, prompts=prompts).plan(0.1)
     _, count = np.unique(prompts[np.array(plan.more)], return_counts=True)
     assert (count == 2).all()
     assert plan.needed == 80 + len(plan.more)

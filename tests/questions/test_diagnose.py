@@ -123,9 +123,9 @@ def test_frame_has_probabilities_flags_and_reasons():
     assert list(frame.index) == found.annotators.tolist()
     for name in found.flagged("unrelated"):
         assert frame.loc[name, "honest"] <= 0.01
-        assert "honest people here would" in frame.loc[name, "reasons"]
-    assert any("times of" in frame.loc[name, "reasons"] for name in found.flagged("unrelated"))
-    assert "go against what others say" in frame.loc[found.flagged("contrary")[0], "reasons"]
+        assert "honest people here would" in frame.loc[name, "evidence"]
+    assert any("times of" in frame.loc[name, "evidence"] for name in found.flagged("unrelated"))
+    assert "go against what others say" in frame.loc[found.flagged("contrary")[0], "evidence"]
     with pytest.raises(BadParameter, match="flag must be 'unrelated', 'contrary', 'copies', 'higher' or 'lower'"):
         found.flagged("spamer")
     said = (

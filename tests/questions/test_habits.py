@@ -83,7 +83,7 @@ def test_grades_have_shifts_beside_the_tests_of_classes():
     table = changed("graded", 4, lambda t: np.minimum(t.label + 2, t.n_classes - 1))
     found = dz.diagnose(table)
     assert found.flagged("higher") == [table.annotators[4]]
-    assert "higher" in found.to_frame().iloc[4]["flags"]
+    assert "higher" in found.to_frame().iloc[4]["flag"]
 
 
 def test_texts_and_spans_far_from_all_others_are_named():

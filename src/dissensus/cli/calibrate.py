@@ -14,7 +14,7 @@ from dissensus.exceptions import BadParameter, DataError, DissensusError, Missin
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
-    from dissensus.questions.calibrate import Calibrated
+    from dissensus.questions.calibrate import Calibrated, Plan
     from dissensus.questions.panel import PanelReview
     from dissensus.table.annotations import Annotations
 
@@ -122,23 +122,24 @@ def calibrate(
     others = [name for name in columns if name != prompt and _may_matter(name)]
     with show.waiting(f"correcting {source.file}"):
         found = calibrate(
-            table, known, classes=classes, model=model, width=width, seed=seed or 0,
+            table, known, classes=classes, model=model, seed=seed or 0,
             probability=gold.probabilities(table), cost=None if cost is None else read_prices(cost, table.annotators),
             systems=None if system is None else columns[system], prompts=None if prompt is None else columns[prompt],
             columns={name: columns[name] for name in others},
         )  # fmt: skip
+    plan = None if width is None else found.plan(width)
     for note in found.notes:
         say(f"warning: {note}")
     if output is not None:
         folder.write_file(found.to_frame(), output)
-    if found.plan is not None and next_file is not None:
-        folder.write_file({"item": list(found.plan.more)}, next_file)
+    if plan is not None and next_file is not None:
+        folder.write_file({"item": list(plan.more)}, next_file)
     if source.json:
         head = {"file": show.path(source.file), "reading": source.account}
         head |= show.paths(gold_file=gold.gold, next_file=next_file)
-        show.json(head | facts(found), output=output)
+        show.json(head | facts(found, plan), output=output)
         return
-    _show(source.title(None), found, next_file)
+    _show(source.title(None), found, plan, next_file)
     if output is not None or next_file is None:
         show.written(output, "Items are", "FILE to keep the items")
 
@@ -267,7 +268,7 @@ def _may_matter(column: str) -> bool:
     return any(word in column.lower() for word in EFFECT_WORDS)
 
 
-def facts(found: Calibrated) -> dict[str, Any]:
+def facts(found: Calibrated, plan: Plan | None) -> dict[str, Any]:
     """All that was found, as plain values."""
     return {
         "gold_items": found.known,
@@ -279,8 +280,8 @@ def facts(found: Calibrated) -> dict[str, Any]:
         "accuracy": found.accuracy,
         "recalls": [asdict(one) for one in found.recalls],
         "effects": [asdict(one) for one in found.effects],
-        "plan": None if found.plan is None else asdict(found.plan),
-        "panel": None if found.panel is None else panel_facts(found.panel),
+        "plan": None if plan is None else asdict(plan),
+        "panel": None if found.judges is None else panel_facts(found.judges),
         "notes": list(found.notes),
     }
 
@@ -302,7 +303,7 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
     }
 
 
-def _show(title: str, found: Calibrated, next_file: Path | None) -> None:
+def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | None) -> None:
     show.line(f"{show.clean(title)}: {found.known:,} of {found.items.size:,} items have human labels.")
     rows = []
     for one in found.rates:
@@ -323,9 +324,9 @@ def _show(title: str, found: Calibrated, next_file: Path | None) -> None:
             f"Items: {show.percent(found.accuracy)} of the gold items get the right label from fits that have not seen "
             f"them; log loss {found.log_loss:.3f}."
         )
-    if found.panel is not None:
-        _show_panel(found.panel)
-        _show_judges(found, found.panel)
+    if found.judges is not None:
+        _show_panel(found.judges)
+        _show_judges(found, found.judges)
     clear = [effect for effect in found.effects if effect.excess.low > 0 or effect.excess.high < 0]
     for effect in clear[:MAX_EFFECTS_SHOWN]:
         what = (
@@ -333,9 +334,9 @@ def _show(title: str, found: Calibrated, next_file: Path | None) -> None:
         )
         by = f"{effect.excess.value:+.3f} ({show.interval(effect.excess.low, effect.excess.high)})"
         show.line(f"Beyond the truth, {show.name(effect.column)} ({what}) changes the verdict by {by}.")
-    if found.plan is not None:
-        show.line(str(found.plan))
-        if more := found.plan.more:
+    if plan is not None:
+        show.line(str(plan))
+        if more := plan.more:
             named = ", ".join(show.name(one) for one in more[:MAX_ITEMS_NAMED])
             rest = ", …" if len(more) > MAX_ITEMS_NAMED else ""
             show.line(

@@ -310,7 +310,7 @@ def _about_spans(about: dict[str, Any]) -> str:
 
 def _worth(result: Result) -> str:
     """As how many an item's labels count, where they are not taken for independent."""
-    worth = result.model.mean_counted_labels()
+    worth = result.model.mean_effective_labels()
     if worth is None or worth.labels <= 1:
         return ""
     fresh = result.fitted and "new_annotations" not in result.summary
@@ -421,7 +421,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         **fit_facts(model, seconds),
-        **({} if (worth := model.mean_counted_labels()) is None else {"counted_labels": asdict(worth)}),
+        **({} if (worth := model.mean_effective_labels()) is None else {"counted_labels": asdict(worth)}),
         **items,
     }
 

@@ -79,9 +79,9 @@ class Aggregator(Parameters, ABC):
     >>> model = methods["dawid-skene"](seed=0).fit(table)
     >>> model.posterior_.shape, model.predict()[:3].tolist(), model.predict_proba().shape
     ((200, 3), [0, 2, 2], (200, 3))
-    >>> print(model.mean_counted_labels())
+    >>> print(model.mean_effective_labels())
     Confidence counts the 5.0 labels of an item as 1.5 (1.0 to 3.3): annotators err alike.
-    >>> model.counted_labels_.shape, model.reliability_interval().shape, model.confusion_interval().shape
+    >>> model.effective_labels_.shape, model.reliability_interval().shape, model.confusion_interval().shape
     ((200,), (12, 2), (12, 3, 3, 2))
     >>> list(model.to_frame("annotators"))[:3], next(model.item_frames()).num_rows
     (['annotator', 'annotations', 'reliability'], 200)
@@ -281,11 +281,11 @@ class Aggregator(Parameters, ABC):
         return self._label_proba(posterior, item, annotator)
 
     @property
-    def counted_labels_(self) -> FloatArray:
+    def effective_labels_(self) -> FloatArray:
         """(I,) as how many independent labels the posterior counts those of each item."""
         return np.asarray(np.asarray(self.item_total_) / design_effect(np.asarray(self.item_total_), self.dependence_))
 
-    def mean_counted_labels(self) -> CountedLabels | None:
+    def mean_effective_labels(self) -> CountedLabels | None:
         """As how many labels the posterior counts those of an item, on average; None where it counts them all.
 
         The interval holds what is not known of ρ; which items there are adds nothing that would be seen.
@@ -304,6 +304,18 @@ class Aggregator(Parameters, ABC):
         rhos = np.minimum([self.dependence_, *self.dependence_interval_[::-1]], 1.0)  # beyond 1, worth less than one
         value, low, high = (float((n / design_effect(n, rho)).mean()) for rho in rhos)
         return CountedLabels(value, low, high, labels=float(self.n_annotations_.sum() / items))
+
+    @property
+    def weights_(self) -> dict[str, float]:
+        """Methods that the answers rest on, with the weight of each."""
+        self._check_fitted()
+        return {methods.name_of(type(self)): 1.0}
+
+    @property
+    def chosen_(self) -> str:
+        """What the answers rest on, in words."""
+        counted = self.mean_effective_labels()
+        return f"{type(self).__name__}." + ("" if counted is None else f" {counted}")
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair.

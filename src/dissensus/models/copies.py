@@ -59,6 +59,7 @@ class Copies:
     agreed: IntArray  # (A,) of those, how many are the group's label
     expected: FloatArray  # (A,) how many would be without copying
     copied: FloatArray  # (A,) share of the labels that are copied
+    probability: FloatArray  # (A,) P(copies with its group | labels)
 
 
 _found: WeakKeyDictionary[Annotations, Copies] = WeakKeyDictionary()  # a fit and a diagnosis ask for the same
@@ -116,7 +117,7 @@ class _Search:
             if not self._round():
                 break
         shared, agreed = np.zeros(self.A, np.int64), np.zeros(self.A, np.int64)
-        expected, copied = np.zeros(self.A), np.zeros(self.A)
+        expected, copied, probability = np.zeros((3, self.A))
         groups = [np.flatnonzero(self.unit == one) for one in np.flatnonzero(np.bincount(self.unit) > 1)]
         if groups:
             self._model(self.unit)
@@ -124,8 +125,9 @@ class _Search:
             fit = self._against(group)
             shared[group], agreed[group], expected[group] = fit.shared[group], fit.agreed[group], fit.expected[group]
             copied[group] = np.clip(fit.copied[group], 0, 1)
+            probability[group] = expit(fit.evidence[group] + logit(self._share(group)))
         ordered = sorted((tuple(group.tolist()) for group in groups), key=lambda group: (-len(group), group))
-        return Copies(tuple(ordered), *map(read_only, (self.unit, shared, agreed, expected, copied)))
+        return Copies(tuple(ordered), *map(read_only, (self.unit, shared, agreed, expected, copied, probability)))
 
     def _round(self) -> bool:
         """Propose groups and accept those that pass the test; True where one is new or has grown."""
@@ -175,8 +177,7 @@ class _Search:
             group = np.flatnonzero(unit == unit[group].min())
             self._model(unit, full=refit)
             fit = self._against(group)
-            share = np.clip((group.size - 1) / self.A, 1 / self.A, 0.5)
-            least = bar if bar is not None else max(logit(1 - share) - np.log(MEMBER_ERROR), 2.0)
+            least = bar if bar is not None else max(-logit(self._share(group)) - np.log(MEMBER_ERROR), 2.0)
             found = np.flatnonzero((fit.evidence > least) & (fit.copied > MIN_COPIED))
             last, group, refit = group, found, True
             if bar is None and np.array_equal(found, last):
@@ -190,6 +191,10 @@ class _Search:
         tried = self.first.size if group.size == 2 else self.A**3
         excess, room = ((one - fit.expected)[group].sum() for one in (fit.agreed, fit.shared))
         return group if evidence > np.log(tried / GROUP_ERROR) and excess > MIN_GROUP_COPIED * room else None
+
+    def _share(self, group: IntArray) -> float:
+        """Prior probability that somebody copies with a group."""
+        return float(np.clip((group.size - 1) / self.A, 1 / self.A, 0.5))
 
     def _model(self, unit: IntArray, full: bool = True) -> None:
         """Skills, class shares and votes where each unit has one vote on an item."""

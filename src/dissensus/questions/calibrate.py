@@ -115,6 +115,17 @@ class Plan:
         return f"Intervals {self.width:g} wide take {some}; have these labelled, they are drawn at random."
 
 
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """From what more gold may be drawn."""
+
+    known: int  # items with gold
+    left: IntArray  # labelled items without gold
+    prompt: Any  # (I,) names, or None
+    evenly: bool  # all items were drawn with the same probability
+    seed: int
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibrated(Shown):
     """A panel's answers, corrected by gold."""
@@ -122,16 +133,16 @@ class Calibrated(Shown):
     rates: tuple[Rate, ...]
     differences: tuple[SystemDifference, ...]
     recalls: tuple[Recall, ...]
-    panel: PanelReview | None  # None where the table is no panel
+    judges: PanelReview | None  # what they are worth; None where the table is no panel
     effects: tuple[Effect, ...]
-    plan: Plan | None
     known: int  # items with gold
     items: Names
     classes: Names
-    posterior: FloatArray | None  # (I, K), of known items by fits that have not seen them; None of numeric gold
+    posterior_: FloatArray | None  # (I, K), of known items by fits that have not seen them; None of numeric gold
     log_loss: float | None  # of it, on known items
     accuracy: float | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
+    draw: Draw
 
     def __repr__(self) -> str:
         return f"Calibrated by {self.known:,} of {self.items.size:,} items: " + "; ".join(
@@ -154,9 +165,31 @@ class Calibrated(Shown):
 
     def to_frame(self) -> Any:
         """Items with label, confidence and p_<class>; a pandas frame where pandas is installed, else an Arrow table."""
-        if self.posterior is None:
+        if self.posterior_ is None:
             return as_frame(self.rows())
-        return as_frame(item_columns(self.classes, 0, self.items, self.posterior, None))
+        return as_frame(item_columns(self.classes, 0, self.items, self.posterior_, None))
+
+    def plan(self, width: float) -> Plan:
+        """How many more gold labels make every interval as narrow as this, and of which items.
+
+        Of prompts it names all answers, so that differences stay paired.
+        """
+        check_argument("width", width, float, above=0)
+        known, left, prompt = self.draw.known, self.draw.left, self.draw.prompt
+        if not self.draw.evenly:
+            raise BadParameter("width plans gold that is drawn evenly, and each item had its own probability here.")
+        whole = [one for one in self.rates if one.system is None]
+        needs = [labels_needed(one.corrected, known + left.size, width, rate=one.name != MEAN) for one in whole]
+        if any(one is None for one in needs):
+            return Plan(width, None, ())
+        needed = max(max(one for one in needs if one is not None), known)
+        group = np.arange(left.size) if prompt is None else np.unique(prompt[left].astype(str), return_inverse=True)[1]
+        place = np.random.default_rng([self.draw.seed, 1]).permutation(group.max(initial=-1) + 1)[group]
+        left = left[np.argsort(place, kind="stable")]
+        cut = needed - known
+        while 0 < cut < left.size and np.sort(place)[cut] == np.sort(place)[cut - 1]:
+            cut += 1
+        return Plan(width, known + cut, tuple(self.items[np.sort(left[:cut])].tolist()))
 
 
 KINDS_CORRECTED = ("classes", "graded", "numbers")  # of labels
@@ -179,7 +212,6 @@ def calibrate(
     prompts: Sequence[Any] | None = None,
     columns: Mapping[str, Sequence[Any]] | None = None,
     cost: Mapping[Any, float] | None = None,
-    width: float | None = None,
     level: float = 0.95,
     seed: int = 0,
 ) -> Calibrated:
@@ -206,8 +238,6 @@ def calibrate(
         (`questions.effects`).
     cost : judge → price of a call, optional
         Judges are bought by what they add for their price; left out, all cost the same.
-    width : float, optional
-        How many more gold labels make every interval as narrow as this, and of which items.
     level, seed
         Of the intervals; of folds and draws.
 
@@ -217,10 +247,11 @@ def calibrate(
     >>> found = calibrate(data.annotations, known)
     >>> bool(found["1"].low < data.truth.mean() < found["1"].high), found["1"].known
     (True, 100)
+    >>> print(found.plan(0.2))
+    The gold labels are enough for intervals 0.2 wide.
     """
     check_kind(table.kind, KINDS_CORRECTED, "calibrate")
     check_argument("level", level, float, above=0, below=1)
-    check_argument("width", width, float | None, above=0)
     numeric = np.asarray(gold).dtype.kind == "f"
     gold, names = _check(table, gold, classes, numeric)
     known = np.flatnonzero(~np.isnan(gold) if numeric else gold >= 0)
@@ -230,7 +261,7 @@ def calibrate(
         raise DataError(f"{known.size} labelled items have gold; have {2 * MIN_KNOWN} or more, drawn at random.")
     if not numeric and names.size < 2:
         raise DataError("there is only one class; its rate is 1, and no label can change anything.")
-    pi = _check_probability(probability, table, known, width)
+    pi = _check_probability(probability, table, known)
     judges = panel_judges(table)
     free: FloatArray | None = None
     if table.kind != "numbers":
@@ -293,12 +324,11 @@ def calibrate(
         weight = None if pi is None else 1 / pi[known]
         loss = float(np.average(-np.log(np.maximum(chosen, 1e-12)), weights=weight))
         accuracy = float(np.average(posterior[known].argmax(axis=1) == gold[known], weights=weight))
-    whole = [one for one in rates if one.system is None]
     return Calibrated(
         tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, level, numeric), review,
         tuple(item_effects(table, truth, known, columns, level)) if columns and not numeric else (),
-        _plan(whole, known, labelled, table.items, prompt, width, seed), known.size, table.items, names, posterior,
-        loss, accuracy, tuple(notes),
+        known.size, table.items, names, posterior, loss, accuracy, tuple(notes),
+        Draw(known.size, np.setdiff1d(labelled, known), prompt, pi is None, seed),
     )  # fmt: skip
 
 
@@ -322,12 +352,10 @@ def _check(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric
     return gold, names
 
 
-def _check_probability(given: Any, table: Annotations, known: IntArray, width: float | None) -> FloatArray | None:
+def _check_probability(given: Any, table: Annotations, known: IntArray) -> FloatArray | None:
     """(I,) as it is used; only that of known items is looked at."""
     if given is None:
         return None
-    if width is not None:
-        raise BadParameter("width plans gold that is drawn evenly; leave it out where probabilities are given.")
     found = np.asarray(unmasked(given, np.nan), np.float64)
     if found.shape != (table.n_items,):
         raise DataError(f"probability must hold one number per item, {table.n_items:,} in all, got {found.shape}.")
@@ -520,23 +548,3 @@ def _recalls(
         estimate = Estimate(float(share), float(low), float(high), level)
         found.append(Recall(str(table.annotators[judge]), str(names[c]), int(count[at]), estimate))
     return tuple(found)
-
-
-def _plan(
-    rates: list[Rate], known: IntArray, labelled: IntArray, items: Names, prompt: Any, width: float | None, seed: int
-) -> Plan | None:
-    """Items to have labelled next; of prompts, all answers, so that differences stay paired."""
-    if width is None:
-        return None
-    needs = [labels_needed(one.corrected, labelled.size, width, rate=one.name != MEAN) for one in rates]
-    if any(one is None for one in needs):
-        return Plan(width, None, ())
-    needed = max(max(one for one in needs if one is not None), known.size)
-    left = np.setdiff1d(labelled, known)
-    group = np.arange(left.size) if prompt is None else np.unique(prompt[left].astype(str), return_inverse=True)[1]
-    place = np.random.default_rng([seed, 1]).permutation(group.max(initial=-1) + 1)[group]
-    left = left[np.argsort(place, kind="stable")]
-    cut = needed - known.size
-    while 0 < cut < left.size and np.sort(place)[cut] == np.sort(place)[cut - 1]:
-        cut += 1
-    return Plan(width, known.size + cut, tuple(items[np.sort(left[:cut])].tolist()))

@@ -53,6 +53,7 @@ class Diagnosis(Shown):
     unrelated: FloatArray  # (A,) P(labels do not depend on the item)
     contrary: FloatArray  # (A,) P(labels go against the others')
     copied: FloatArray  # (A,) share of the labels that are copied; 0 in no group
+    probability: FloatArray  # (A,) P(unrelated, contrary or copied | labels); NaN without labels
     flags: tuple[tuple[Flag, ...], ...]  # (A,)
     reasons: tuple[str, ...]  # (A,) a sentence for each flag, or nothing
     groups: tuple[tuple[Any, ...], ...]  # annotators who copy from each other, the largest group first
@@ -74,10 +75,13 @@ class Diagnosis(Shown):
         return [name for name, flags in zip(self.annotators.tolist(), self.flags, strict=True) if flag in flags]
 
     def to_frame(self) -> Any:
-        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table."""
-        measures = ("labels", "honest", "unrelated", "contrary", "copied")
-        said = {"flags": [", ".join(flags) for flags in self.flags], "reasons": list(self.reasons)}
-        return as_frame({"annotator": self.annotators} | {name: getattr(self, name) for name in measures} | said)
+        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table.
+
+        Its columns are annotator, flag ("" where none), evidence (the reasons of the flags), probability, and measures.
+        """
+        measures = ("probability", "labels", "honest", "unrelated", "contrary", "copied")
+        said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
+        return as_frame({"annotator": self.annotators} | said | {name: getattr(self, name) for name in measures})
 
 
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | Habits:
@@ -129,6 +133,7 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
         probability[:, 1],
         probability[:, 2],
         copies.copied,
+        np.maximum(1 - probability[:, 0], copies.probability),
         tuple(flags),
         tuple(reasons),
         () if unsettled else tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),

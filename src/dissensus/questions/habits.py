@@ -132,11 +132,11 @@ class Habits(Shown):
 
     def to_frame(self) -> Any:
         """One row per annotator; a pandas frame where pandas is installed, else an Arrow table."""
-        columns: dict[str, Any] = {"annotator": self.annotators, "labels": self.labels}
+        said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
+        columns: dict[str, Any] = {"annotator": self.annotators} | said | {"labels": self.labels}
         for name, value in self.traits.items():
             columns |= {name: value, f"{name}_p": self.p_values[name]}
-        flags = [", ".join(flags) for flags in self.flags]
-        return as_frame(columns | {"flags": flags, "reasons": list(self.reasons)})
+        return as_frame(columns)
 
 
 def find_habits(table: Annotations) -> Habits:

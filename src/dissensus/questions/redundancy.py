@@ -323,7 +323,7 @@ def redundancy(
         len(part) / part.n_items,
         table.n_classes,
         model_all,
-        model_all.mean_counted_labels(),
+        model_all.mean_effective_labels(),
     )
 
 

@@ -236,7 +236,7 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
         said.append(f"Next: settle the spelling of the classes, then report again. {study.diagnosis.unsettled}")
     elif advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
         said.append(advice)
-    worth = study.fitted.mean_counted_labels()
+    worth = study.fitted.mean_effective_labels()
     if "panel" in sections:  # what errors in common leave of a panel is said there, by judges
         worth = None
     if worth is not None:

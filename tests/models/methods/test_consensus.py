@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from dissensus.models.dependence import CANDIDATES, DEFAULT
+from dissensus.models.dependence import DEFAULT
 from dissensus.models.methods import consensus
-from dissensus.models.methods.consensus import counted_once, seen_dependence
+from dissensus.models.methods.consensus import counted_once
 from dissensus.table.simulate import simulate
 
 
@@ -59,39 +59,68 @@ def test_an_update_keeps_the_group_of_its_members(digits):
     assert after == before | {"a00x": -1}
 
 
+def panel_truth(n_items):
+    return np.random.default_rng(5).integers(2, size=n_items)
+
+
 def panel(loading, n_items=250, n_annotators=12):
     """Everybody labels everything; an item is easy for all or hard for all as far as `loading` says."""
-    rng = np.random.default_rng(5)
-    truth, ease = rng.integers(2, size=n_items), rng.standard_normal(n_items)
+    rng = np.random.default_rng(6)
+    truth, ease = panel_truth(n_items), rng.standard_normal(n_items)
     right = rng.random((n_items, n_annotators)) < 1 / (1 + np.exp(-1.2 - loading * ease))[:, None]
     return dz.Annotations.from_matrix(np.where(right, truth[:, None], 1 - truth[:, None]))
 
 
-def test_a_panel_that_shares_its_items_has_the_greater_dependence():
-    alone, shared = seen_dependence(panel(0.0)), seen_dependence(panel(2.5))
-    assert alone < DEFAULT
-    assert shared > 1.3 * alone
-    assert dz.methods["consensus"]().fit(panel(2.5)).dependence_ == pytest.approx(shared)
+def test_a_panel_has_the_answers_of_item_effect_softened_by_its_labels():
+    table = panel(2.5)
+    ours = dz.methods["consensus"]().fit(table)
+    rho = (12**consensus.PANEL_POWER - 1) / 11
+    assert ours.dependence_ == pytest.approx(rho)
+    effect = dz.methods["item-effect"](dependence=rho).fit(table)
+    np.testing.assert_allclose(ours.posterior_, effect.posterior_, atol=1e-12)
+    np.testing.assert_allclose(ours.predict_proba(table), ours.posterior_, atol=1e-9)
+    assert ours.weights_ == {"item-effect": 1.0}
+    assert "how easy an item is" in ours.chosen_
+    plain = np.stack([(table.label == k)[:, None] * effect._independent()[table.item] for k in range(2)], axis=2)
+    counts = np.zeros((12, 2, 2))
+    np.add.at(counts, table.annotator, plain)  # a literal M step by what item-effect believes
+    counts += ours.pseudo_
+    np.testing.assert_allclose(ours.confusion_, counts / counts.sum(axis=2, keepdims=True), atol=1e-9)
 
 
-def test_seen_dependence_is_that_of_a_literal_search():
-    table, n = panel(2.5), 12
-    easy = dz.methods["item-effect"](dependence=None).fit(table).posterior_
-    plain = dz.methods["dawid-skene"](dependence=None).fit(table).posterior_
-    far = []
-    for rho in CANDIDATES:
-        total = 0.0
-        for a, b in zip(easy, plain, strict=True):
-            p = a ** (1 / (1 + (n - 1) * consensus.SEEN_DEPENDENCE))
-            q = np.maximum(b, 1e-300) ** (1 / (1 + (n - 1) * rho))
-            total += (p / p.sum() * (np.log(p / p.sum()) - np.log(q / q.sum()))).sum()
-        far.append(total)
-    weight = (n - 1) / (n + consensus.PRIOR_LABELS)
-    expected = CANDIDATES[int(np.argmin(far))] ** weight * DEFAULT ** (1 - weight)
-    assert seen_dependence(table) == pytest.approx(min(expected, 1.0))
+def test_a_panel_is_scored_saved_and_updated_like_any_model(tmp_path):
+    table = panel(2.5)
+    model = dz.methods["consensus"]().fit(table)
+    again = dz.load(dz.save(model, tmp_path / "model"))
+    new = dz.Annotations.from_arrays([900, 900, 901], [0, 99, 3], [1, 1, 0])
+    np.testing.assert_allclose(again.predict_proba(new), model.predict_proba(new), atol=1e-12)
+    model.partial_fit(new)
+    assert model.theta_.shape == (13, 2, 2)
+    np.testing.assert_array_equal(model.theta_[12], model.population_theta_)
+    assert model.predict_proba(new).shape == (2, 2)
+    assert model.fit(simulate(300, 12, 3, seed=1).annotations).theta_ is None  # nothing of the panel is left
 
 
-def test_few_labels_or_items_leave_the_default():
-    assert seen_dependence(panel(2.5, n_annotators=5)) is None
-    assert seen_dependence(panel(2.5, n_items=60)) is None
-    assert dz.methods["consensus"]().fit(panel(2.5, n_items=60)).dependence_ == DEFAULT
+def test_gold_says_more_than_the_number_of_labels():
+    table = panel(2.5)
+    gold = np.where(np.arange(250) < 60, panel_truth(250), -1)
+    assert dz.methods["consensus"]().fit(table, gold=gold).dependence_ != pytest.approx((12**0.57 - 1) / 11)
+    few = np.where(np.arange(250) < 10, panel_truth(250), -1)
+    model = dz.methods["consensus"]().fit(table, gold=few)
+    assert model.dependence_ == pytest.approx((12**consensus.PANEL_POWER - 1) / 11)
+    np.testing.assert_array_equal(model.posterior_[:10].argmax(axis=1), few[:10])
+
+
+def test_with_five_labels_the_effect_must_be_seen():
+    alone, shared = (dz.methods["consensus"]().fit(panel(loading, 400, 5)) for loading in (0.0, 2.5))
+    assert alone.weights_ == {"dawid-skene": 1.0}
+    assert alone.dependence_ == DEFAULT
+    assert shared.weights_ == {"item-effect": 1.0}
+    assert shared.dependence_ < DEFAULT
+
+
+def test_few_labels_or_items_or_a_large_table_leave_dawid_skene(monkeypatch):
+    for table in (panel(2.5, n_annotators=4), panel(2.5, n_items=60)):
+        assert dz.methods["consensus"]().fit(table).dependence_ == DEFAULT
+    monkeypatch.setattr(consensus, "MAX_COST", 1000)
+    assert dz.methods["consensus"]().fit(panel(2.5)).weights_ == {"dawid-skene": 1.0}

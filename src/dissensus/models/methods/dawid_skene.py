@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from dissensus.common.parameters import param
+from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Engine
 from dissensus.models.base import methods
@@ -54,28 +54,35 @@ class Confusions(Classes):
     confusion: FloatArray = moved(SIMPLEX, "A K K")
 
 
-@methods.register(
-    "dawid-skene", summary="a confusion matrix per annotator, learnt with the truth by EM", cite="Dawid & Skene 1979"
-)
-class DawidSkene(ConfusionModel[Confusions]):
-    """MAP Dawid-Skene."""
+class CrowdPseudo(Parameters):
+    """The keywords of a and b."""
 
     crowd_labels: float = param(1.25, "labels as the crowd gives them, √K so many per class", low=0, high=MAX_PSEUDO)
     smoothing: float = param(0.15, "pseudo-count of every wrong label", **PSEUDO)
     least_labels: float = param(2.0, "pseudo-counts that a row has at least", low=0, high=MAX_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
-    precision: Literal["float64", "float32"] = param("float64", "of the tables inside a pass; single halves them")
 
-    Params, counts_ = Confusions, property(lambda self: self.labels_)
-    confusion_: FloatArray
     pseudo_: Annotated[FloatArray, "K K count"]
-    population_confusion_: Annotated[FloatArray, "K K simplex"]
+    class_pseudo_: Annotated[FloatArray, "K count"]
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
         """Fix the pseudo-counts a and b by the votes."""
         self.pseudo_ = crowd_pseudo(votes.labels, self.crowd_labels, self.smoothing, self.least_labels)
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
+
+
+@methods.register(
+    "dawid-skene", summary="a confusion matrix per annotator, learnt with the truth by EM", cite="Dawid & Skene 1979"
+)
+class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
+    """MAP Dawid-Skene."""
+
+    precision: Literal["float64", "float32"] = param("float64", "of the tables inside a pass; single halves them")
+
+    Params, counts_ = Confusions, property(lambda self: self.labels_)
+    confusion_: FloatArray
+    population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def cells(self, params: Confusions) -> FloatArray:
         """Θ."""

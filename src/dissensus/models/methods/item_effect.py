@@ -41,8 +41,7 @@ from dissensus.compute.readable import FULL, VOTES, label_matrix
 from dissensus.models.base import methods
 from dissensus.models.confusion_pass import ConfusionPass, draw_shares
 from dissensus.models.em import EMAggregator, remembered
-from dissensus.models.matrices import class_pseudo
-from dissensus.models.methods.dawid_skene import crowd_pseudo
+from dissensus.models.methods.dawid_skene import CrowdPseudo
 from dissensus.models.params import SIMPLEX, Params, moved, real
 from dissensus.table.annotations import Annotations
 
@@ -65,7 +64,7 @@ class Effects(Params):
     "item-effect", summary="confusion matrices, and an ease of each item that all its labels share; EM",
     cite="Qu et al. 1996",
 )  # fmt: skip
-class ItemEffect(EMAggregator[Effects]):
+class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
     """A latent class model with a shared item effect; in memory."""
 
     points: int = param(11, "Gauss–Hermite points of the item effect", low=2, high=100)
@@ -73,16 +72,13 @@ class ItemEffect(EMAggregator[Effects]):
 
     theta_: Annotated[FloatArray, "A K K real"]
     loading_: Annotated[FloatArray, "K real"]
-    pseudo_: Annotated[FloatArray, "K K count"]
-    class_pseudo_: Annotated[FloatArray, "K count"]
     population_theta_: Annotated[FloatArray, "K K real"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         labels, K = label_matrix(hard_rows(table), table.n_annotators, table.n_classes), table.n_classes
         with in_memory(table, gold, 1) as engine:
             votes = engine.sweep(ConfusionPass(VOTES, FULL), None)
-            self.pseudo_ = crowd_pseudo(votes.labels, crowd_labels=1.25, smoothing=0.15, least_labels=2.0)
-            self.class_pseudo_ = class_pseudo(engine, votes, class_count=1.0, vote_count=0.5)
+            self.prepare(votes, engine)
 
         def start(rng: np.random.Generator | None) -> Effects:
             counts = votes.labels

@@ -37,7 +37,7 @@ class PanelSection(Section):
         known = 0 if study.gold is None else np.count_nonzero((study.gold >= 0) & (study.labels_per_item > 0))
         if study.gold is not None and known >= 2 * MIN_KNOWN:
             found = calibrate(table, study.gold, model=study.fitted, seed=study.seed)
-        review = found.panel if found is not None else review_panel(table, model=study.fitted)
+        review = found.judges if found is not None else review_panel(table, model=study.fitted)
         assert review is not None
         names, at = [study.annotator_names[code] for code in judges], review.order
         by_name = {str(name): shown for name, shown in zip(review.judges, names, strict=True)}
