@@ -11,11 +11,11 @@ from dissensus.evaluation import entropy
 from dissensus.exceptions import DataError, NotFitted
 from dissensus.report import charts, maps
 from dissensus.report.blocks import Chart, Table, Text
-from dissensus.report.figures import plot_annotator_embeddings, plot_difficulty
 from dissensus.report.sections import competence as section
 from dissensus.table.simulate import simulate
 from report.reports import Page, blocks, check_section, crowd, features, findings, report, things, trained
 from report.test_sections import SMALL
+from reproductions.figures import plot_annotator_embeddings, plot_difficulty
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
 

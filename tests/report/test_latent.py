@@ -9,10 +9,10 @@ from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.report import charts, maps
 from dissensus.report.blocks import Chart, Numbers, Table, Text
-from dissensus.report.figures import plot_latent
 from dissensus.report.sections import latent as section
 from report.reports import Page, blocks, check_section, crowd, features, findings, report, things, trained
 from report.test_sections import SMALL
+from reproductions.figures import plot_latent
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
 
