@@ -67,8 +67,8 @@ class Report(Study):
     clustering, search : optional
         A fitted clustering, and the search that chose its numbers of clusters: a section shows them.
     model : CrowdClassifier, LIA or folder, optional
-        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it, and one
-        more where it is a LIA (of several seeds, the first).
+        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it (of a LIA
+        of several seeds, the first).
     out_of_fold : OutOfFold, optional
         What `dissensus.learning.out_of_fold` found; left out, a folder's own where it has one.
     X : inputs, optional
