@@ -9,7 +9,6 @@ from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
 from dissensus.report import charts
-from dissensus.report.maps import item_chart, item_rows
 from dissensus.report.study import Study, distinct
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import atomic
@@ -89,7 +88,7 @@ def plot_latent(
     else:
         study = Study(table, model)
         names, classes = study.item_names, study.classes
-    chart = item_chart(item_rows(found, names, classes), classes, columns=3, size=30)
+    chart = maps.item_chart(maps.item_rows(found, names, classes), classes, columns=3, size=30)
     apart = found.separation
     known = f"{apart.mean:.0%} of {apart.neighbours} neighbours share the class, {apart.mean_chance:.0%} by chance"
     title = charts.need_for_report("altair").TitleParams(

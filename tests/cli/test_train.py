@@ -327,28 +327,6 @@ def test_lia_s_difficulty_and_competence_are_written(cli, labels, features):
     assert all(0 <= float(row[f"competence_{where}"]) <= 1 for row in people for where in ("all", "easiest", "hardest"))
 
 
-def test_with_its_inputs_the_report_has_a_map_of_items(cli, labels, features):
-    cli("train", labels, "--features", features, *SMALL, "-o", "model")
-    report = ("report", labels, "--method", "dawid-skene", "--model", "model")
-
-    def shown():
-        return json.loads((labels.parent / "report.json").read_text(encoding="utf-8"))["sections"]["latent"]
-
-    result = cli(*report, "--inputs", features)
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert sorted(one["item"] for one in shown()["points"]) == [f"i{i:03}" for i in range(40)]
-    assert shown()["same"] > shown()["chance"]  # the truth shows in the features: rows went to the right items
-    whole = np.load(features)
-    np.savez(labels.parent / "part.npz", item=whole["item"][5:], x=whole["x"][5:])
-    result = cli(*report, "--inputs", "part.npz")
-    gone = sum(name < "i040" for name in whole["item"][:5])
-    assert f"warning: {gone} of 40 items are not in part.npz" in result.stderr
-    assert shown()["points"] == []
-    result = cli("report", labels, "--inputs", features)
-    assert result.exit_code == 2
-    assert "--inputs is what a model takes; name its folder with --model" in result.stderr
-
-
 def test_known_labels_teach_and_are_not_measured_by(cli, labels, features):
     known = write_csv(labels.parent / "known.csv", ["item", "label"], [*rows()[1][:10], ("i044", "owl")])
     about = json.loads(

@@ -41,11 +41,6 @@ def report(
         None, "What `dissensus cluster FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"
     ),
     model: Path | None = option(None, "What `dissensus train FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"),
-    inputs: Path | None = option(
-        None,
-        "What the model takes, as for train (--items, --features or --images): a map of the items.",
-        metavar="FILE",
-    ),
     title: str | None = option(None, "Left out, the file's name."),
     pseudonyms: bool = option(True, "How annotators are called; the key is a file of its own.", "--pseudonyms/--names"),
     salt: str = option("", "A secret for the pseudonyms: else who guesses a name can check the guess."),
@@ -64,8 +59,6 @@ def report(
         raise BadParameter(f"-o {output}: a report is an HTML file; call it {output.with_suffix('.html').name}.")
     if not output.absolute().parent.is_dir():
         raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
-    if inputs is not None and model is None:
-        raise BadParameter("--inputs is what a model takes; name its folder with --model.")
     if show_column and annotators is None:
         raise BadParameter("--show names columns of a table about the annotators; give it with --annotators.")
     if method is None and setting:
@@ -92,8 +85,6 @@ def report(
 
         with show.waiting(f"reading {model}"):
             parts["model"], parts["out_of_fold"] = load_trained(model)
-        if inputs is not None:
-            parts["X"] = _read_inputs(model, inputs, tables)
     called = title or source.file.name
     pages: dict[str | None, Path] = {None: output}
     if isinstance(tables, Mapping):
@@ -129,17 +120,6 @@ def report(
         }
 
     source.print_each(options.answer_each(tables, write), _show)
-
-
-def _read_inputs(model: Path, file: Path, table: Any) -> Any:
-    """What the model takes of the table's items; None, and a warning, where the file has not all of them."""
-    from dissensus.cli.inputs import Inputs, in_kind_of, warn_of_missing
-    from dissensus.learning.inputs import take
-    from dissensus.table import names as naming
-
-    names, X = Inputs.of_model(model).read(file)
-    at = naming.match(table.items, in_kind_of(table.items, names), "items")
-    return None if warn_of_missing(table, at, file, "no map") else take(X, at)
 
 
 def _read_clusters(folder: Path) -> dict[str, Any]:

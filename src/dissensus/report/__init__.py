@@ -71,8 +71,6 @@ class Report(Study):
         of several seeds, the first).
     out_of_fold : OutOfFold, optional
         What `dissensus.learning.out_of_fold` found; left out, a folder's own where it has one.
-    X : inputs, optional
-        What the model takes, one row per `table.items`: with it there is a map of the items as the model sees them.
     only : names of sections, optional
         Left out, all that have something to say.
     seed : int
@@ -104,8 +102,6 @@ class Report(Study):
         if self.model is not None:
             self.model = getattr(self.model, "models_", [self.model])[0]
             self.model._check_fitted()
-        if self.X is not None and self.model is None:
-            raise BadParameter("X is what a model takes; give the model too.")
         table, fitted = self.table, self.fitted
         fitted._check_fitted()
         if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -16,8 +15,6 @@ BAR_HEIGHT = 22  # pixels for each row of a chart of bars
 COUNT = ",d"
 SHARE = ".0%"
 EXACT_SHARE = ".1%"
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-OTHER = "(others)"  # in brackets: no name of a class
 
 Tip = Sequence[str]
 """A line of a tooltip: field with its type, title where it is not the field's name, and perhaps a format."""
@@ -94,11 +91,6 @@ def color(
     return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": shown}
 
 
-def shape(field: str, domain: Sequence[str], *, columns: int) -> Channel:
-    """Give named things shapes, beside their colours."""
-    return color(field, domain, [SHAPES[n % len(SHAPES)] for n in range(len(domain))], columns=columns)
-
-
 def heat(field: str, title: str, form: str = SHARE) -> Channel:
     """Colour the numbers of a matrix."""
     legend = {"orient": "top", "gradientLength": 140} | ({"format": form} if form else {})
@@ -112,15 +104,6 @@ def cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequenc
         for i, one in enumerate(down)
         for j, other in enumerate(across)
     ]
-
-
-def merge_rare(rows: Sequence[dict[str, Any]], field: str, max_names: int) -> list[dict[str, Any]]:
-    """Return the rows; where a field has more names than can be told apart, rare names become one."""
-    times = Counter(row[field] for row in rows)
-    if len(times) <= max_names:
-        return list(rows)
-    kept = {name for name, _ in times.most_common(max_names - 1)}
-    return [row if row[field] in kept else row | {field: OTHER} for row in rows]
 
 
 def histogram(counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_title: str) -> dict[str, Any]:

@@ -66,7 +66,6 @@ class Study:
     search: Any = None  # criterion, points, best
     model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
     out_of_fold: Any = None
-    X: Any = None
     seed: int = 0
     on_step: Any = None
 
