@@ -86,7 +86,7 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str) -> Any:
     """A command with its options."""
-    from dissensus.cli.options import with_common, with_groups
+    from dissensus.cli.options import with_options
 
     module = import_module(f"dissensus.cli.{name}")
     function = getattr(module, name)
@@ -96,7 +96,7 @@ def load_command(name: str) -> Any:
         name,
         help="\n\n".join(text.replace("\n", " ") for text in paragraphs),  # typer would keep line ends
         cls=getattr(module, "COMMAND_CLASS", None),
-    )(reported(with_common(with_groups(function), name), getattr(module, "BAD_DATA", BAD_DATA)))
+    )(reported(with_options(function, name), getattr(module, "BAD_DATA", BAD_DATA)))
     return typer.main.get_command(one)
 
 

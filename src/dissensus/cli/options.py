@@ -462,26 +462,13 @@ def _files_of_run(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def with_common(command: Callable[..., None], name: str) -> Callable[..., None]:
-    """Add what every command has: --quiet, lines of progress where stderr is a pipe, its name in the JSON."""
+def with_options(command: Callable[..., None], name: str) -> Callable[..., None]:
+    """The command as typer calls it: a parameter whose type is a group of options becomes the group's fields.
+
+    Every command has --quiet too, its name in the JSON, and lines of progress where stderr is a pipe.
+    """
     from dissensus.common import progress
 
-    @functools.wraps(command)
-    def run(*, quiet: bool, **given: Any) -> None:
-        show.command = name
-        with progress.output(quiet=quiet, lines=own_process):
-            command(**given)
-
-    more = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET, annotation=bool)
-    expanded = [*inspect.signature(command).parameters.values(), more]
-    run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in expanded}
-    run.__dict__.pop("__wrapped__", None)
-    return run
-
-
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Put the fields of a group of options in place of a parameter whose type is that group."""
     groups: dict[str, Any] = {}
     expanded: list[inspect.Parameter] = []
     for one in inspect.signature(command, eval_str=True).parameters.values():
@@ -494,13 +481,15 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             inspect.Parameter(field.name, one.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
             for field in dataclasses.fields(one.annotation)
         ]
+    expanded.append(inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET, annotation=bool))
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
+    def run(*, quiet: bool, **given: Any) -> None:
+        show.command = name
         inputs = list(named_files(given))
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
-        with reading_only(inputs):
+        for parameter, group in groups.items():
+            given[parameter] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        with progress.output(quiet=quiet, lines=own_process), reading_only(inputs):
             command(**given)
 
     # typer reads one of these two, by its version
