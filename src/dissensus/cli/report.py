@@ -14,10 +14,9 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import Gold, Source, option
 from dissensus.common.atomic import check_no_input
 from dissensus.common.extras import need
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from dissensus.report import Contest
     from dissensus.table.annotations import Annotations
 
 
@@ -94,21 +93,18 @@ def report(
 
     def write(table: Annotations, question: str | None) -> dict[str, Any]:
         from dissensus.report import Report
-        from dissensus.table.kinds import CLASS_KINDS
 
         name = called if question is None else f"{called}: {question}"
         table = gold.include(table, None)
         known = gold.read(table)
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
-            classes = table.kind in CLASS_KINDS
-            held = _contest(table, known, seed or 0, bar.tell) if method is None and classes else None
             chosen = options.method_name(method, table)
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)
             made = Report(
                 table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, show=show_column or (),
-                contest=held, seed=seed or 0, on_step=bar.tell, **parts,
+                seed=seed or 0, on_step=bar.tell, **parts,
             )  # fmt: skip
             files = made.save(pages[question])
         return {
@@ -137,16 +133,6 @@ def _read_clusters(folder: Path) -> dict[str, Any]:
         return {"clustering": model}
     criterion = json.loads(summary.read_bytes())["search"]["criterion"]
     return {"clustering": model, "search": {"criterion": criterion, "points": read_csv(table).to_pylist()}}
-
-
-def _contest(table: Annotations, known: Any, seed: int, on_step: Any) -> Contest | None:
-    """The comparison of methods; None where no label can be hidden and predicted."""
-    from dissensus.report import contest
-
-    try:
-        return contest(table, gold=known, seed=seed, on_step=on_step)
-    except DataError:
-        return None
 
 
 def _show(file: str, facts: dict[str, Any]) -> None:

@@ -24,7 +24,6 @@ from dissensus.models.base import check_gold
 from dissensus.models.dependence import MIN_GOLD
 from dissensus.models.numbers import check_values
 from dissensus.questions.item_status import SETTLED, is_settled
-from dissensus.report.method_contest import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
 from dissensus.report.sections.redundancy import next_step
@@ -35,7 +34,7 @@ from dissensus.table.kinds import CLASS_KINDS
 MAX_FINDINGS = 5
 MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
 
-__all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
+__all__ = ["Finding", "Report", "Section", "Study", "collect"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -62,8 +61,6 @@ class Report(Study):
         A secret that goes into the pseudonyms: without it whoever guesses a name can check the guess.
     methods : list of names, optional
         To compare; left out, a few of different kinds.
-    contest : Contest, optional
-        The comparison, where `dissensus.report.contest` has made it already.
     clustering, search : optional
         A fitted clustering, and the search that chose its numbers of clusters: a section shows them.
     model : CrowdClassifier, LIA or folder, optional
