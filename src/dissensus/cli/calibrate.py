@@ -134,9 +134,8 @@ def calibrate(
     if found.plan is not None and next_file is not None:
         folder.write_file({"item": list(found.plan.more)}, next_file)
     if source.json:
-        head = {"file": show.path(source.file), "reading": source.account}
-        head |= show.paths(gold_file=gold.gold, next_file=next_file)
-        show.json(head | facts(found), output=output)
+        head = show.paths(gold_file=gold.gold, next_file=next_file)
+        source.print_json(head | facts(found), output=output)
         return
     _show(source.title(None), found, next_file)
     if output is not None or next_file is None:
@@ -168,7 +167,7 @@ def _without_gold(
     if found is None:
         raise BadParameter("there are no human labels to correct by, and this is no panel; give some with --gold FILE.")
     if source.json:
-        show.json({"file": show.path(source.file), "reading": source.account, "panel": panel_facts(found)})
+        source.print_json({"panel": panel_facts(found)})
         return
     _show_panel(found)
     show.line("Human labels of 50 items, drawn at random, correct what the panel says: --gold FILE.")

@@ -314,13 +314,16 @@ class Source:
             write_file(answers[None].to_frame(), output)  # type: ignore[attr-defined]
         if self.json:
             found = {question: facts(answer) for question, answer in answers.items()}
-            head = {"file": show.path(self.file), "reading": self.account, **head, **show.paths(output=output)}
-            show.json(head | found.get(None, {"questions": found}))
+            self.print_json(head | show.paths(output=output) | found.get(None, {"questions": found}))
             return
         for question, answer in answers.items():
             show_one(self.title(question), answer)
         if kept is not None:
             show.written(output, *kept)
+
+    def print_json(self, facts: dict[str, Any], **files: Path | None) -> None:
+        """Print facts as JSON, after which FILE they are of and how it was read; `files` were written."""
+        show.json({"file": show.path(self.file), "reading": self.account} | facts, **files)
 
     @property
     def file(self) -> Path:
