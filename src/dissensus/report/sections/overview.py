@@ -89,13 +89,6 @@ def _class_chart(classes: list[Facts]) -> Chart:
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
     if rest:
         shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARES})
-    rows = [{"class": one["class"], "what": SHARES[key], "share": one[key]} for one in shown for key in SHARES]
-    words = list(SHARES.values())
-    x = charts.quantity("share", "share", "%", ticks=4)
-    y = charts.names("class", [one["class"] for one in shown], limit=180)
-    offset = {"field": "what", "type": "nominal", "sort": words}
-    tips = ["class:N", ("what:N", "share"), ("share:Q", "is", charts.EXACT_SHARE)]
-    chart = charts.plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=charts.color("what", words))
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
     caption = f"{top['class']} is the most frequent class, {percent(top['votes'])} of the labels given."
@@ -103,8 +96,8 @@ def _class_chart(classes: list[Facts]) -> Chart:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
         caption += f" The method finds {word} items of class {apart['class']} than votes would suggest."
     said = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
-    height = max(charts.MIN_HEIGHT, 30 * len(shown) + 10)
-    return Chart(charts.spec(chart, height), "Classes", caption, f"Bars of the share of each class: {said}.")
+    chart = charts.shares_beside(shown, "class", SHARES)
+    return Chart(chart, "Classes", caption, f"Bars of the share of each class: {said}.")
 
 
 def _range(about: Facts) -> str:
