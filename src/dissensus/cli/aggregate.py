@@ -117,10 +117,9 @@ def aggregate(
                         f"{name} is for classes, and these labels are {KINDS[one.kinds[0]]}; leave it out."
                     )
             table = gold.include(table, known)
-            if model is None:
-                return kinds.fit(one, table, gold.read(table), gold.read_file(known, table), f"fitting {what}")
-            table = table.as_kind(one.kinds[0])
-            return kinds.score(one, table, gold.read(table), f"scoring {what}")
+            table = table if model is None else table.as_kind(one.kinds[0])
+        elif model is not None:
+            table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if model is None:
             codes, sure = gold.read(table), gold.read_file(known, table)
             if flags is None:  # copies and habits are looked for among classes
@@ -128,7 +127,6 @@ def aggregate(
             else:
                 look = flags
             return results.fit(one, table, codes, f"fitting {what}", known=sure, flags=look)
-        table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if not update:
             return results.score(one, table, gold.read(table), f"scoring {what}")
         if not one.items_.size:
@@ -162,8 +160,7 @@ def aggregate(
         if output is not None:
             with folder.results(output, results.stale_files(output), summary) as part:
                 for question, result in answers.items():
-                    write = kinds.write if isinstance(result.model, AnswerModel) else results.write
-                    write(result, part / folders.get(question, ""), format_ or "csv")
+                    results.write(result, part / folders.get(question, ""), format_ or "csv")
                 if to is not None:
                     results.write_for_tool(answers, to, source, part)
     if source.json:
