@@ -304,7 +304,7 @@ def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
     assert len(sections) > 1  # all are loaded: what is loaded from here on is forgotten again
     monkeypatch.setattr(sections, "_entries", dict(sections._entries))
 
-    @sections.enter("colours", title="Colours", summary="Are there any?", place=25)
+    @sections.register("colours", title="Colours", summary="Are there any?", place=25)
     class Colours(Section):
         def collect(self, study):
             return {"n": study.table.n_items}

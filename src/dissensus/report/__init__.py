@@ -184,7 +184,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
 
     found: dict[str, Any] = {}
     findings = []
-    for name, entry in registry.in_place():
+    for name, entry in registry.entries():
         with guarded(entry):
             section = entry.value()
             if (only is not None and name not in only) or study.table.kind not in section.kinds:

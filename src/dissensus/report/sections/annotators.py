@@ -76,7 +76,7 @@ COLUMNS = {
 }
 
 
-@sections.enter(
+@sections.register(
     "annotators", title="Annotators", summary="How good is each annotator, and who agrees with whom?", place=40
 )
 class Annotators(Section):

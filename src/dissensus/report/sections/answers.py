@@ -33,7 +33,7 @@ TITLES = {
 }  # fmt: skip
 
 
-@sections.enter("answers", title="Answers", summary="What are the answers, and how sure are they?", place=15)
+@sections.register("answers", title="Answers", summary="What are the answers, and how sure are they?", place=15)
 class Answers(Section):
     """How far labels agree, the answers with their uncertainty, and a picture of them."""
 

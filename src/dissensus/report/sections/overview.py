@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dissensus.common.formatting import percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
@@ -16,22 +14,18 @@ SHOWN_AS_THEY_ARE = ("annotations", "items", "annotators", "repeated_pairs", "we
 SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
 
 
-@sections.enter("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
+@sections.register("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
 class Overview(Section):
     """Counts, agreement with intervals, class balance."""
 
     def collect(self, study: Study) -> Facts:
         study.on_step("counting")
-        table = study.table
-        about = table.describe()
-        given = (
-            np.bincount(table.label, table.weight, table.n_classes) if table.proba is None else table.proba.sum(axis=0)
-        )
+        about = study.table.describe()
+        columns = (study.classes, about["class_shares"].values(), study.fitted.posterior_.mean(axis=0))
         return {
             **{key: about[key] for key in SHOWN_AS_THEY_ARE},
             "classes": [
-                {"class": name, "votes": votes / max(given.sum(), 1e-300), "labels": labels}
-                for name, votes, labels in zip(study.classes, given, study.fitted.posterior_.mean(axis=0), strict=True)
+                {"class": name, "votes": votes, "labels": labels} for name, votes, labels in zip(*columns, strict=True)
             ],
             "agreement": study.agreement,
             "unanimous": about["unanimous_items"],

@@ -21,7 +21,7 @@ MIN_SHARE_KEPT = 0.95  # share of the panel's answer from which on further judge
 MAX_CLASSES = 20  # whose rates are listed
 
 
-@sections.enter("panel", title="Panel", summary="What is this panel worth, and who errs alike?", place=45)
+@sections.register("panel", title="Panel", summary="What is this panel worth, and who errs alike?", place=45)
 class PanelSection(Section):
     """Effective judges, a tree and a heat map of their errors, who could be spared, corrected rates."""
 
