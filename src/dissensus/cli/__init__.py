@@ -47,28 +47,6 @@ COMMANDS = {
 }
 """Command → the first sentence of its help. The rest of the help is the docstring of its function."""
 
-
-GUIDES = {
-    "annotators": "diagnose",
-    "changes": "diff",
-    "choosing": "compare",
-    "clusters": "cluster",
-    "confidence": "aggregate",
-    "disagreement": "explain",
-    "evaluation": "agreement",
-    "features": "train",
-    "judging-with-models": "calibrate",
-    "kinds": "aggregate",
-    "learning": "train",
-    "learning-loops": "train",
-    "scale": "aggregate",
-    "serve-label-studio": "serve",
-    "serve-argilla": "serve",
-    "spans": "aggregate",
-    "tables": "describe",
-    "tools": "aggregate",
-}
-"""Guide whose name is no command → the command that it is about."""
 RETRY_SECONDS = 0.05  # after which an interruption that was dropped is raised again
 
 
@@ -77,9 +55,6 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command with its options, and the arguments that are left."""
-        if args and args[0] in GUIDES:
-            say(f"no command '{args[0]}'; the guide of this name is about 'dissensus {GUIDES[args[0]]}'.")
-            raise typer.Exit(2)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(str(name)), rest
 
