@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,7 +154,7 @@ def aggregate(
         tables = source.read(gold=gold.gold, known=known)
         summary = _head(source, time.perf_counter() - began, model, gold)
         answers = options.answer_each(tables, answer)
-        folders = results.safe_names(tables) if isinstance(tables, Mapping) else {}
+        folders = {} if None in tables else results.safe_names(map(str, tables))
         named = {question: {"folder": name} | answers[question].summary for question, name in folders.items()}
         summary |= {"questions": named} if named else answers[None].summary
         if output is not None:

@@ -117,7 +117,7 @@ def recommend(
     folder.write_file(frame, output)
     if source.json:
         head = {"budget": budget, "seconds": time.perf_counter() - began}
-        head |= {"method": options.method_name(method, table)} if model is None else {"model": show.path(model)}
+        head |= {"method": options.method_name(method, {None: table})} if model is None else {"model": show.path(model)}
         rows = {"recommended": frame.to_pylist()} if output is None else {}
         source.print_json(head | _facts(found) | (_facts_of_pairs(found) if classes else {}) | rows, output=output)
         return

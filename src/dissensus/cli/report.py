@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +85,8 @@ def report(
             parts["model"], parts["out_of_fold"] = load_trained(model)
     called = title or source.file.name
     pages: dict[str | None, Path] = {None: output}
-    if isinstance(tables, Mapping):
-        found = safe_names(tables).items()
+    if None not in tables:
+        found = safe_names(map(str, tables)).items()
         pages = {question: output.with_name(f"{output.stem}-{name}{output.suffix}") for question, name in found}
     check_no_input(*(file for page in pages.values() for file in files_of(page, names=not pseudonyms)))
 
@@ -99,7 +98,7 @@ def report(
         known = gold.read(table)
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
-            chosen = options.method_name(method, table)
+            chosen = options.method_name(method, {question: table})
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)
             made = Report(
