@@ -177,7 +177,8 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     """Codes of known classes, or known numbers; beside scores, the names of the classes."""
     import numpy as np
 
-    from dissensus.table.io import gold_columns
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.io import gold_codes, gold_columns, gold_values
     from dissensus.table.kinds import numbers_of
 
     if table.kind != "numbers":
@@ -188,21 +189,14 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
         item, label = table.source.gold
     else:
         raise BadParameter("there are no human labels to correct by; give some with --gold FILE.")
-    from dissensus.cli.inputs import in_kind_of
-
-    said = {
-        name: value
-        for name, value in zip(
-            in_kind_of(table.items, np.array(item.to_pylist(), object)), label.to_pylist(), strict=True
-        )
-        if value not in (None, "")
-    }
-    names = sorted({str(value) for value in said.values()})
-    numbers = numbers_of(np.array(names, object)) if names else None
-    if numbers is None or len(names) <= MAX_GOLD_CLASSES:
-        code = {name: at for at, name in enumerate(names)}
-        return np.array([code[str(said[one])] if one in said else -1 for one in table.items.tolist()]), names
-    return np.array([float(said[one]) if one in said else np.nan for one in table.items.tolist()]), None
+    said = label if isinstance(label, list) else label.to_pylist()
+    texts = ["" if value is None else str(value) for value in said]
+    names = sorted(set(texts) - {""})
+    if len(names) > MAX_GOLD_CLASSES and numbers_of(np.array(names, object)) is not None:
+        return gold_values(table, item, texts), None
+    no_rows = [np.empty(0, np.int32)] * 3
+    classes = Annotations.from_codes(*no_rows, table.items, table.annotators, np.array(names, object))
+    return gold_codes(classes, item, texts), names
 
 
 def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
