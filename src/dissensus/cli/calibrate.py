@@ -194,8 +194,8 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     names = sorted(set(texts) - {""})
     if len(names) > MAX_GOLD_CLASSES and numbers_of(np.array(names, object)) is not None:
         return gold_values(table, item, texts), None
-    no_rows = [np.empty(0, np.int32)] * 3
-    classes = Annotations.from_codes(*no_rows, table.items, table.annotators, np.array(names, object))
+    none = np.empty(0, np.int32)
+    classes = Annotations.from_codes(none, none, none, table.items, table.annotators, np.array(names, object))
     return gold_codes(classes, item, texts), names
 
 

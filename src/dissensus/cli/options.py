@@ -253,7 +253,7 @@ class Source:
             hide_pandas()
         same = ("item", "annotator", "label", "question", "weight", "normalize", "many_classes")
         with show.waiting(f"reading {self.file}"):
-            found = read(
+            found: Any = read(
                 self.named,
                 format=self.input_format,
                 classes=self.class_names(),

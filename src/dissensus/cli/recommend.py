@@ -116,7 +116,7 @@ def recommend(
     frame = found.to_arrow() if classes else found.to_frame("pyarrow")
     folder.write_file(frame, output)
     if source.json:
-        head = {"budget": budget, "seconds": time.perf_counter() - began}
+        head: dict[str, Any] = {"budget": budget, "seconds": time.perf_counter() - began}
         head |= {"method": options.method_name(method, {None: table})} if model is None else {"model": show.path(model)}
         rows = {"recommended": frame.to_pylist()} if output is None else {}
         source.print_json(head | _facts(found) | (_facts_of_pairs(found) if classes else {}) | rows, output=output)
