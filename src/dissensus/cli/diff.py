@@ -122,7 +122,7 @@ def _show(title: str, found: Diff) -> None:
         rows.append((f"… {len(flips) - FLIPS_SHOWN:,} more", "", "", "with -o and --json"))
     if rows:
         show.table("Items with another answer", ("item", "was", "is", "because"), rows)
-    for sentence in found.drift_sentences():
+    for sentence in found.drift.sentences(found.annotators):
         show.text(show.clean(sentence))
     few = found.annotators.size - int((found.drift.p_value == found.drift.p_value).sum())
     if few and found.changes.item.size:

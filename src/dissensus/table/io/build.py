@@ -478,7 +478,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
     count = np.bincount(codes[codes >= 0], minlength=len(old))
     by_text = {str(key): value for key, value in (build.map or {}).items()}
     new = [by_text.get(str(name), name) for name in old]
-    if unknown := sorted(by_text.keys() - set(map_text(old))):
+    if unknown := sorted(by_text.keys() - set(map(str, old))):
         reading.notes.append(f"map= names {columns_named(unknown)}, which no label is.")
     if build.normalize:
         spellings: dict[str, dict[str, int]] = {}
@@ -497,11 +497,6 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
     if changed:
         reading.notes.append(f"Labels rewritten by normalize= and map=: {changed:,}.")
     return pa.array([*new, None]).take(pa.array(np.where(codes < 0, len(new), codes)))
-
-
-def map_text(values: Iterable[Any]) -> list[str]:
-    """The values as text."""
-    return [str(value) for value in values]
 
 
 def _check_classes(table: Annotations, label: str) -> None:
