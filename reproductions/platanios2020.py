@@ -373,7 +373,7 @@ def r2(y: FloatArray, X: FloatArray) -> float:
 def draw(path: Path, device: str) -> None:
     """Draw platanios2020-SET-annotators.svg or platanios2020-SET-difficulty.svg, with seed 0."""
     from dissensus.learning import LIA
-    from dissensus.report.figures import plot_annotator_embeddings, plot_difficulty
+    from reproductions.figures import plot_annotator_embeddings, plot_difficulty
 
     _, name, what = path.stem.split("-")
     data: Any = dz.load_dataset(name)

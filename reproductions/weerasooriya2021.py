@@ -381,7 +381,7 @@ def figure4(cell: Cell, device: str) -> Values:
 
 def draw(path: Path, device: str) -> None:
     """Draw the training items of weerasooriya2021-SET-items.svg as LDL-NM sees them, with seed 0."""
-    from dissensus.report.figures import plot_latent
+    from reproductions.figures import plot_latent
 
     name = path.stem.split("-")[1]
     train = parts(name)["train"]

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dissensus import Report, methods, read
-from dissensus.cli import COMMANDS, GUIDES, app, load_command
+from dissensus.cli import COMMANDS, app, load_command
 from dissensus.exceptions import DataError
 from dissensus.table.io import write_frame
 from dissensus.table.io.formats import FORMATS
@@ -75,7 +75,7 @@ def small_files(tmp_path, monkeypatch):
         raise DataError("left out")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dissensus.report.contest", no_contest)
+    monkeypatch.setattr("dissensus.report.study.contest", no_contest)
     monkeypatch.setattr(Report, "save", lambda self, path: [Path(path), Path(path).with_suffix(".json")])
     return load_few
 
@@ -128,15 +128,10 @@ def test_a_page_runs_as_pasted(page, small_files, monkeypatch):
                 run_command(line, shown)
 
 
-def test_every_guide_has_a_command_that_it_shows_or_is_named_after_it():
+def test_every_guide_shows_a_command():
     for guide in (ROOT / "docs" / "guides").glob("*.md"):
-        command = guide.stem if guide.stem in COMMANDS else GUIDES[guide.stem]
-        assert f"dissensus {command}" in guide.read_text(encoding="utf-8")
-        if guide.stem not in COMMANDS:
-            done = CliRunner().invoke(app, [guide.stem, "labels.csv"], prog_name="dissensus")
-            assert (done.exit_code, done.stdout) == (2, "")
-            assert f"the guide of this name is about 'dissensus {command}'" in done.stderr
-    assert GUIDES.keys() | COMMANDS.keys() >= {page.stem for page in (ROOT / "docs" / "guides").glob("*.md")}
+        shown = re.findall(r"dissensus ([a-z]+)", guide.read_text(encoding="utf-8"))
+        assert guide.stem in shown if guide.stem in COMMANDS else COMMANDS.keys() & set(shown)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

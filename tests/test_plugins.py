@@ -128,7 +128,7 @@ FAILS = """
 from dissensus.report.section import Section, sections
 from dissensus.table.io.formats import Format, add
 
-@sections.enter("fails", title="", summary="", place=1)
+@sections.register("fails", title="", summary="", place=1)
 class Fails(Section):
     def collect(self, study):
         if "collect" in study.title:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from dissensus.models.saving import load as load
     from dissensus.models.saving import save as save
     from dissensus.questions.calibrate import calibrate as calibrate
-    from dissensus.questions.classifier_accuracy import classifier_accuracy as classifier_accuracy
     from dissensus.questions.compare import compare as compare
     from dissensus.questions.diagnose import diagnose as diagnose
     from dissensus.questions.diff import diff as diff
@@ -44,7 +43,6 @@ _HOME = {
     "Questions": "dissensus.table.questions",
     "Report": "dissensus.report",
     "calibrate": "dissensus.questions.calibrate",
-    "classifier_accuracy": "dissensus.questions.classifier_accuracy",
     "clustering": "dissensus.clustering",
     "clusterings": "dissensus.models.base",
     "compare": "dissensus.questions.compare",

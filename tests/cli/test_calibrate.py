@@ -58,6 +58,17 @@ def test_scores_with_human_verdicts(panel, cli):
     assert found["accuracy"] > 0.8
 
 
+def test_human_verdicts_may_stand_beside_the_scores(panel, cli):
+    lines = [line.split(",") for line in (panel / "scores.csv").read_text(encoding="utf-8").splitlines()[1:]]
+    human = dict(line.split(",") for line in (panel / "human.csv").read_text(encoding="utf-8").splitlines()[1:])
+    rows = [(item, judge, score, human.get(item, "")) for item, judge, score in lines]
+    write_csv(panel / "both.csv", ["item", "judge", "score", "gold"], rows)
+    apart = cli("calibrate", "scores.csv", "--label", "score", "--gold", "human.csv", "--json")
+    beside = cli("calibrate", "both.csv", "--label", "score", "--json")
+    assert (beside.exit_code, beside.stderr) == (0, "")
+    assert json.loads(beside.stdout)["rates"] == json.loads(apart.stdout)["rates"]
+
+
 def test_human_scores_give_the_mean(panel, cli):
     rng = np.random.default_rng(0)
     write_csv(panel / "known.csv", ["item", "label"], [(f"a{i:03}", round(rng.normal(4), 2)) for i in range(40)])

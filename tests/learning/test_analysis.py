@@ -5,7 +5,7 @@ from scipy.stats import gaussian_kde
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning.analysis import class_distributions, label_density
-from dissensus.report.figures import plot_class_distributions, plot_label_density
+from reproductions.figures import plot_label_density
 
 
 def uneven() -> Annotations:
@@ -44,11 +44,6 @@ def test_figures_are_files(tmp_path):
     svg = plot_label_density(table, tmp_path / "density.svg").read_text(encoding="utf-8")
     assert svg.startswith("<svg")
     assert "labels given by an annotator" in svg
-    both = plot_class_distributions(table, tmp_path / "classes.svg", np.zeros(table.n_items, np.int64))
-    text = both.read_text(encoding="utf-8")
-    assert all(f">{word}</text>" in text for word in ("a", "b", "c", "labels", "gold"))
-    alone = plot_class_distributions(table, tmp_path / "alone.svg").read_text(encoding="utf-8")
-    assert ">gold</text>" not in alone
     assert plot_label_density(table, tmp_path / "density.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(BadParameter, match=r"\.svg, \.png or \.html"):
         plot_label_density(table, tmp_path / "density.pdf")

@@ -14,7 +14,7 @@ import pytest
 
 from dissensus import Annotations
 from dissensus.clustering import select_clusters
-from report.reports import crowd, features, people, report, things, trained
+from report.reports import crowd, people, report, things, trained
 from report.test_page import evil_report
 
 CHROMIUM = next(
@@ -55,7 +55,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             title="A crowd",
             **clusters,
             model=trained(validation=0.3),
-            X=features(table, crowd().truth),
         ),
         "evil": evil_report(names=True, learnt=True),
         "long": report(long_names(), items=things(long_names())),

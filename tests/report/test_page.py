@@ -13,7 +13,7 @@ import pytest
 from dissensus import Annotations, Report, methods
 from dissensus.exceptions import BadParameter, MissingExtra
 from dissensus.report.page import render
-from report.reports import FEW_METHODS, Page, crowd, features, people, report, things, trained
+from report.reports import FEW_METHODS, Page, crowd, people, report, things, trained
 
 EVIL = (
     "<evil-tag onclick=hack()>",
@@ -48,7 +48,6 @@ def evil_report(number: int = 0, learnt: bool = False, **options) -> Report:
         title=EVIL[1] + EVIL[0],
         methods=FEW_METHODS,
         model=trained(table) if learnt else None,
-        X=features(table) if learnt else None,
         **options,
     )
 

@@ -11,7 +11,7 @@ from dissensus import Annotations, Report, compare, diagnose, evaluation, explai
 from dissensus.clustering import select_clusters
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import clusterings, methods_for
-from dissensus.report import Section, collect, contest, method_contest
+from dissensus.report import Section, collect, method_contest
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
@@ -112,11 +112,11 @@ def test_methods_are_ranked_as_compare_ranks_them():
 
 def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
     monkeypatch.setattr(method_contest, "MAX_ANNOTATIONS", 350)
-    held = contest(crowd().annotations, FEW_METHODS, gold=crowd().truth)
+    held = method_contest.contest(crowd().annotations, FEW_METHODS, gold=crowd().truth)
     assert held.sampled
     assert held.items.size == 50
     assert {labels.size for labels in held.labels.values()} == {50}
-    facts = report(contest=held).facts["sections"]["methods"]
+    facts = report(gold=crowd().truth).facts["sections"]["methods"]
     assert facts["sampled_items"] == 50
     assert blocks("methods", facts, Text)[0].text == "Compared on a random 50 of the items, with all their labels."
 
@@ -304,7 +304,7 @@ def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
     assert len(sections) > 1  # all are loaded: what is loaded from here on is forgotten again
     monkeypatch.setattr(sections, "_entries", dict(sections._entries))
 
-    @sections.enter("colours", title="Colours", summary="Are there any?", place=25)
+    @sections.register("colours", title="Colours", summary="Are there any?", place=25)
     class Colours(Section):
         def collect(self, study):
             return {"n": study.table.n_items}

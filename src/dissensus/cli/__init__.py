@@ -47,29 +47,6 @@ COMMANDS = {
 }
 """Command → the first sentence of its help. The rest of the help is the docstring of its function."""
 
-
-GUIDES = {
-    "annotators": "diagnose",
-    "changes": "diff",
-    "choosing": "compare",
-    "clusters": "cluster",
-    "confidence": "aggregate",
-    "disagreement": "explain",
-    "evaluation": "agreement",
-    "features": "train",
-    "judging-with-models": "calibrate",
-    "kinds": "aggregate",
-    "learning": "train",
-    "learning-annotators": "train",
-    "learning-loops": "train",
-    "scale": "aggregate",
-    "serve-label-studio": "serve",
-    "serve-argilla": "serve",
-    "spans": "aggregate",
-    "tables": "describe",
-    "tools": "aggregate",
-}
-"""Guide whose name is no command → the command that it is about."""
 RETRY_SECONDS = 0.05  # after which an interruption that was dropped is raised again
 
 
@@ -78,16 +55,13 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command with its options, and the arguments that are left."""
-        if args and args[0] in GUIDES:
-            say(f"no command '{args[0]}'; the guide of this name is about 'dissensus {GUIDES[args[0]]}'.")
-            raise typer.Exit(2)
         name, command, rest = super().resolve_command(ctx, args)
         return name, command and load_command(str(name)), rest
 
 
 def load_command(name: str) -> Any:
     """A command with its options."""
-    from dissensus.cli.options import with_common, with_groups
+    from dissensus.cli.options import with_options
 
     module = import_module(f"dissensus.cli.{name}")
     function = getattr(module, name)
@@ -97,7 +71,7 @@ def load_command(name: str) -> Any:
         name,
         help="\n\n".join(text.replace("\n", " ") for text in paragraphs),  # typer would keep line ends
         cls=getattr(module, "COMMAND_CLASS", None),
-    )(reported(with_common(with_groups(function), name), getattr(module, "BAD_DATA", BAD_DATA)))
+    )(reported(with_options(function, name), getattr(module, "BAD_DATA", BAD_DATA)))
     return typer.main.get_command(one)
 
 

@@ -151,8 +151,8 @@ def _serve(
         listening = listen("127.0.0.1", port)
         address = f"http://127.0.0.1:{listening.getsockname()[1]}/#/{PROJECT}/adjudicate"
         if source.json:
-            about = {"file": show.path(source.file), "reading": source.account, "url": address}
-            show.json(about | {"waiting": counts["queue"], "decided": counts["decided"]}, output=decisions.path)
+            about = {"url": address, "waiting": counts["queue"], "decided": counts["decided"]}
+            source.print_json(about, output=decisions.path)
         else:
             show.line(f"{show.clean(source.file)}: {counts['queue']:,} items wait, {counts['decided']:,} are decided.")
             show.line(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,10 +117,9 @@ def aggregate(
                         f"{name} is for classes, and these labels are {KINDS[one.kinds[0]]}; leave it out."
                     )
             table = gold.include(table, known)
-            if model is None:
-                return kinds.fit(one, table, gold.read(table), gold.read_file(known, table), f"fitting {what}")
-            table = table.as_kind(one.kinds[0])
-            return kinds.score(one, table, gold.read(table), f"scoring {what}")
+            table = table if model is None else table.as_kind(one.kinds[0])
+        elif model is not None:
+            table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if model is None:
             codes, sure = gold.read(table), gold.read_file(known, table)
             if flags is None:  # copies and habits are looked for among classes
@@ -128,7 +127,6 @@ def aggregate(
             else:
                 look = flags
             return results.fit(one, table, codes, f"fitting {what}", known=sure, flags=look)
-        table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if not update:
             return results.score(one, table, gold.read(table), f"scoring {what}")
         if not one.items_.size:
@@ -156,14 +154,13 @@ def aggregate(
         tables = source.read(gold=gold.gold, known=known)
         summary = _head(source, time.perf_counter() - began, model, gold)
         answers = options.answer_each(tables, answer)
-        folders = results.safe_names(tables) if isinstance(tables, Mapping) else {}
+        folders = {} if None in tables else results.safe_names(map(str, tables))
         named = {question: {"folder": name} | answers[question].summary for question, name in folders.items()}
         summary |= {"questions": named} if named else answers[None].summary
         if output is not None:
             with folder.results(output, results.stale_files(output), summary) as part:
                 for question, result in answers.items():
-                    write = kinds.write if isinstance(result.model, AnswerModel) else results.write
-                    write(result, part / folders.get(question, ""), format_ or "csv")
+                    results.write(result, part / folders.get(question, ""), format_ or "csv")
                 if to is not None:
                     results.write_for_tool(answers, to, source, part)
     if source.json:

@@ -135,9 +135,8 @@ def calibrate(
     if plan is not None and next_file is not None:
         folder.write_file({"item": list(plan.more)}, next_file)
     if source.json:
-        head = {"file": show.path(source.file), "reading": source.account}
-        head |= show.paths(gold_file=gold.gold, next_file=next_file)
-        show.json(head | facts(found, plan), output=output)
+        head = show.paths(gold_file=gold.gold, next_file=next_file)
+        source.print_json(head | facts(found, plan), output=output)
         return
     _show(source.title(None), found, plan, next_file)
     if output is not None or next_file is None:
@@ -169,7 +168,7 @@ def _without_gold(
     if found is None:
         raise BadParameter("there are no human labels to correct by, and this is no panel; give some with --gold FILE.")
     if source.json:
-        show.json({"file": show.path(source.file), "reading": source.account, "panel": panel_facts(found)})
+        source.print_json({"panel": panel_facts(found)})
         return
     _show_panel(found)
     show.line("Human labels of 50 items, drawn at random, correct what the panel says: --gold FILE.")
@@ -179,7 +178,8 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     """Codes of known classes, or known numbers; beside scores, the names of the classes."""
     import numpy as np
 
-    from dissensus.table.io import gold_columns
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.io import gold_codes, gold_columns, gold_values
     from dissensus.table.kinds import numbers_of
 
     if table.kind != "numbers":
@@ -190,21 +190,14 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
         item, label = table.source.gold
     else:
         raise BadParameter("there are no human labels to correct by; give some with --gold FILE.")
-    from dissensus.cli.inputs import in_kind_of
-
-    said = {
-        name: value
-        for name, value in zip(
-            in_kind_of(table.items, np.array(item.to_pylist(), object)), label.to_pylist(), strict=True
-        )
-        if value not in (None, "")
-    }
-    names = sorted({str(value) for value in said.values()})
-    numbers = numbers_of(np.array(names, object)) if names else None
-    if numbers is None or len(names) <= MAX_GOLD_CLASSES:
-        code = {name: at for at, name in enumerate(names)}
-        return np.array([code[str(said[one])] if one in said else -1 for one in table.items.tolist()]), names
-    return np.array([float(said[one]) if one in said else np.nan for one in table.items.tolist()]), None
+    said = label if isinstance(label, list) else label.to_pylist()
+    texts = ["" if value is None else str(value) for value in said]
+    names = sorted(set(texts) - {""})
+    if len(names) > MAX_GOLD_CLASSES and numbers_of(np.array(names, object)) is not None:
+        return gold_values(table, item, texts), None
+    none = np.empty(0, np.int32)
+    classes = Annotations.from_codes(none, none, none, table.items, table.annotators, np.array(names, object))
+    return gold_codes(classes, item, texts), names
 
 
 def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:

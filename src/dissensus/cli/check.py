@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import tomllib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from dissensus.cli import options, show
 from dissensus.cli.errors import BAD_USAGE
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import Source, option
-from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus.questions.check import Check, Snapshot
@@ -91,12 +90,7 @@ def check(
     options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
     classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # one too many is an answer here
     folder = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
-    old = None if against is None or folder is not None else dataclasses.replace(source, named=against).read()
-    table = source.read()
-    if old is not None and isinstance(old, Mapping) != isinstance(table, Mapping):
-        raise BadParameter(
-            f"one of {against} and {source.file} has several questions, the other has one; compare like files."
-        )
+    old, tables = ({}, source.read()) if against is None or folder is not None else source.read_both(against)
 
     def answer(table: Annotations, question: str | None) -> list[Check]:
         from dissensus.questions.check import check, snapshot
@@ -108,14 +102,11 @@ def check(
                 before = _kept(folder, question)
                 model = model if method or setting else before.model
             elif against is not None:
-                then = old.get(question or "") if isinstance(old, Mapping) else old
-                if then is None:
-                    raise DataError(f"{against} has no such question; take it out of {source.file}.")
-                before = snapshot(then, model)
+                before = snapshot(old[question], model)
             held = ({} if before is None else SINCE) | asked
             return check(snapshot(table, model), before, limits=held, classes=classes)
 
-    answers = options.answer_each(table, answer)
+    answers = options.answer_each(tables, answer)
     passed = all(one.passed is not False for found in answers.values() for one in found)
     for found in answers.values():
         for one in found:

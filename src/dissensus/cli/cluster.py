@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,9 +25,6 @@ OPTIONS = ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "see
 """Keywords of the methods that have an option of their own."""
 MAX_CLUSTERS_SHOWN = 12
 CLASSES_SHOWN = 3  # of each cluster
-
-
-MAX_ITEMS_COMPILED_WITH = 20
 COARSE_SIZES = 4  # of a range that are tried without --search full
 
 
@@ -135,35 +131,11 @@ def _search(table: Annotations, method: str, output: Path | None, **keywords: An
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
         store = (output or Path(nowhere)) / "search.jsonl"
-        _say_how_long(table, method, store=store, **keywords)
 
         def on_point(point: Any, done: int, total: int) -> None:
             bar.tell(f"searching: {point.K} × {point.L} has KL {point.kl:.3f}", done, total)
 
         return select_clusters(table, method, store=store, on_point=on_point, **keywords)
-
-
-def _say_how_long(table: Annotations, method: str, *, K: list[int], L: list[int], **keywords: Any) -> None:
-    """Fit the smallest and the largest pair, which the search then finds in the store, and say what all will take."""
-    from dissensus.cli.how_long import announce
-    from dissensus.clustering import select_clusters
-    from dissensus.compute.engines.local import thread_count
-    from dissensus.models.base import clusterings
-
-    fits = len(K) * (1 if method == "fmm" else len(L))
-    if fits <= COARSE_SIZES:
-        return
-    few = table.select(items=table.item_ptr[1:] <= table.item_ptr[min(MAX_ITEMS_COMPILED_WITH, table.n_items)])
-    numbers = {"n_clusters": 2} if method == "fmm" else {"item_clusters": 2, "annotator_clusters": 2}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clusterings[method](**numbers).fit(few)  # compiles, which is not part of a fit
-    corners = [
-        select_clusters(table, method, K=[end(K)], L=[end(L)], jobs=1, **keywords).points[0].seconds
-        for end in (min, max)
-    ]
-    seconds = fits * sum(corners) / 2 / min(thread_count(None, 10**9), fits)
-    announce(seconds, f"searching {fits:,} pairs of numbers", "; smaller ranges take less")
 
 
 def _summary(file: Path, method: str, model: Any, search: Selection | None, seconds: float) -> dict[str, Any]:

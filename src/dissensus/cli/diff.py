@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,6 @@ import typer
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import Source, option
-from dissensus.exceptions import BadParameter, DataError
 
 if TYPE_CHECKING:
     from dissensus.questions.diff import Diff, FrameKind
@@ -50,23 +47,14 @@ def diff(
     """
     folder.check(output, FILES)
     options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
-    before = dataclasses.replace(source, named=old).read()
-    after = source.read(output=output)
-    if isinstance(before, Mapping) != isinstance(after, Mapping):
-        raise BadParameter(
-            f"one of {old} and {source.file} has several questions, the other has one; compare like files."
-        )
-
+    before, after = source.read_both(old, output=output)
     _check_order(before, after, old, source.named)
 
     def answer(table: Annotations, question: str | None) -> Diff:
         from dissensus.questions.diff import diff
 
-        earlier = before.get(question or "") if isinstance(before, Mapping) else before
-        if earlier is None:
-            raise DataError(f"{old} has no such question; take it out of {source.file}.")
         with show.waiting(f"comparing {old} with {source.title(question)}"):
-            return diff(earlier, table, method=options.new_model(method, setting, table.kind), level=level)
+            return diff(before[question], table, method=options.new_model(method, setting, table.kind), level=level)
 
     answers = options.answer_each(after, answer)
     head: dict[str, Any] = {"old": show.path(Path(old)), "method": options.method_name(method, after), "level": level}
@@ -84,7 +72,7 @@ def _check_order(before: Any, after: Any, old: str, new: str) -> None:
     """Warn where the labels of NEW, by their times, end before those of OLD."""
     ends = []
     for tables in (before, after):
-        first = next(iter(tables.values())) if isinstance(tables, Mapping) else tables
+        first = next(iter(tables.values()))
         ends.append(first.source.period and first.source.period[1])
     if all(ends) and ends[1] < ends[0]:
         say(f"warning: {new} ends on {ends[1]}, before {old} does ({ends[0]}); are the two in the right order?")
@@ -134,7 +122,7 @@ def _show(title: str, found: Diff) -> None:
         rows.append((f"… {len(flips) - FLIPS_SHOWN:,} more", "", "", "with -o and --json"))
     if rows:
         show.table("Items with another answer", ("item", "was", "is", "because"), rows)
-    for sentence in found.drift_sentences():
+    for sentence in found.drift.sentences(found.annotators):
         show.text(show.clean(sentence))
     few = found.annotators.size - int((found.drift.p_value == found.drift.p_value).sum())
     if few and found.changes.item.size:

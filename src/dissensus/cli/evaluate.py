@@ -69,18 +69,14 @@ def evaluate(
 
         folder.write_file(pa.Table.from_pylist(found.rows()), output)
     if source.json:
-        facts: dict[str, Any] = {
-            "file": show.path(source.file),
-            "reading": source.account,
-            **show.paths(gold_file=gold.gold),
-        }
-        facts |= {
+        facts: dict[str, Any] = show.paths(gold_file=gold.gold) | {
             "resamples": resamples,
             "predictions": list(found.predictions),
             "reference": found.reference,
             "scores": found.rows(),
+            "notes": list(found.notes),
         }
-        show.json(facts | {"notes": list(found.notes)}, output=output)
+        source.print_json(facts, output=output)
         return
     _show(source.title(None), found)
     if output is not None:

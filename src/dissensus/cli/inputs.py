@@ -15,7 +15,7 @@ from dissensus.cli import show
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import InputFiles
-from dissensus.common.types import IntArray, Names
+from dissensus.common.types import Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -157,7 +157,9 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: P
             f"none of the {table.n_items:,} items of {labels} is in {file}, such as {show.name(table.items[0])!r} "
             f"(there, {show.name(names[0])!r}); is it the right file, and its column `item` the right one?"
         )
-    if warn_of_missing(table, at, file, "they are left out"):
+    if missing := int((at < 0).sum()):
+        some = show.name(table.items[at < 0][0])
+        say(f"warning: {missing:,} of {table.n_items:,} items are not in {file}, such as {some!r}; they are left out.")
         table = table.select(items=at >= 0)
         at = at[at >= 0]
     order = np.argsort(names, kind="stable")
@@ -168,15 +170,6 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: P
     )  # fmt: skip
     object.__setattr__(whole, "source", source)
     return whole, take(X, order)
-
-
-def warn_of_missing(table: Annotations, at: IntArray, file: Path, consequence: str) -> bool:
-    """True, and a warning, where items of the table are not in a file; `at` (I,) is −1 for those."""
-    missing = int((at < 0).sum())
-    if missing:
-        some = show.name(table.items[at < 0][0])
-        say(f"warning: {missing:,} of {table.n_items:,} items are not in {file}, such as {some!r}; {consequence}.")
-    return missing > 0
 
 
 def in_kind_of(others: Names, names: Names) -> Names:

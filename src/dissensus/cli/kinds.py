@@ -1,69 +1,17 @@
-"""What `dissensus aggregate` says of labels that are no classes: numbers, pairs, sets and objects."""
+"""How `dissensus aggregate` shows answers to labels that are no classes: numbers, pairs, sets and objects."""
 
 from __future__ import annotations
 
-import copy
-import time
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from dissensus.cli import show
-from dissensus.cli.results import Result, fit_facts, fit_with_bar, print_head
-from dissensus.models.answers import AnswerModel
+from dissensus.cli.results import Result, print_head
 from dissensus.models.base import Aggregator
-from dissensus.models.saving import save
-from dissensus.questions.item_status import status_of
-from dissensus.table.annotations import Annotations
-from dissensus.table.io import write_frame
 
 ROWS_SHOWN = 10  # things or items
 ANNOTATORS_SHOWN = 5  # at either end
-
-
-def fit(model: AnswerModel, table: Annotations, gold: Any, known: Any, text: str) -> Result:
-    """Fit to a table; `gold` (I,) is for the summary only, `known` for the fit."""
-    seconds = fit_with_bar(model, table, text, known)
-    status = status_of(model, table, known)
-    return Result(model, summarise(model, table, gold, seconds) | {"status": status.counts()}, status=status)
-
-
-def score(model: AnswerModel, table: Annotations, gold: Any, text: str) -> Result:
-    """A fitted model that speaks of another table's items."""
-    began = time.perf_counter()
-    with show.waiting(text):
-        scored = copy.copy(model)
-        vars(scored).update(model.answers_for(table))
-        scored.items_ = table.items
-        scored.item_total_ = np.diff(table.item_ptr).astype(np.float64)
-    status = status_of(scored, table)
-    about = summarise(scored, table, gold, time.perf_counter() - began) | {"status": status.counts()}
-    return Result(scored, about, fitted=False, status=status)
-
-
-def summarise(model: AnswerModel, table: Annotations, gold: Any, seconds: float) -> dict[str, Any]:
-    """The summary of one answer."""
-    about = {
-        "kind": table.kind,
-        "annotations": table.n_annotations,
-        "items": table.n_items,
-        "annotators": table.n_annotators,
-        **fit_facts(model, seconds),
-    }
-    return about | model.about_answers(gold)
-
-
-def write(result: Result, folder: Path, suffix: str) -> None:
-    """The tables of one answer, and its model where it was fitted here."""
-    folder.mkdir(exist_ok=True)
-    model = cast(AnswerModel, result.model)
-    for name in model.frames:
-        frame = model.to_frame(name, "pyarrow")  # type: ignore[arg-type]
-        frame = result.status.beside(frame) if name == "items" and result.status is not None else frame
-        write_frame(frame, folder / f"{name}.{suffix}")
-    if result.fitted:
-        save(result.model, folder)
 
 
 def print_result(result: Result, title: str, *, preview: bool) -> None:

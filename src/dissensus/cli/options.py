@@ -13,7 +13,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -25,15 +25,16 @@ from dissensus.cli import show
 from dissensus.cli.errors import for_command_line, prefix_errors
 from dissensus.common.atomic import reading_only
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.exceptions import BadParameter, DissensusError
+from dissensus.exceptions import BadParameter, DataError, DissensusError
 
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
     from dissensus.table.annotations import Annotations
-    from dissensus.table.questions import Questions
     from dissensus.table.reading import Reading
 
 T = TypeVar("T")
+Tables = dict[str | None, "Annotations"]
+"""Question → its table; None → the one table of a file without questions."""
 own_process = False  # True where `dissensus` is the process, not a function called in somebody's
 Engine = Literal["local", "disk", "torch", "spark"]
 Kind = Literal["classes", "graded", "numbers", "pairs", "sets", "objects", "spans"]  # `table.kinds.KINDS`
@@ -243,7 +244,7 @@ class Source:
     )  # fmt: skip
     input_format: str | None = _input_format("--format", "--input-format")
 
-    def read(self, **of_one_question: Any) -> Annotations | Questions:
+    def read(self, **of_one_question: Any) -> Tables:
         """The table, or one per question; then an error where an option `of_one_question` was given."""
         from dissensus.table.io import read
         from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -252,7 +253,7 @@ class Source:
             hide_pandas()
         same = ("item", "annotator", "label", "question", "weight", "normalize", "many_classes")
         with show.waiting(f"reading {self.file}"):
-            tables = read(
+            found: Any = read(
                 self.named,
                 format=self.input_format,
                 classes=self.class_names(),
@@ -263,19 +264,15 @@ class Source:
                 map=self._renamed(),
                 **{name: getattr(self, name) for name in same},
             )
+        tables: Tables = dict(found) if isinstance(found, Mapping) else {None: found}
         if show.command not in ANY_KIND:
-            tables, aside = _of_classes(tables)
-            for table in tables.values() if isinstance(tables, Mapping) else [tables]:
+            tables = _of_classes(tables)
+            for table in tables.values():
                 check_kind(table.kind, CLASS_KINDS, f"dissensus {show.command}")
-            if aside and (
-                reading := next(iter(tables.values())).source if isinstance(tables, Mapping) else tables.source
-            ):
-                reading.notes.append(f"This command is for classes; not looked at: {', '.join(aside)}.")
-        first = tables if not isinstance(tables, Mapping) else next(iter(tables.values()))
-        if first.source is not None:
-            self.tell(first.source)
+        if (reading := next(iter(tables.values())).source) is not None:
+            self.tell(reading)
         for name, given in of_one_question.items():
-            if given is not None and isinstance(tables, Mapping):
+            if given is not None and None not in tables:
                 raise BadParameter(f"--{name} is for a file of one question; take each question by itself.")
         return tables
 
@@ -288,11 +285,24 @@ class Source:
     def read_one(self) -> Annotations:
         """The table; an error where there are several questions."""
         tables = self.read()
-        if isinstance(tables, Mapping):
+        if None not in tables:
             source = next(iter(tables.values())).source
             how = f"--label {next(iter(tables))}" if source and source.texts else "in a file of its own"
             raise BadParameter(f"{self.file} has {len(tables):,} questions; take each by itself: {how}.")
-        return tables
+        return tables[None]
+
+    def read_both(self, old: str, **of_one_question: Any) -> tuple[Tables, Tables]:
+        """The tables of an earlier file, and those of FILE, which must have the same questions."""
+        before, after = dataclasses.replace(self, named=old).read(), self.read(**of_one_question)
+        if (None in before) != (None in after):
+            raise BadParameter(
+                f"one of {old} and {self.file} has several questions, the other has one; compare like files."
+            )
+        for question in after:
+            if question not in before:
+                said = f"{old} has no such question; take it out of {self.file}."
+                raise DataError(f"question {show.name(question)!r}: {said}")
+        return before, after
 
     def print_each(
         self,
@@ -314,13 +324,16 @@ class Source:
             write_file(answers[None].to_frame(), output)  # type: ignore[attr-defined]
         if self.json:
             found = {question: facts(answer) for question, answer in answers.items()}
-            head = {"file": show.path(self.file), "reading": self.account, **head, **show.paths(output=output)}
-            show.json(head | found.get(None, {"questions": found}))
+            self.print_json(head | show.paths(output=output) | found.get(None, {"questions": found}))
             return
         for question, answer in answers.items():
             show_one(self.title(question), answer)
         if kept is not None:
             show.written(output, *kept)
+
+    def print_json(self, facts: dict[str, Any], **files: Path | None) -> None:
+        """Print facts as JSON, after which FILE they are of and how it was read; `files` were written."""
+        show.json({"file": show.path(self.file), "reading": self.account} | facts, **files)
 
     @property
     def file(self) -> Path:
@@ -389,30 +402,28 @@ def hide_pandas() -> None:
         sys.meta_path.remove(Hidden)
 
 
-def _of_classes(tables: Annotations | Questions) -> tuple[Annotations | Questions, list[str]]:
-    """The questions with classes, where there are such beside others, and what the others are called."""
+def _of_classes(tables: Tables) -> Tables:
+    """The questions with classes, where there are such beside others; a note says what the others are called."""
     from dissensus.table.kinds import CLASS_KINDS
 
-    if not isinstance(tables, Mapping):
-        return tables, []
     chosen = {question: table for question, table in tables.items() if table.kind == "classes"}
     if not chosen or len(chosen) == len(tables):
-        return tables, []
+        return tables
     aside = [
         f"{question!r} ({table.kind}" + (f"; --label {question!r} takes it)" if table.kind in CLASS_KINDS else ")")
         for question, table in tables.items()
         if question not in chosen
     ]
-    return (next(iter(chosen.values())) if len(chosen) == 1 else type(tables)(chosen)), aside
+    if (reading := next(iter(chosen.values())).source) is not None:
+        reading.notes.append(f"This command is for classes; not looked at: {', '.join(aside)}.")
+    return chosen if len(chosen) > 1 else {None: next(iter(chosen.values()))}
 
 
-def answer_each(tables: Annotations | Questions, answer: Callable[[Annotations, str | None], T]) -> dict[str | None, T]:
+def answer_each(tables: Tables, answer: Callable[[Annotations, str | None], T]) -> dict[str | None, T]:
     """Question → answer, or None → answer where there is one table; errors and warnings name the question."""
-    if not isinstance(tables, Mapping):
-        return {None: answer(tables, None)}
     found: dict[str | None, T] = {}
     for question, table in tables.items():
-        with prefix_errors(f"question {show.name(question)!r}"):
+        with nullcontext() if question is None else prefix_errors(f"question {show.name(question)!r}"):
             found[question] = answer(table, question)
     return found
 
@@ -426,12 +437,11 @@ def new_model(method: str | None, settings: list[str] | None, kind: str = "class
     return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
 
 
-def method_name(method: str | None, tables: Annotations | Questions) -> str:
+def method_name(method: str | None, tables: Tables) -> str:
     """The method that a command fits to these tables."""
     from dissensus.models.base import default_method
 
-    first = tables if not isinstance(tables, Mapping) else next(iter(tables.values()))
-    return method or default_method(first.kind)
+    return method or default_method(next(iter(tables.values())).kind)
 
 
 def named_files(given: Mapping[str, Any]) -> Iterator[Path]:
@@ -462,26 +472,13 @@ def _files_of_run(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def with_common(command: Callable[..., None], name: str) -> Callable[..., None]:
-    """Add what every command has: --quiet, lines of progress where stderr is a pipe, its name in the JSON."""
+def with_options(command: Callable[..., None], name: str) -> Callable[..., None]:
+    """The command as typer calls it: a parameter whose type is a group of options becomes the group's fields.
+
+    Every command has --quiet too, its name in the JSON, and lines of progress where stderr is a pipe.
+    """
     from dissensus.common import progress
 
-    @functools.wraps(command)
-    def run(*, quiet: bool, **given: Any) -> None:
-        show.command = name
-        with progress.output(quiet=quiet, lines=own_process):
-            command(**given)
-
-    more = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET, annotation=bool)
-    expanded = [*inspect.signature(command).parameters.values(), more]
-    run.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in expanded}
-    run.__dict__.pop("__wrapped__", None)
-    return run
-
-
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Put the fields of a group of options in place of a parameter whose type is that group."""
     groups: dict[str, Any] = {}
     expanded: list[inspect.Parameter] = []
     for one in inspect.signature(command, eval_str=True).parameters.values():
@@ -494,13 +491,15 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             inspect.Parameter(field.name, one.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
             for field in dataclasses.fields(one.annotation)
         ]
+    expanded.append(inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET, annotation=bool))
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
+    def run(*, quiet: bool, **given: Any) -> None:
+        show.command = name
         inputs = list(named_files(given))
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
-        with reading_only(inputs):
+        for parameter, group in groups.items():
+            given[parameter] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        with progress.output(quiet=quiet, lines=own_process), reading_only(inputs):
             command(**given)
 
     # typer reads one of these two, by its version

@@ -15,9 +15,7 @@ from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
-    from dissensus.models.base import Aggregator
     from dissensus.questions.recommend import Recommendation
-    from dissensus.table.annotations import Annotations
 
 LABELS_SHOWN = 10
 ANNOTATORS_SHOWN = 5
@@ -67,8 +65,9 @@ def recommend(
     Example: dissensus recommend labels.csv --budget 200 --model trained
     """
     from dissensus.cli.inputs import read_prices, split_names
+    from dissensus.questions.ask_next import ask_next
     from dissensus.questions.recommend import recommend as find
-    from dissensus.table.kinds import CLASS_KINDS
+    from dissensus.table.kinds import CLASS_KINDS, KINDS
 
     price, price_file = 1.0, None
     try:
@@ -86,12 +85,14 @@ def recommend(
     if model is None:
         options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     table = source.read_one()
-    if table.kind not in CLASS_KINDS:
-        whom: dict[str, Any] = {"--annotators": annotators, "--model": model, "--cost": None if cost == "1" else cost}
-        whom |= {"--capacity": None if capacity == "auto" else capacity}
-        whom |= {"--per-item": None if per_item == "auto" else per_item, "--settled": None if settled == "0.9" else 1}
-        _ask_next(table, options.new_model(method, setting, table.kind), budget, output, source, whom)
-        return
+    classes = table.kind in CLASS_KINDS
+    whom = {"--annotators": annotators, "--model": model, "--cost": cost != "1" or None}
+    whom |= {"--capacity": capacity != "auto" or None, "--per-item": per_item != "auto" or None}
+    for name, given in (whom | {"--settled": settled != "0.9" or None}).items():
+        if given is not None and not classes:
+            raise BadParameter(
+                f"{name} is for classes, and these labels are {KINDS[table.kind]}: what to ask is said, not whom."
+            )
     fitted: Any = options.new_model(method, setting, table.kind) if model is None else None
     began = time.perf_counter()
     if model is None:
@@ -106,58 +107,29 @@ def recommend(
     if people is not None and not people.size:
         raise BadParameter(f"--annotators {annotators!r} names nobody; leave it out to ask all.")
     prices = price if price_file is None else read_prices(price_file, table.annotators if people is None else people)
-    with show.waiting("looking at every pair"):
-        found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
-    folder.write_file(found.to_arrow(), output)
-    facts = _facts(found)
-    if source.json:
-        head = {"file": show.path(source.file), "reading": source.account, "budget": budget}
-        head |= {"seconds": time.perf_counter() - began}
-        head |= {"method": options.method_name(method, table)} if model is None else {"model": show.path(model)}
-        rows = {"recommended": found.to_arrow().to_pylist()} if output is None else {}
-        show.json(head | facts | rows, output=output)
-        return
-    show.line(f"{show.clean(source.file)}: {found.verdict()}")
-    for sentence in _limit_sentences(found, limits, budget):
-        show.text(sentence)
-    if len(found):
-        _show(found, preview=output is None)
-        show.written(output, "They are", "FILE to keep all of them")
-
-
-def _ask_next(
-    table: Annotations, model: Aggregator, budget: float, output: Path | None, source: Source, whom: dict[str, Any]
-) -> None:
-    """Say which items, documents or pairs to ask about, of labels that are no classes."""
-    from dissensus.models.base import methods
-    from dissensus.questions.ask_next import ask_next
-    from dissensus.table.kinds import KINDS
-
-    for name, given in whom.items():
-        if given is not None:
-            raise BadParameter(
-                f"{name} is for classes, and these labels are {KINDS[table.kind]}: what to ask is said, not whom."
-            )
-    began = time.perf_counter()
-    with show.waiting(f"fitting {source.file}"):
-        found = ask_next(model.fit(table), table, budget=budget)
-    frame = found.to_frame("pyarrow")
+    found: Any
+    with show.waiting("looking at every pair" if classes else f"looking at {source.file}"):
+        if classes:
+            found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
+        else:
+            found = ask_next(fitted, table, budget=budget)
+    frame = found.to_arrow() if classes else found.to_frame("pyarrow")
     folder.write_file(frame, output)
     if source.json:
-        about = {"file": show.path(source.file), "reading": source.account, "budget": budget}
-        about |= {"seconds": time.perf_counter() - began, "method": methods.name_of(type(model)), "labels": len(found)}
-        about |= {"candidates": found.candidates, "verdict": found.verdict(), "gain": float(found.gain.sum())}
-        show.json(about | ({"recommended": frame.to_pylist()} if output is None else {}), output=output)
+        head: dict[str, Any] = {"budget": budget, "seconds": time.perf_counter() - began}
+        head |= {"method": options.method_name(method, {None: table})} if model is None else {"model": show.path(model)}
+        rows = {"recommended": frame.to_pylist()} if output is None else {}
+        source.print_json(head | _facts(found) | (_facts_of_pairs(found) if classes else {}) | rows, output=output)
         return
     show.line(f"{show.clean(source.file)}: {found.verdict()}")
-    if len(found) and output is None:
-        columns = [name for name in frame.column_names if name != "rank"]
-        rows = [
-            tuple(show.name(row[name]) if name not in ("gain", "labels") else f"{row[name]:.3g}" for name in columns)
-            for row in frame.slice(0, LABELS_SHOWN).to_pylist()
-        ]
-        show.table("Ask first", columns, rows, numbers=("gain", "labels"))
+    for sentence in _limit_sentences(found, limits, budget) if classes else ():
+        show.text(sentence)
     if len(found):
+        if output is None:
+            _show_first(frame, classes)
+        if classes:
+            busy = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)
+            show.line(f"Asked most: {', '.join(f'{show.name(name)} ({count:,})' for name, count in busy)}.")
         show.written(output, "They are", "FILE to keep all of them")
 
 
@@ -216,31 +188,30 @@ def _load(path: Path) -> Any:
     return kind.load(path, device="cpu")
 
 
-def _facts(found: Recommendation) -> dict[str, Any]:
+def _facts(found: Any) -> dict[str, Any]:
+    facts = {"labels": len(found), "candidates": found.candidates, "verdict": found.verdict()}
+    return facts | {"gain": float(found.gain.sum())}
+
+
+def _facts_of_pairs(found: Recommendation) -> dict[str, Any]:
     return {
-        "labels": len(found),
-        "candidates": found.candidates,
         "cost": float(found.cost.sum()),
         "expected_changes": found.changes,
         "cost_per_change": float(found.cost.sum()) / found.changes if found.changes else None,
-        "verdict": found.verdict(),
         "limits": dataclasses.asdict(found.limits) if found.limits is not None else None,
-        "gain": float(found.gain.sum()),
         "about_items": float(found.about_item.sum()),
         "items": len(set(found.items.tolist())),
         "annotators": len(set(found.annotators.tolist())),
     }
 
 
-def _show(found: Recommendation, *, preview: bool) -> None:
-    if preview:
-        columns = ("item", "annotator", "label may change", "cost")
-        values = (found.items, found.annotators, found.p_change, found.cost)
-        rows = [
-            (show.name(item), show.name(annotator), show.percent(change), f"{cost:g}")
-            for item, annotator, change, cost in zip(*(one[:LABELS_SHOWN] for one in values), strict=True)
-        ]
-        show.table("Ask first", columns, rows, numbers=columns[2:])
-    busy = Counter(found.annotators.tolist()).most_common(ANNOTATORS_SHOWN)
-    who = ", ".join(f"{show.name(name)} ({count:,})" for name, count in busy)
-    show.line(f"Asked most: {who}.")
+def _show_first(frame: Any, classes: bool) -> None:
+    """What to ask first, and whom where that is said."""
+    shown = {"p_change": "label may change"}
+    chosen = ("item", "annotator", "p_change", "cost") if classes else [n for n in frame.column_names if n != "rank"]
+    write: dict[str, Any] = {"p_change": show.percent, "cost": "{:g}".format}
+    write |= dict.fromkeys(("gain", "labels"), "{:.3g}".format)
+    first = frame.slice(0, LABELS_SHOWN).to_pylist()
+    rows = [tuple(write.get(name, show.name)(row[name]) for name in chosen) for row in first]
+    columns = [shown.get(name, name) for name in chosen]
+    show.table("Ask first", columns, rows, numbers=[shown.get(name, name) for name in write])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +13,9 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import Gold, Source, option
 from dissensus.common.atomic import check_no_input
 from dissensus.common.extras import need
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from dissensus.report import Contest
     from dissensus.table.annotations import Annotations
 
 
@@ -41,11 +39,6 @@ def report(
         None, "What `dissensus cluster FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"
     ),
     model: Path | None = option(None, "What `dissensus train FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"),
-    inputs: Path | None = option(
-        None,
-        "What the model takes, as for train (--items, --features or --images): a map of the items.",
-        metavar="FILE",
-    ),
     title: str | None = option(None, "Left out, the file's name."),
     pseudonyms: bool = option(True, "How annotators are called; the key is a file of its own.", "--pseudonyms/--names"),
     salt: str = option("", "A secret for the pseudonyms: else who guesses a name can check the guess."),
@@ -64,8 +57,6 @@ def report(
         raise BadParameter(f"-o {output}: a report is an HTML file; call it {output.with_suffix('.html').name}.")
     if not output.absolute().parent.is_dir():
         raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
-    if inputs is not None and model is None:
-        raise BadParameter("--inputs is what a model takes; name its folder with --model.")
     if show_column and annotators is None:
         raise BadParameter("--show names columns of a table about the annotators; give it with --annotators.")
     if method is None and setting:
@@ -92,32 +83,27 @@ def report(
 
         with show.waiting(f"reading {model}"):
             parts["model"], parts["out_of_fold"] = load_trained(model)
-        if inputs is not None:
-            parts["X"] = _read_inputs(model, inputs, tables)
     called = title or source.file.name
     pages: dict[str | None, Path] = {None: output}
-    if isinstance(tables, Mapping):
-        found = safe_names(tables).items()
+    if None not in tables:
+        found = safe_names(map(str, tables)).items()
         pages = {question: output.with_name(f"{output.stem}-{name}{output.suffix}") for question, name in found}
     check_no_input(*(file for page in pages.values() for file in files_of(page, names=not pseudonyms)))
 
     def write(table: Annotations, question: str | None) -> dict[str, Any]:
         from dissensus.report import Report
-        from dissensus.table.kinds import CLASS_KINDS
 
         name = called if question is None else f"{called}: {question}"
         table = gold.include(table, None)
         known = gold.read(table)
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
-            classes = table.kind in CLASS_KINDS
-            held = _contest(table, known, seed or 0, bar.tell) if method is None and classes else None
-            chosen = options.method_name(method, table)
+            chosen = options.method_name(method, {question: table})
             bar.tell(f"fitting {chosen}")
             fitted = options.new_model(chosen, setting).fit(table)
             made = Report(
                 table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, show=show_column or (),
-                contest=held, seed=seed or 0, on_step=bar.tell, **parts,
+                seed=seed or 0, on_step=bar.tell, **parts,
             )  # fmt: skip
             files = made.save(pages[question])
         return {
@@ -129,17 +115,6 @@ def report(
         }
 
     source.print_each(options.answer_each(tables, write), _show)
-
-
-def _read_inputs(model: Path, file: Path, table: Any) -> Any:
-    """What the model takes of the table's items; None, and a warning, where the file has not all of them."""
-    from dissensus.cli.inputs import Inputs, in_kind_of, warn_of_missing
-    from dissensus.learning.inputs import take
-    from dissensus.table import names as naming
-
-    names, X = Inputs.of_model(model).read(file)
-    at = naming.match(table.items, in_kind_of(table.items, names), "items")
-    return None if warn_of_missing(table, at, file, "no map") else take(X, at)
 
 
 def _read_clusters(folder: Path) -> dict[str, Any]:
@@ -157,16 +132,6 @@ def _read_clusters(folder: Path) -> dict[str, Any]:
         return {"clustering": model}
     criterion = json.loads(summary.read_bytes())["search"]["criterion"]
     return {"clustering": model, "search": {"criterion": criterion, "points": read_csv(table).to_pylist()}}
-
-
-def _contest(table: Annotations, known: Any, seed: int, on_step: Any) -> Contest | None:
-    """The comparison of methods; None where no label can be hidden and predicted."""
-    from dissensus.report import contest
-
-    try:
-        return contest(table, gold=known, seed=seed, on_step=on_step)
-    except DataError:
-        return None
 
 
 def _show(file: str, facts: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,21 +74,32 @@ def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None
     return time.perf_counter() - began
 
 
-def fit(
-    model: Aggregator, table: Annotations, gold: IntArray | None, text: str, *, known: IntArray | None, flags: bool
-) -> Result:
+def fit(model: Aggregator, table: Annotations, gold: Any, text: str, *, known: Any, flags: bool) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
     seconds = fit_with_bar(model, table, text, known)
-    status = status_of(model, table, known)
-    about = {"status": status.counts(), "pairwise_agreement": table.describe().get("pairwise_agreement")}
-    summary = summarise(model, count_items(model, gold) | about, seconds)
+    result = _answered(model, table, gold, seconds, status_of(model, table, known))
+    if not isinstance(model, AnswerModel):
+        result.summary["pairwise_agreement"] = table.describe().get("pairwise_agreement")
     if not flags:
-        return Result(model, summary, status=status)
+        return result
     from dissensus.questions.diagnose import diagnose_classes
 
     with show.waiting("looking at the annotators"):
         found = diagnose_classes(table, threads=model.get_params(deep=False).get("threads"))
-    return Result(model, summary | {"annotators_to_look_at": flagged(found)}, diagnosis=found, status=status)
+    result.summary["annotators_to_look_at"] = flagged(found)
+    return replace(result, diagnosis=found)
+
+
+def _answered(
+    model: Aggregator, table: Annotations, gold: Any, seconds: float, status: ItemStatus, *, fitted: bool = True
+) -> Result:
+    """The answers of a model to a table, of any kind of labels, with their summary."""
+    if isinstance(model, AnswerModel):
+        counts = {"annotations": table.n_annotations, "items": table.n_items, "annotators": table.n_annotators}
+        about = {"kind": table.kind} | counts | fit_facts(model, seconds) | model.about_answers(gold)
+    else:
+        about = summarise(model, count_items(model, gold), seconds)
+    return Result(model, about | {"status": status.counts()}, fitted, status=status)
 
 
 def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
@@ -117,24 +128,28 @@ def warn_of_repeats(model: Aggregator, table: Annotations) -> None:
         )
 
 
-def score(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
+def score(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result:
     """A fitted model that speaks of another table's items and annotators; reliability is NaN where it is not known."""
     began = time.perf_counter()
     with show.waiting(text):
-        known = naming.match(table.annotators, model.annotators_, "annotators")
         scored = copy.copy(model)
-        scored.posterior_ = model.predict_proba(table)
-        scored.items_, scored.annotators_ = table.items, table.annotators
-        scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
-        scored.item_total_ = labels_per_item(table.item_ptr, table.weight)
-        if isinstance(scored, SpanModel):
-            scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
-        for key in ("reliability_", "hits_", "total_"):
-            setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
-        vars(scored).pop("difficulty_", None)  # of the items it was fitted to
-    status = status_of(scored, table)
-    facts = count_items(scored, gold) | {"status": status.counts()}
-    return Result(scored, summarise(scored, facts, time.perf_counter() - began), fitted=False, status=status)
+        scored.items_, scored.item_total_ = table.items, labels_per_item(table.item_ptr, table.weight)
+        if isinstance(model, AnswerModel):
+            vars(scored).update(model.answers_for(table))
+        else:
+            _score_classes(scored, model, table)
+    return _answered(scored, table, gold, time.perf_counter() - began, status_of(scored, table), fitted=False)
+
+
+def _score_classes(scored: Aggregator, model: Aggregator, table: Annotations) -> None:
+    known = naming.match(table.annotators, model.annotators_, "annotators")
+    scored.posterior_, scored.annotators_ = model.predict_proba(table), table.annotators
+    scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
+    if isinstance(scored, SpanModel):
+        scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
+    for key in ("reliability_", "hits_", "total_"):
+        setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
+    vars(scored).pop("difficulty_", None)  # of the items it was fitted to
 
 
 def table_of_items(items: Names, model: Aggregator) -> Annotations:
@@ -191,6 +206,13 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     """The tables of one answer, perhaps without its items, and its model where it was fitted here."""
     model = result.model
     folder.mkdir(exist_ok=True)
+    if isinstance(model, AnswerModel):
+        for name in model.frames:
+            frame = model.to_frame(name, "pyarrow") if name != "items" else _item_frame(result)  # type: ignore[arg-type]
+            write_frame(frame, folder / f"{name}.{suffix}")
+        if result.fitted:
+            save(model, folder)
+        return
     if items:
         write_frame(_item_frame(result), folder / f"items.{suffix}")
     if isinstance(model, SpanModel):

@@ -140,12 +140,6 @@ def train(
         sure = None if sure is None else (sure + 1) * ~aside - 1  # −1 where aside
 
     store = output / "checkpoint"
-    if fresh or not store.exists():
-        from dissensus.cli.how_long import announce, training_seconds
-
-        with show.waiting("timing a few items"):
-            seconds = training_seconds(model, table, X, 1 + (folds or 0))
-        announce(seconds, "training")
     if fresh and store.exists():
         shutil.rmtree(store)
     if store.exists():

@@ -1,7 +1,7 @@
 """Label density and class distributions, the figures of UoR at SemEval-2021 task 12.
 
 How many labels annotators gave, as a kernel density, and how often each class was given and is true.
-`dissensus.report.figures` draws both.
+`reproductions/figures.py` draws the first.
 """
 
 from __future__ import annotations

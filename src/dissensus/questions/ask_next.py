@@ -34,7 +34,6 @@ from dissensus.table.kinds import VERSUS
 
 MAX_THINGS = 2_000  # all pairs of which are looked at
 MIN_GAIN = 1e-6  # below, an answer tells nothing
-UNITS = {"numbers": "nats", "pairs": "nats", "sets": "nats", "spans": "nats", "objects": "distance"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

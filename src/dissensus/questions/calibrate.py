@@ -451,26 +451,14 @@ def _learner(
 
 def _regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntArray], FloatArray]:
     """Ridge regression of known scores on those of judges; the penalty has the least leave-one-out error."""
-    ranks = panel.raw_scores(known)
-    x = np.column_stack([ranks.mean(axis=1) * np.sqrt(ranks.shape[1]), ranks])
-    centre, middle = x.mean(axis=0), y.mean()
-    u, s, vt = np.linalg.svd(x - centre, full_matrices=False)
-    seen = u.T @ (y - middle)
+    from sklearn.linear_model import RidgeCV
 
-    def left_out(ridge: float) -> float:
-        shrunk = s**2 / (s**2 + ridge)
-        leverage = (u**2 * shrunk).sum(axis=1) + 1 / y.size
-        return float((((y - middle - u @ (shrunk * seen)) / np.maximum(1 - leverage, 1e-6)) ** 2).sum())
+    def columns(items: IntArray) -> FloatArray:
+        scores = panel.raw_scores(items)
+        return np.column_stack([scores.mean(axis=1) * np.sqrt(scores.shape[1]), scores])
 
-    ridge = min(RIDGES, key=left_out)
-    weight = vt.T @ (s / (s**2 + ridge) * seen)
-
-    def predict(items: IntArray) -> FloatArray:
-        new = panel.raw_scores(items)
-        new = np.column_stack([new.mean(axis=1) * np.sqrt(new.shape[1]), new])
-        return np.asarray((new - centre) @ weight + middle)[:, None]
-
-    return predict
+    model = RidgeCV(alphas=RIDGES).fit(columns(known), y)
+    return lambda items: np.asarray(model.predict(columns(items)))[:, None]
 
 
 def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> FloatArray:

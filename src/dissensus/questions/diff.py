@@ -209,10 +209,6 @@ class Diff(Shown):
             }
         return {"annotator": self.annotators} | vars(self.drift)
 
-    def drift_sentences(self) -> Iterator[str]:
-        """One for every annotator that drifts, the surest first, as it could be said to them."""
-        return self.drift.sentences(self.annotators)
-
 
 def diff(
     old: Annotations,

@@ -224,7 +224,7 @@ def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray
     """(N,) log P of each row's label (its mean under a probabilistic row), and the rows' weights."""
     logs = np.log(np.maximum(expected, MIN_PROBABILITY))
     found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
-    return found, np.ones(len(table)) if table.weight is None else table.weight
+    return found, table.row_weights
 
 
 def _log_labels(fitted: Any, table: Annotations) -> FloatArray:

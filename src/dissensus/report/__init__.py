@@ -24,7 +24,6 @@ from dissensus.models.base import check_gold
 from dissensus.models.dependence import MIN_GOLD
 from dissensus.models.numbers import check_values
 from dissensus.questions.item_status import SETTLED, is_settled
-from dissensus.report.method_contest import Contest, contest
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
 from dissensus.report.sections.redundancy import next_step
@@ -35,7 +34,7 @@ from dissensus.table.kinds import CLASS_KINDS
 MAX_FINDINGS = 5
 MAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]")
 
-__all__ = ["Contest", "Finding", "Report", "Section", "Study", "collect", "contest"]
+__all__ = ["Finding", "Report", "Section", "Study", "collect"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -62,17 +61,13 @@ class Report(Study):
         A secret that goes into the pseudonyms: without it whoever guesses a name can check the guess.
     methods : list of names, optional
         To compare; left out, a few of different kinds.
-    contest : Contest, optional
-        The comparison, where `dissensus.report.contest` has made it already.
     clustering, search : optional
         A fitted clustering, and the search that chose its numbers of clusters: a section shows them.
     model : CrowdClassifier, LIA or folder, optional
-        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it, and one
-        more where it is a LIA (of several seeds, the first).
+        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it (of a LIA
+        of several seeds, the first).
     out_of_fold : OutOfFold, optional
         What `dissensus.learning.out_of_fold` found; left out, a folder's own where it has one.
-    X : inputs, optional
-        What the model takes, one row per `table.items`: with it there is a map of the items as the model sees them.
     only : names of sections, optional
         Left out, all that have something to say.
     seed : int
@@ -104,8 +99,6 @@ class Report(Study):
         if self.model is not None:
             self.model = getattr(self.model, "models_", [self.model])[0]
             self.model._check_fitted()
-        if self.X is not None and self.model is None:
-            raise BadParameter("X is what a model takes; give the model too.")
         table, fitted = self.table, self.fitted
         fitted._check_fitted()
         if fitted.items_.tolist() != table.items.tolist() or fitted.annotators_.tolist() != table.annotators.tolist():
@@ -191,7 +184,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
 
     found: dict[str, Any] = {}
     findings = []
-    for name, entry in registry.in_place():
+    for name, entry in registry.entries():
         with guarded(entry):
             section = entry.value()
             if (only is not None and name not in only) or study.table.kind not in section.kinds:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -13,11 +12,10 @@ from dissensus.common.extras import need
 HEIGHT = 220  # pixels
 MIN_HEIGHT = 60
 BAR_HEIGHT = 22  # pixels for each row of a chart of bars
+MAX_NAMES_ACROSS = 20  # things that are named along both sides of a matrix
 COUNT = ",d"
 SHARE = ".0%"
 EXACT_SHARE = ".1%"
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-OTHER = "(others)"  # in brackets: no name of a class
 
 Tip = Sequence[str]
 """A line of a tooltip: field with its type, title where it is not the field's name, and perhaps a format."""
@@ -94,11 +92,6 @@ def color(
     return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": shown}
 
 
-def shape(field: str, domain: Sequence[str], *, columns: int) -> Channel:
-    """Give named things shapes, beside their colours."""
-    return color(field, domain, [SHAPES[n % len(SHAPES)] for n in range(len(domain))], columns=columns)
-
-
 def heat(field: str, title: str, form: str = SHARE) -> Channel:
     """Colour the numbers of a matrix."""
     legend = {"orient": "top", "gradientLength": 140} | ({"format": form} if form else {})
@@ -114,13 +107,24 @@ def cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequenc
     ]
 
 
-def merge_rare(rows: Sequence[dict[str, Any]], field: str, max_names: int) -> list[dict[str, Any]]:
-    """Return the rows; where a field has more names than can be told apart, rare names become one."""
-    times = Counter(row[field] for row in rows)
-    if len(times) <= max_names:
-        return list(rows)
-    kept = {name for name, _ in times.most_common(max_names - 1)}
-    return [row if row[field] in kept else row | {field: OTHER} for row in rows]
+def pairs(names_: Sequence[str], rows: Rows, tips: Iterable[Tip], color: Channel) -> dict[str, Any]:
+    """Draw a matrix of things against themselves, from cells that have a value; names along both sides if they fit."""
+    shown = len(names_) <= MAX_NAMES_ACROSS
+    scale, title = {"scale": {"domain": list(names_)}}, None if shown else "in the same order"
+    x = names("across", names_, title=title, limit=180, labels=shown, ticks=shown, labelAngle=-90) | scale
+    chart = plot(rows, "rect", tips, x=x, y=names("down", names_) | scale, color=color)
+    return spec(chart, max(HEIGHT, 13 * len(names_) + 60))
+
+
+def shares_beside(things: Sequence[Mapping[str, Any]], name: str, words: Mapping[str, str]) -> dict[str, Any]:
+    """Draw several shares of each thing as bars beside each other; `words` are field → what the share is."""
+    rows = [{name: one[name], "what": word, "share": one[key]} for one in things for key, word in words.items()]
+    said = list(words.values())
+    x, y = quantity("share", "share", "%", ticks=4), names(name, [one[name] for one in things], limit=180)
+    offset = {"field": "what", "type": "nominal", "sort": said}
+    tips = [f"{name}:N", ("what:N", "share"), ("share:Q", "is", EXACT_SHARE)]
+    chart = plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=color("what", said))
+    return spec(chart, max(MIN_HEIGHT, 30 * len(things) + 10))
 
 
 def histogram(counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_title: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import IntArray
 from dissensus.exceptions import ConvergenceWarning
-from dissensus.models.base import Aggregator, arg_max, check_gold, default_method, methods
+from dissensus.models.base import Aggregator, arg_max, check_gold, methods
 from dissensus.questions.compare import MAJORITY, Comparison, compare
 from dissensus.table.annotations import Annotations
 
@@ -41,14 +41,14 @@ class Contest:
 
 def contest(
     table: Annotations,
-    names: Iterable[str] | None = None,
+    names: Iterable[str],
     *,
     gold: IntArray | None = None,
     seed: int = 0,
     on_step: Callable[[str], None] = lambda what: None,
 ) -> Contest:
-    """Compare methods without gold; left out, a few of different kinds."""
-    wanted = list(dict.fromkeys(names or (default_method(table.kind), *DEFAULT_METHODS)))
+    """Compare methods without gold."""
+    wanted = dict.fromkeys(names)
     fitting = [n for n in wanted if not (methods.entry(n).facts.get("binary") and table.n_classes > 2)]
     gold = check_gold(gold, table)
     chosen = np.arange(table.n_items)

@@ -1,16 +1,16 @@
 """Sections of the report: numbers from a study, sentences about them, and blocks that show them.
 
-A new section is one file in `sections/` with one class that `sections.enter` registers: docs/contributing/section.md.
+A new section is one file in `sections/` with one class that `sections.register` enters: docs/contributing/section.md.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from dissensus.common.registry import Entry, Registry
+from dissensus.common.registry import Registry
 from dissensus.report.blocks import Block
 from dissensus.report.study import Study
 from dissensus.table.kinds import CLASS_KINDS
@@ -56,16 +56,7 @@ class Section(ABC):
         """Show the numbers as blocks, pictures before tables."""
 
 
-class Sections(Registry[type[Section]]):
-    """Sections by name, in their places on the page."""
-
-    def enter(self, name: str, *, title: str, summary: str, place: int) -> Callable[[type[Section]], type[Section]]:
-        """Register a section: `summary` is the question that it answers, a higher `place` is further down the page."""
-        return self.register(name, summary=summary, cite="", title=title, place=place)
-
-    def in_place(self) -> list[tuple[str, Entry[type[Section]]]]:
-        """Return names and entries in their order on the page."""
-        return sorted(self.entries(), key=lambda pair: (pair[1].facts["place"], pair[0]))
-
-
-sections = Sections("section", "report --help", "dissensus.report.sections", "dissensus.sections")
+sections: Registry[type[Section]] = Registry(
+    "section", "report --help", "dissensus.report.sections", "dissensus.sections"
+)
+"""Sections by name: `summary` is the question that one answers, a higher `place` is further down the page."""

@@ -61,12 +61,10 @@ class Study:
     names: bool = False
     salt: str = ""
     methods: Iterable[str] | None = None
-    contest: Contest | None = None
     clustering: Clustering | None = None
     search: Any = None  # criterion, points, best
     model: Any = None  # a fitted CrowdClassifier; Any, because naming its type would bring torch
     out_of_fold: Any = None
-    X: Any = None
     seed: int = 0
     on_step: Any = None
 
@@ -205,8 +203,6 @@ class Study:
     @cached_property
     def method_contest(self) -> Contest | DataError:
         """The comparison of methods, or the error that prevented it."""
-        if self.contest is not None:
-            return self.contest
         try:
             names = [*(self.methods or DEFAULT_METHODS), self.method]
             return contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)

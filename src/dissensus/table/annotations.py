@@ -445,8 +445,8 @@ class Annotations(ReadOnlyArrays, Named):
             right = posterior[self.item, self.label]
         else:
             right = (self.proba * posterior[self.item]).sum(axis=1)
-        weight = np.ones(len(self)) if self.weight is None else self.weight
-        hits, total = (np.bincount(self.annotator, w, self.n_annotators) for w in (weight * right, weight))
+        weights = self.row_weights * right, self.row_weights
+        hits, total = (np.bincount(self.annotator, w, self.n_annotators) for w in weights)
         return hits.astype(np.float64), total.astype(np.float64)  # bincount returns ints when the input is empty
 
     def soft_labels(
@@ -585,7 +585,7 @@ class Annotations(ReadOnlyArrays, Named):
         parts = [t.to_classes(classes) for t in tables]
         weight = proba = None
         if any(t.weight is not None for t in parts):
-            weight = np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in parts])
+            weight = np.concatenate([t.row_weights for t in parts])
         if any(t.proba is not None for t in parts):
             proba = np.concatenate([np.eye(len(classes))[t.label] if t.proba is None else t.proba for t in parts])
         return Annotations.from_codes(

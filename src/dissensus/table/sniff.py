@@ -304,7 +304,8 @@ def _alike(free: Sequence[Column]) -> list[str]:
     """The largest group of columns that hold the same few classes."""
     groups: list[list[Column]] = []
     for one in free:
-        if not one.holds_classes and not (one.distinct and len(one.distinct) <= 3 and is_short(one)):
+        short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in one.distinct)
+        if not one.holds_classes and not (1 <= len(one.distinct) <= 3 and short):
             continue
         home = next((group for group in groups if _share(one, group)), None)
         if home is None:
@@ -313,11 +314,6 @@ def _alike(free: Sequence[Column]) -> list[str]:
             home.append(one)
     largest = max(groups, key=len, default=[])
     return [one.name for one in largest] if len({v for one in largest for v in one.distinct}) > 1 else []
-
-
-def is_short(one: Column) -> bool:
-    """True where the values could be names of classes by their length."""
-    return all(len(str(value)) <= MAX_CLASS_LENGTH for value in one.distinct)
 
 
 def _share(one: Column, group: Sequence[Column]) -> bool:

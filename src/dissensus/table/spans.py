@@ -148,7 +148,9 @@ def tags_of_spans(
         by_reader.setdefault(document, {}).setdefault(annotator, [])
     for document, annotator, start, end, label in spans:
         by_reader.setdefault(document, {}).setdefault(annotator, []).append((int(start), int(end), str(label)))
-    parts: list[tuple[list[str], Any, list[str]]] = []
+    item: list[str] = []
+    who: list[Any] = []
+    given: list[str] = []
     overlapping = empty = 0
     for document, readers in by_reader.items():
         marked = [span for spans_of_one in readers.values() for span in spans_of_one]
@@ -171,14 +173,9 @@ def tags_of_spans(
                 else:
                     tags[inside] = f"I-{label}"
                     tags[inside.start] = f"B-{label}"
-            parts.append((names, annotator, tags.tolist()))
-    item: list[str] = []
-    who: list[Any] = []
-    given: list[str] = []
-    for names, annotator, said in parts:
-        item += names
-        who += [annotator] * len(names)
-        given += said
+            item += names
+            who += [annotator] * len(names)
+            given += tags.tolist()
     rows = (np.array(column, object) for column in (item, who, given))
     return Tags(next(rows), next(rows), next(rows), overlapping, empty)
 

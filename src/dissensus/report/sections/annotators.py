@@ -76,7 +76,7 @@ COLUMNS = {
 }
 
 
-@sections.enter(
+@sections.register(
     "annotators", title="Annotators", summary="How good is each annotator, and who agrees with whom?", place=40
 )
 class Annotators(Section):
@@ -319,18 +319,12 @@ def _agreement_chart(matrix: Facts) -> Chart:
         for row in charts.cells(names, names, share=matrix["share"], shared=matrix["shared"])
         if row["share"] is not None and row["down"] != row["across"]
     ]
-    dense = len(names) > 20  # too many for names along both sides
-    across = {"labels": not dense, "ticks": not dense, "labelAngle": -90}
-    title, scale = "in the same order" if dense else None, {"scale": {"domain": names}}
-    x = charts.names("across", names, title=title, limit=180, **across) | scale
-    y = charts.names("down", names) | scale
     pair = [("down:N", "annotator"), ("across:N", "and")]
     tips = [*pair, ("share:Q", "agree on", charts.SHARE), ("shared:Q", "of items")]
-    chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "agree"))
     best = max(rows, key=lambda row: (row["share"], row["shared"]))
     few = f" The {len(names)} flagged and busiest of {matrix['of']:,} annotators." if len(names) < matrix["of"] else ""
     return Chart(
-        charts.spec(chart, max(220, 13 * len(names) + 60)),
+        charts.pairs(names, rows, tips, charts.heat("share", "agree")),
         "Who agrees with whom",
         f"Bright blocks see things alike, or copy. Blank: fewer than {MIN_SHARED_ITEMS} shared items.{few}",
         f"Matrix of agreement of {len(names)} annotators; highest between {best['down']} and {best['across']}, "

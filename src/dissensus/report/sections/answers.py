@@ -33,7 +33,7 @@ TITLES = {
 }  # fmt: skip
 
 
-@sections.enter("answers", title="Answers", summary="What are the answers, and how sure are they?", place=15)
+@sections.register("answers", title="Answers", summary="What are the answers, and how sure are they?", place=15)
 class Answers(Section):
     """How far labels agree, the answers with their uncertainty, and a picture of them."""
 
@@ -124,7 +124,8 @@ def _against_gold(study: Study) -> Facts | None:
         "of": "tokens" if study.table.kind == "spans" else "items",
     }
     if study.table.kind == "numbers":
-        low, high = _any(study.fitted).interval_[known].T
+        fitted: Any = study.fitted
+        low, high = fitted.interval_[known].T
         facts["covered"] = float(((gold[known] >= low) & (gold[known] <= high)).mean())
     return facts
 
@@ -134,16 +135,12 @@ def _about_gold(gold: Facts) -> str:
     return f"{gold['name'][0].upper()}{gold['name'][1:]} {gold['said']} ({gold['interval']}{covered})"
 
 
-def _any(fitted: Any) -> Any:
-    """Methods of each kind have attributes of their own."""
-    return fitted
-
-
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
 def _collect_values(study: Study) -> Facts:
-    table, fitted = study.table, _any(study.fitted)
+    table = study.table
+    fitted: Any = study.fitted  # methods of each kind have attributes of their own
     if table.kind == "graded":
         value = fitted.posterior_ @ table.values
         reach = np.cumsum(fitted.posterior_, axis=1)
@@ -270,7 +267,8 @@ def _draw_ranking(facts: Facts) -> Blocks:
 
 
 def _collect_sets(study: Study) -> Facts:
-    table, fitted = study.table, _any(study.fitted)
+    table = study.table
+    fitted: Any = study.fitted  # methods of each kind have attributes of their own
     label, sure, options = fitted.predict(), fitted.confidence_, fitted.options_.tolist()
     names = [shown(one, 60) for one in options]
     ticked = table.options.ticked.astype(float)[table.label]
@@ -310,14 +308,8 @@ def _shares(probability: Any, names: list[str]) -> list[list[Any]]:
 def _draw_sets(facts: Facts) -> Blocks:
     words = {"given": "of the labels have it", "found": "of the items, by the method"}
     ranked = sorted(facts["options"], key=lambda one: -one["found"])[:MAX_DRAWN]
-    rows = [{"option": one["option"], "what": word, "share": one[key]} for one in ranked for key, word in words.items()]
-    x = charts.quantity("share", "share", "%", ticks=4)
-    y = charts.names("option", [one["option"] for one in ranked], limit=180)
-    offset = {"field": "what", "type": "nominal", "sort": list(words.values())}
-    tips = ["option:N", ("what:N", "share"), ("share:Q", "is", charts.EXACT_SHARE)]
-    chart = charts.plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=charts.color("what", list(words.values())))
     yield Chart(
-        charts.spec(chart, max(charts.MIN_HEIGHT, 30 * len(ranked) + 10)),
+        charts.shares_beside(ranked, "option", words),
         "Options",
         f"How often each of {len(facts['options']):,} options was ticked, and in how many answers it is.",
         "Options: " + ", ".join(f"{one['option']} {percent(one['found'])}" for one in ranked[:8]) + ".",
@@ -333,7 +325,8 @@ def _draw_sets(facts: Facts) -> Blocks:
 
 
 def _collect_spans(study: Study) -> Facts:
-    table, fitted = study.table, _any(study.fitted)
+    table = study.table
+    fitted: Any = study.fitted  # methods of each kind have attributes of their own
     where = table.sequences
     found = fitted.spans("pyarrow").to_pylist()
     of_document: dict[str, list[Facts]] = {name: [] for name in where.documents.tolist()}
@@ -415,7 +408,8 @@ def _draw_spans(facts: Facts) -> Blocks:
 
 
 def _collect_objects(study: Study) -> Facts:
-    table, fitted = study.table, _any(study.fitted)
+    table = study.table
+    fitted: Any = study.fitted  # methods of each kind have attributes of their own
     label, sure, off = fitted.predict(), fitted.confidence_, fitted.expected_distance_
     order: IntArray = np.lexsort((np.arange(sure.size), -off))
     rows = []

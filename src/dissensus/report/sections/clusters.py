@@ -20,7 +20,9 @@ MAX_PICTURES = 6  # of what a cluster of annotators says
 MAX_CLASSES = 15  # in a picture, the most frequent
 
 
-@sections.enter("clusters", title="Clusters", summary="Which items are labelled alike, and who labels alike?", place=55)
+@sections.register(
+    "clusters", title="Clusters", summary="Which items are labelled alike, and who labels alike?", place=55
+)
 class ClustersSection(Section):
     """The search, the sizes, what each group of annotators says of each group of items."""
 

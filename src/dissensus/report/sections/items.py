@@ -57,7 +57,7 @@ COLUMNS = {
 }
 
 
-@sections.enter("items", title="Items", summary="Which items are hard, ambiguous or wrongly labelled?", place=50)
+@sections.register("items", title="Items", summary="Which items are hard, ambiguous or wrongly labelled?", place=50)
 class Items(Section):
     """Disagreement split by its reason, ten items to look at, a table of all."""
 

@@ -29,7 +29,7 @@ STATE_COLOR = charts.color("state", list(STATES.values()))
 N_ITEMS = charts.quantity("count", "items", charts.COUNT, ticks=4)
 
 
-@sections.enter("labels", title="Labels", summary="What are the labels, and how sure are they?", place=20)
+@sections.register("labels", title="Labels", summary="What are the labels, and how sure are they?", place=20)
 class Labels(Section):
     """Posterior confidence, settled items, calibration."""
 

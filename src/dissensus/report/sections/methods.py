@@ -20,7 +20,7 @@ MAX_ITEMS = 200  # on which methods disagree, in the table
 LEVEL, WORSE = "best, or level with it", "worse"
 
 
-@sections.enter("methods", title="Methods", summary="Which method suits these labels, and does it matter?", place=30)
+@sections.register("methods", title="Methods", summary="Which method suits these labels, and does it matter?", place=30)
 class Methods(Section):
     """The comparison without gold, and the labels that depend on the method."""
 

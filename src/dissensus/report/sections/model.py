@@ -40,7 +40,7 @@ CURVES = {  # picture → lines
 }
 
 
-@sections.enter(
+@sections.register(
     "model", title="Model", summary="What did the model learn, and where does it contradict the crowd?", place=57
 )
 class ModelSection(Section):

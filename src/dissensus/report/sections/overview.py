@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from dissensus.common.formatting import percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
@@ -16,22 +14,18 @@ SHOWN_AS_THEY_ARE = ("annotations", "items", "annotators", "repeated_pairs", "we
 SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
 
 
-@sections.enter("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
+@sections.register("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
 class Overview(Section):
     """Counts, agreement with intervals, class balance."""
 
     def collect(self, study: Study) -> Facts:
         study.on_step("counting")
-        table = study.table
-        about = table.describe()
-        given = (
-            np.bincount(table.label, table.weight, table.n_classes) if table.proba is None else table.proba.sum(axis=0)
-        )
+        about = study.table.describe()
+        columns = (study.classes, about["class_shares"].values(), study.fitted.posterior_.mean(axis=0))
         return {
             **{key: about[key] for key in SHOWN_AS_THEY_ARE},
             "classes": [
-                {"class": name, "votes": votes / max(given.sum(), 1e-300), "labels": labels}
-                for name, votes, labels in zip(study.classes, given, study.fitted.posterior_.mean(axis=0), strict=True)
+                {"class": name, "votes": votes, "labels": labels} for name, votes, labels in zip(*columns, strict=True)
             ],
             "agreement": study.agreement,
             "unanimous": about["unanimous_items"],
@@ -89,13 +83,6 @@ def _class_chart(classes: list[Facts]) -> Chart:
     shown, rest = ordered[:MAX_CLASSES], ordered[MAX_CLASSES:]
     if rest:
         shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARES})
-    rows = [{"class": one["class"], "what": SHARES[key], "share": one[key]} for one in shown for key in SHARES]
-    words = list(SHARES.values())
-    x = charts.quantity("share", "share", "%", ticks=4)
-    y = charts.names("class", [one["class"] for one in shown], limit=180)
-    offset = {"field": "what", "type": "nominal", "sort": words}
-    tips = ["class:N", ("what:N", "share"), ("share:Q", "is", charts.EXACT_SHARE)]
-    chart = charts.plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=charts.color("what", words))
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
     caption = f"{top['class']} is the most frequent class, {percent(top['votes'])} of the labels given."
@@ -103,8 +90,8 @@ def _class_chart(classes: list[Facts]) -> Chart:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
         caption += f" The method finds {word} items of class {apart['class']} than votes would suggest."
     said = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
-    height = max(charts.MIN_HEIGHT, 30 * len(shown) + 10)
-    return Chart(charts.spec(chart, height), "Classes", caption, f"Bars of the share of each class: {said}.")
+    chart = charts.shares_beside(shown, "class", SHARES)
+    return Chart(chart, "Classes", caption, f"Bars of the share of each class: {said}.")
 
 
 def _range(about: Facts) -> str:

@@ -21,7 +21,7 @@ MIN_SHARE_KEPT = 0.95  # share of the panel's answer from which on further judge
 MAX_CLASSES = 20  # whose rates are listed
 
 
-@sections.enter("panel", title="Panel", summary="What is this panel worth, and who errs alike?", place=45)
+@sections.register("panel", title="Panel", summary="What is this panel worth, and who errs alike?", place=45)
 class PanelSection(Section):
     """Effective judges, a tree and a heat map of their errors, who could be spared, corrected rates."""
 
@@ -173,17 +173,11 @@ def _heat_map(facts: Facts) -> Chart:
     names = facts["order"]
     rows = [row for row in charts.cells(names, names, r=facts["matrix"]) if row["down"] != row["across"]]
     rows = [row for row in rows if row["r"] is not None]
-    scale = {"scale": {"domain": names}}
-    dense = len(names) > 20
-    across = {"labels": not dense, "ticks": not dense, "labelAngle": -90}
-    x = charts.names("across", names, title="in the same order" if dense else None, **across) | scale
     tips = [("down:N", "judge"), ("across:N", "and"), ("r:Q", "correlation", ".2f")]
-    color = charts.heat("r", "correlation of errors", ".1f")
-    chart = charts.plot(rows, "rect", tips, x=x, y=charts.names("down", names) | scale, color=color)
     best = max(rows, key=lambda row: row["r"], default=None)
     most = "" if best is None else f"; highest between {best['down']} and {best['across']}, {best['r']:.2f}"
     return Chart(
-        charts.spec(chart, max(220, 13 * len(names) + 60)),
+        charts.pairs(names, rows, tips, charts.heat("r", "correlation of errors", ".1f")),
         "Who errs alike, pair by pair",
         "Bright blocks make the same mistakes: a second judge of a block says little that is new.",
         f"Matrix of correlations of errors of {len(names)} judges{most}.",

@@ -18,7 +18,7 @@ MAX_DRAWN = 40
 ADVICE = "Ask them how they understand the task before you draw conclusions."
 
 
-@sections.enter(
+@sections.register(
     "people", title="Annotators", summary="How does each annotator answer, and who is unlike the others?", place=40
 )
 class People(Section):

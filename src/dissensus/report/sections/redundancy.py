@@ -17,7 +17,7 @@ MAX_SPREAD = 0.6  # share of the items above which what there is to gain is in n
 CURVES = {"stability": "same label as with all", "accuracy": "right, by gold"}
 
 
-@sections.enter("redundancy", title="Redundancy", summary="How many labels do I still have to buy?", place=60)
+@sections.register("redundancy", title="Redundancy", summary="How many labels do I still have to buy?", place=60)
 class RedundancySection(Section):
     """Stability and accuracy against labels per item; what one more would change."""
 

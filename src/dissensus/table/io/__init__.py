@@ -21,7 +21,7 @@ from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import Columns, column_names, guess_column, listed, no_column, to_arrow
 from dissensus.table.io import hub
-from dissensus.table.io.build import Build, long_table, of_export
+from dissensus.table.io.build import Build, Taken, long_table
 from dissensus.table.io.files import PACKED_SUFFIXES, about, as_file
 from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of, unpacked_suffix
 from dissensus.table.io.jsonl import dumps
@@ -138,7 +138,7 @@ def read(
             for role, fields in (("item", item), ("annotator", annotator)):
                 if not (fields is None or isinstance(fields, str)):
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
-            taken = of_export(found.collect(files, columns, ticks, kind))
+            taken = Taken(**vars(found.collect(files, columns, ticks, kind)))
         else:
             taken = long_table(partial(_read_files, found, files), columns, wide, found.name, kind)
         taken.reading.file = str(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,20 +62,15 @@ class Build:
 
 
 @dataclass
-class Taken:
+class Taken(Collected):
     """The columns taken from a file, with the account of it."""
 
-    columns: dict[str, Any]
-    reading: Reading
-    items: Any = None  # all of them, where some may have no label
-    annotators: Any = None
-    golds: dict[str, tuple[list[Any], list[Any]]] = field(default_factory=dict)  # question → items, known labels
     guessed_question: bool = False
-    loud: bool = False  # warn of what is not used
-    kind: str | None = None  # where the format says what the labels are
 
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its account."""
+        if self.parts:
+            return self._finish_parts(build)
         columns, reading = self.columns, self.reading
         if len(columns["item"]) == 0:
             raise DataError("there is no row; a table needs at least one annotation.")
@@ -100,6 +95,22 @@ class Taken:
         more |= {"annotators": self.annotators} if self.annotators is not None else {}
         table = Annotations.from_arrays(**columns, **more, classes=build.classes, abstain=build.abstain)
         return self._with_source(table, build)
+
+    def _finish_parts(self, build: Build) -> Questions:
+        """Make a table per question of an export with labels of several kinds; all have the account of the file."""
+        if build.classes is not None:
+            raise BadParameter(f"classes= is for one question; choose it: label=, one of {listed(sorted(self.parts))}.")
+        if self.loud:
+            warnings.warn(f"{self.reading.file}: {self.reading.left_out()}", RowsLeftOut, stacklevel=4)
+        tables: dict[str, Any] = {
+            question: Taken(**vars(part) | {"loud": False}).finish(build) for question, part in self.parts.items()
+        }
+        for question, table in tables.items():
+            notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
+            object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
+        kinds_read = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
+        self.reading.columns["label"] = kinds_read
+        return Questions(tables)
 
     def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
         tables = dict(made) if isinstance(made, Mapping) else {"": made}
@@ -354,45 +365,6 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     return Taken(taken, reading)
 
 
-@dataclass
-class SeveralTaken:
-    """The questions of one export, whose labels are of several kinds."""
-
-    parts: dict[str, Taken]
-    reading: Reading
-    loud: bool
-
-    def finish(self, build: Build) -> Questions:
-        """Make a table per question; all have the account of the whole file."""
-        if build.classes is not None:
-            raise BadParameter(f"classes= is for one question; choose it: label=, one of {listed(sorted(self.parts))}.")
-        if self.loud:
-            warnings.warn(f"{self.reading.file}: {self.reading.left_out()}", RowsLeftOut, stacklevel=3)
-        tables: dict[str, Any] = {question: part.finish(build) for question, part in self.parts.items()}
-        for question, table in tables.items():
-            notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
-            object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
-        kinds_read = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
-        self.reading.columns["label"] = kinds_read
-        return Questions(tables)
-
-
-def of_export(found: Collected) -> Taken | SeveralTaken:
-    """What was collected from the export of an annotation tool."""
-    if found.parts:
-        parts = {question: of_export(replace(part, loud=False)) for question, part in found.parts.items()}
-        return SeveralTaken(parts, found.reading, found.loud)  # type: ignore[arg-type]
-    return Taken(
-        found.columns,
-        found.reading,
-        found.items,
-        found.annotators,
-        found.golds,
-        loud=found.loud,
-        kind=found.kind,
-    )
-
-
 def _system(read_columns: Callable[[Columns | None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
     """The column of the systems that were judged, where annotators label an item several times for that reason."""
     item, annotator = found["item"], found["annotator"]
@@ -506,7 +478,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
     count = np.bincount(codes[codes >= 0], minlength=len(old))
     by_text = {str(key): value for key, value in (build.map or {}).items()}
     new = [by_text.get(str(name), name) for name in old]
-    if unknown := sorted(by_text.keys() - set(map_text(old))):
+    if unknown := sorted(by_text.keys() - set(map(str, old))):
         reading.notes.append(f"map= names {columns_named(unknown)}, which no label is.")
     if build.normalize:
         spellings: dict[str, dict[str, int]] = {}
@@ -525,11 +497,6 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
     if changed:
         reading.notes.append(f"Labels rewritten by normalize= and map=: {changed:,}.")
     return pa.array([*new, None]).take(pa.array(np.where(codes < 0, len(new), codes)))
-
-
-def map_text(values: Iterable[Any]) -> list[str]:
-    """The values as text."""
-    return [str(value) for value in values]
 
 
 def _check_classes(table: Annotations, label: str) -> None:

@@ -34,6 +34,8 @@ LABEL, RATING, NUMBER, SPANS, COMPARED = "label", "rating", "number", "spans", "
 """Kinds of answers that are read: one label or a list of ticked ones; a grade; a score; a list of (start, end, label)
 in characters; a list of (left, right, which is better). All others are only counted."""
 _RATED = (RATING, NUMBER)
+_READABLE = (LABEL, *_RATED, SPANS, COMPARED)
+NO_CHOICE = "answers without a choice"
 NOTHING = "annotations without an answer"  # left out where labels are read; of spans they say that there are none
 
 
@@ -83,9 +85,9 @@ class Collected:
     """The answers of a file that count, by column, and the account of all."""
 
     columns: dict[str, Any]
-    items: list[Any]
-    annotators: list[Any]
     reading: Reading
+    items: Any = None  # all of them, where some may have no label
+    annotators: Any = None
     kind: str | None = None  # of the table; None where the labels tell
     loud: bool = False  # True where answers that people gave are not used
     golds: dict[str, tuple[list[Any], list[Any]]] = with_default(
@@ -197,7 +199,7 @@ def _collect(
         return _collect_one(given, reading, ask)
     reading.columns = {"item": _word(columns.item, words[0]), "annotator": _word(columns.annotator, words[1])}
     reading.columns["label"] = ", ".join(f"'{question}'" for question in own)
-    found = Collected({}, [], [], reading, loud=loud)
+    found = Collected({}, reading, loud=loud)
     for question, answers in own.items():
         about = Reading(unit="answers", texts=reading.texts, times=reading.times)
         own_ask = ask._replace(columns=replace(columns, label=question))
@@ -209,7 +211,7 @@ def _collect(
         found.loud |= part.loud
     rest = [one for one in given if one.question not in own]
     for one in rest:
-        why = one.left_out or (_unread(one, aside) if one.label else "answers without a choice")
+        why = one.left_out or (_not_read(one.question, one.kind, aside(one.question)) if one.label else NO_CHOICE)
         reading.unused[_one_line(why)] += 1
     found.loud |= any(one.annotator != "" and not one.gold for one in rest if one.left_out != NOTHING)
     return found
@@ -232,7 +234,7 @@ def _by_question(given: list[Answer], aside: Callable[[str], bool]) -> dict[str,
     there = {
         one.question: None
         for one in given
-        if one.kind in (LABEL, *_RATED, SPANS, COMPARED) and not aside(one.question) and one.label and not one.left_out
+        if one.kind in _READABLE and not aside(one.question) and one.label and not one.left_out
     }
     return {question: [one for one in given if one.question == question] for question in there}
 
@@ -250,12 +252,6 @@ def _table_kind(answers: list[Answer]) -> str | None:
     if kinds == {NUMBER}:
         return "numbers" if {label for one in used for label in one.label} - {0, 1} else None
     return "sets" if any(len(one.label) > 1 for one in used) else None
-
-
-def _unread(one: Answer, aside: Callable[[str], bool]) -> str:
-    named = f" '{one.question}'" if one.question else ""
-    how = f" (read by label='{one.question}')" if aside(one.question) else ""
-    return f"{_PLURAL.get(one.kind, one.kind)}{named}{how}"
 
 
 def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: list[Answer] | None = None) -> Collected:
@@ -276,7 +272,7 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
             one = one._replace(label=[EMPTY_SET])  # who ticks nothing where several may be ticked has answered
         why = one.left_out or chosen.get(one.question, {}).get(one.kind, "")
         if not why and not one.label:
-            why = "answers without a choice"
+            why = NO_CHOICE
         elif not why and one.gold:
             why = "answers marked as right (known labels, no votes)"
             gold.append(one)
@@ -315,8 +311,8 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
     if targets and not golds:
         golds = _golds_of_targets(targets, used, reading)
     return Collected(
-        made, _distinct(one.item for one in given),
-        _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold), reading,
+        made, reading, _distinct(one.item for one in given),
+        _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold),
         _table_kind(used) if not several else None, loud, golds,
     )  # fmt: skip
 
@@ -416,7 +412,11 @@ def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[
             said = f"'{one.question}' compares other things in every item: its answers are labels, left and right"
             reading.notes += [note for note in [f"{said} (kind='pairs' compares)."] if note not in reading.notes]
         elif one.question != label:
-            given[n] = one._replace(left_out=_one_line(f"comparisons of other things in every item: {_read_by(one)}"))
+            given[n] = one._replace(
+                left_out=_one_line(
+                    f"comparisons of other things in every item: {_not_read(one.question, COMPARED, True)}"
+                )
+            )
     return given
 
 
@@ -434,9 +434,9 @@ def _collect_compared(given: list[Answer], questions: list[str], reading: Readin
     for one in given:
         why = one.left_out
         if not why and not one.label:
-            why = "answers without a choice"
+            why = NO_CHOICE
         elif not why and (one.kind != COMPARED or one.question not in questions):
-            why = _read_by(one)
+            why = _not_read(one.question, one.kind, one.kind in _READABLE)
         elif not why and one.gold:
             why = "answers marked as right (comparisons, not used)"
         if why:
@@ -456,7 +456,7 @@ def _collect_compared(given: list[Answer], questions: list[str], reading: Readin
         "annotator": _word(ask.columns.annotator, ask.words[1]),
         "label": ", ".join(f"'{name}'" for name in questions if name) or "the answers",
     }
-    return Collected(made, None, None, reading, "pairs", loud)  # type: ignore[arg-type]
+    return Collected(made, reading, kind="pairs", loud=loud)
 
 
 def _collect_spans(
@@ -496,14 +496,14 @@ def _collect_spans(
         elif one.kind == SPANS and one.question in questions and one.gold:
             reading.unused["answers marked as right (known spans, no votes)"] += max(len(one.label), 1)
         elif not one.left_out and (one.kind != SPANS or one.question not in questions) and one.label:
-            reading.unused[_read_by(one)] += 1
+            reading.unused[_not_read(one.question, one.kind, one.kind in _READABLE)] += 1
     reading.columns = {"item": f"places in {_word(columns.item, 'id')}"}
     reading.columns["annotator"] = _word(columns.annotator, "who answered")
     reading.columns["label"] = ", ".join(f"'{question}'" for question in questions if question) or "the spans"
     if len(questions) == 1:
         del made["question"]
     loud = any(one.annotator != "" and one.left_out not in ("", NOTHING) for one in given)
-    return Collected(made, None, None, reading, "spans", loud, golds)  # type: ignore[arg-type]
+    return Collected(made, reading, kind="spans", loud=loud, golds=golds)
 
 
 def _marked_text(fields: dict[str, Any], length: int) -> str | None:
@@ -546,16 +546,9 @@ def _choose_questions(
         )
     reasons: dict[str, dict[str, str]] = {}
     for question, kind in kinds:
-        named = f" '{question}'" if question else ""
-        if kind == LABEL and question not in single:
-            reasons.setdefault(question, {})[kind] = f"answers{named} (read by label='{question}')"
-        elif kind in _RATED and (single or question not in rated):
-            what = "ratings" if kind == RATING else "scores"
-            reasons.setdefault(question, {})[kind] = f"{what}{named} (read by label='{question}')"
-        elif kind in (SPANS, COMPARED):
-            reasons.setdefault(question, {})[kind] = f"{kind}{named} (read by label='{question}')" if named else kind
-        elif kind not in (LABEL, *_RATED):
-            reasons.setdefault(question, {})[kind] = f"{kind}{named}"
+        read = question in single if kind == LABEL else kind in _RATED and not single and question in rated
+        if not read:
+            reasons.setdefault(question, {})[kind] = _not_read(question, kind, kind in _READABLE)
     return reasons
 
 
@@ -633,9 +626,10 @@ _PLURAL = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
 _READ = "labels, ratings, spans of text and comparisons"
 
 
-def _read_by(one: Answer) -> str:
-    how = f" (read by label='{one.question}')" if one.kind in (LABEL, *_RATED, SPANS, COMPARED) else ""
-    return f"{_PLURAL.get(one.kind, one.kind)} '{one.question}'{how}"
+def _not_read(question: str, kind: str, on_request: bool) -> str:
+    """What is not read, and by which keyword it is."""
+    named, what = f" '{question}'" if question else "", _PLURAL.get(kind, kind)
+    return f"{what}{named} (read by label='{question}')" if on_request and (named or kind in _PLURAL) else what + named
 
 
 def _word(named: Any, usual: str) -> str:

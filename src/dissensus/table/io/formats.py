@@ -16,7 +16,6 @@ import pyarrow as pa
 from dissensus.common.registry import Registry, guarded
 from dissensus.exceptions import UnreadableFile
 from dissensus.table.find_columns import Columns
-from dissensus.table.io import unread
 from dissensus.table.io.files import PACKED_SUFFIXES, BinaryFile, is_zip, members, open_bytes, reading
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -105,7 +104,12 @@ def _json_format(path: Path) -> Format:
     first = next(records(path), None)
     if first is None:
         raise UnreadableFile(f"{path} is empty; a table needs at least one record.")
-    unread.check_record(path, first)
+    if first and all(isinstance(value, dict) and "annotations" not in value for value in first.values()):
+        raise UnreadableFile(
+            f"{path} is one object of objects without annotations, which is not read yet; write a table with a row per "
+            "label: item, annotator and label; if it describes the annotators, give it as a table with a column "
+            "annotator."
+        )
     for _, entry in FORMATS.entries():
         with guarded(entry):
             if entry.value.claims and entry.value.claims(first):

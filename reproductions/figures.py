@@ -1,4 +1,4 @@
-"""Figures as files, drawn as the report draws its own: the numbers are those of `dissensus.learning`."""
+"""The papers' figures as files, drawn as the report draws its own: the numbers are those of `dissensus.learning`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
-from dissensus.report import charts, maps
+from dissensus.report import charts
 from dissensus.report.study import Study, distinct
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import atomic
+from reproductions import maps
 
 SIZE = 480, 300  # pixels
 MAP_SIZE = 640, 480
@@ -34,27 +35,6 @@ def plot_label_density(table: Annotations, path: str | Path) -> Path:
     mark = {"type": "tick", "opacity": 0.4, "thickness": 1}
     ticks = charts.plot([{"x": n} for n in found.labels.tolist()], mark, x=x, y={"value": SIZE[1] - 4})
     return _write(curve + ticks, path)
-
-
-def plot_class_distributions(table: Annotations, path: str | Path, gold: IntArray | None = None) -> Path:
-    """Draw how often each class is given and, where `gold` (I,) is known, is true; .svg, .png or .html."""
-    from dissensus.learning.analysis import class_distributions
-
-    parts = class_distributions(table, gold)
-    classes = distinct(parts.pop("class").tolist(), 60)
-    bars = charts.plot(
-        [
-            {"class": name, "of": what, "share": share}
-            for what, shares in parts.items()
-            for name, share in zip(classes, shares.tolist(), strict=True)
-        ],
-        "bar",
-        x=charts.names("class", classes, limit=120, labelAngle=-40),
-        xOffset={"field": "of", "type": "nominal", "sort": list(parts)},
-        y=charts.quantity("share", "share", charts.SHARE),
-        color=charts.color("of", list(parts)),
-    )
-    return _write(bars, path)
 
 
 def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, **options: Any) -> Path:

@@ -1,11 +1,12 @@
-"""Maps of annotators and items that a network learnt, for the report and as files.
+"""Maps of annotators and items that a network learnt, for the papers' figures.
 
 Rows of plain values (`annotator_rows`, `difficulty_rows`, `item_rows`) are the facts; charts are drawn from them alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from dissensus.report import charts
 from dissensus.report.blocks import Row
 from dissensus.report.study import N_COLORS, Study, entries
 
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+OTHER = "(others)"  # in brackets: no name of a class
 MAX_DOTS = 2000  # items in the chart of difficulty
 MAX_MARKS = 24  # classes told apart: eight colours and six shapes, each turned by one, meet again after so many
 TOO_FEW, NONE, NO_LABELS = "(too few labels)", "(none)", "(no labels)"  # in brackets: no names of classes
@@ -25,6 +28,36 @@ CLUSTERS_BY = {  # what clusters of mistakes rest on
     "items": "clusters by the items that they err on",
     "confusions": "clusters by what they take for what, as not all share enough items",
 }
+
+
+def place_of(found: Any, n: int) -> Row:
+    """Return x and y of the n-th place of a map."""
+    return entries(n, 4, x=found.place[:, 0], y=found.place[:, 1])
+
+
+def place(**axis: Any) -> dict[str, charts.Channel]:
+    """Return x and y of a map, without labels on the axes."""
+    more = {
+        "type": "quantitative",
+        "axis": {"labels": False, "ticks": False, "title": None, **axis},
+        "scale": {"zero": False, "padding": 12},
+    }
+    return {"x": {"field": "x", **more}, "y": {"field": "y", **more}}
+
+
+def shape(field: str, domain: Sequence[str], *, columns: int) -> charts.Channel:
+    """Give named things shapes, beside their colours."""
+    return charts.color(field, domain, [SHAPES[n % len(SHAPES)] for n in range(len(domain))], columns=columns)
+
+
+def merge_rare(rows: Sequence[dict[str, Any]], field: str, max_names: int) -> list[dict[str, Any]]:
+    """Return the rows; where a field has more names than can be told apart, rare names become one."""
+    times = Counter(row[field] for row in rows)
+    if len(times) <= max_names:
+        return list(rows)
+    kept = {name for name, _ in times.most_common(max_names - 1)}
+    return [row if row[field] in kept else row | {field: OTHER} for row in rows]
+
 
 # Annotators -----------------------------------------------------------------------------------------------------------
 
@@ -39,7 +72,7 @@ def annotator_rows(found: Any, study: Study) -> list[Row]:
         cluster, over = int(mistakes.cluster[n]), int(mistakes.overused[n])
         row = {
             "annotator": study.annotator_names[code],
-            **_place_of(found, n),
+            **place_of(found, n),
             "cluster": TOO_FEW if cluster < 0 else f"{cluster + 1}",
             **entries(n, labels=mistakes.labels, error=mistakes.error),
         }
@@ -71,36 +104,22 @@ def annotator_charts(rows: Sequence[Row], classes: Sequence[str]) -> list[tuple[
     ]
 
 
-def _place_of(found: Any, n: int) -> Row:
-    return entries(n, 4, x=found.place[:, 0], y=found.place[:, 1])
-
-
-def _place(**axis: Any) -> dict[str, charts.Channel]:
-    """Return x and y of a map, without labels on the axes."""
-    more = {
-        "type": "quantitative",
-        "axis": {"labels": False, "ticks": False, "title": None, **axis},
-        "scale": {"zero": False, "padding": 12},
-    }
-    return {"x": {"field": "x", **more}, "y": {"field": "y", **more}}
-
-
 def _by_name(rows: Sequence[Row], field: str, title: str) -> Any:
     rows, there = _with_colors(rows, field)
-    color, shape = charts.color(field, there, columns=4), charts.shape(field, there, columns=4)
+    color, marks = charts.color(field, there, columns=4), shape(field, there, columns=4)
     tips = [*_TIPS, (f"{field}:N", title)]
-    return charts.dots(rows, 70, 0.85, tips, **_place(), color=color, shape=shape)
+    return charts.dots(rows, 70, 0.85, tips, **place(), color=color, shape=marks)
 
 
 def _by_rate(rows: Sequence[Row], field: str) -> Any:
     known = [row for row in rows if row[field] is not None]
     other = [row for row in rows if row[field] is None]
     tips = [*_TIPS, (f"{field}:Q", field.replace("_", " "), charts.EXACT_SHARE)]
-    dots = charts.dots(known, 70, 0.9, tips, **_place(), color=charts.heat(field, ""))
+    dots = charts.dots(known, 70, 0.9, tips, **place(), color=charts.heat(field, ""))
     if not other:
         return dots
     grey = {"type": "point", "size": 40, "opacity": 0.5, "color": "grey"}
-    return charts.plot(other, grey, _TIPS, **_place()) + dots
+    return charts.plot(other, grey, _TIPS, **place()) + dots
 
 
 _TIPS = ("annotator:N", ("labels:Q", "labels", charts.COUNT))
@@ -108,8 +127,8 @@ _TIPS = ("annotator:N", ("labels:Q", "labels", charts.COUNT))
 
 def _with_colors(rows: Sequence[Row], field: str) -> tuple[list[Row], list[str]]:
     """Return the rows with no more names in a field than there are colours, and these names in order."""
-    rows = charts.merge_rare(rows, field, N_COLORS)
-    last = (TOO_FEW, NONE, charts.OTHER)
+    rows = merge_rare(rows, field, N_COLORS)
+    last = (TOO_FEW, NONE, OTHER)
     return rows, sorted({row[field] for row in rows}, key=lambda name: (name in last, name))
 
 
@@ -155,16 +174,13 @@ def difficulty_chart(rows: Sequence[Row]) -> Any:
 # Items ----------------------------------------------------------------------------------------------------------------
 
 
-def item_rows(
-    found: Any, names: Sequence[str], classes: Sequence[str], text: Callable[[int], str] | None = None
-) -> list[Row]:
-    """Return a row for each item of an `ItemMap`; `names` are of the rows of X, `text` says what to read of one."""
+def item_rows(found: Any, names: Sequence[str], classes: Sequence[str]) -> list[Row]:
+    """Return a row for each item of an `ItemMap`; `names` are of the rows of X."""
     return [
         {
             "item": names[row],
-            **_place_of(found, n),
+            **place_of(found, n),
             "class": NO_LABELS if code < 0 else classes[code],
-            **({} if text is None else {"text": text(row)}),
         }
         for n, (row, code) in enumerate(zip(found.item.tolist(), found.code.tolist(), strict=True))
     ]
@@ -172,11 +188,11 @@ def item_rows(
 
 def item_chart(rows: Sequence[Row], classes: Sequence[str], *, columns: int = 4, size: int = 40) -> Any:
     """Draw items by class: each has a colour and a shape, so that more classes than colours can be told apart."""
-    rows = charts.merge_rare(rows, "class", MAX_MARKS)
+    rows = merge_rare(rows, "class", MAX_MARKS)
     seen = {row["class"] for row in rows}
-    there = [name for name in (*classes, charts.OTHER, NO_LABELS) if name in seen]
-    tips = [(f"{field}:N", field) for field in ("item", "class", "text") if rows and field in rows[0]]
-    color, shape = charts.color("class", there, columns=columns), charts.shape("class", there, columns=columns)
+    there = [name for name in (*classes, OTHER, NO_LABELS) if name in seen]
+    tips = [(f"{field}:N", field) for field in ("item", "class")]
+    color, marks = charts.color("class", there, columns=columns), shape("class", there, columns=columns)
     mark = {"type": "point", "filled": True, "size": size, "opacity": 0.75}
     mark["aria"] = False  # 1,500 places say nothing to who cannot see them
-    return charts.plot(rows, mark, tips, **_place(grid=False), color=color, shape=shape)
+    return charts.plot(rows, mark, tips, **place(grid=False), color=color, shape=marks)
