@@ -18,7 +18,7 @@ from fnmatch import fnmatch
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from dissensus import Report, load_dataset, methods
 
@@ -56,8 +56,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
 INNER = (
-    *("bring", "check", "deciding", "expected_labels", "from_tree", "in_order", "item_columns", "likelihoods", "leave"),
-    *("params_", "place", "row_weights", "run", "snap_items", "take", "temperatures", "to_tree", "trainer"),
+    *("bring", "check", "columns", "deciding", "drift_sentences", "expected_labels", "from_tree", "in_order"),
+    *("item_columns", "likelihoods", "leave", "params_", "place", "row_weights", "rows", "run", "shown", "snap_items"),
+    *("take", "temperatures", "to_tree", "trainer"),
 )
 """Methods that other layers of the package call, not users; mkdocs.yml filters them too."""
 
@@ -73,12 +74,20 @@ def public_names() -> dict[str, list[tuple[str, Any]]]:
             if inspect.ismodule(value):
                 continue
             home = getattr(value, "__module__", "") if callable(value) else registry_home(module, name)
-            full = f"{home}.{name}"
             page = ".".join(home.split(".")[:2]) if package == "dissensus" else package
-            if full not in seen:
-                seen.add(full)
-                pages.setdefault(page.removesuffix(".base"), []).append((full, value))
+            results = [(f"{one.__module__}.{one.__name__}", one) for one in results_of(value)]
+            for full, found in [(f"{home}.{name}", value), *results]:
+                if full not in seen:
+                    seen.add(full)
+                    pages.setdefault(page.removesuffix(".base"), []).append((full, found))
     return pages
+
+
+def results_of(value: Any) -> list[type]:
+    """Our classes among the types that a function returns: they are public where it is."""
+    kind = get_type_hints(value).get("return") if inspect.isfunction(value) else None
+    kinds = [kind, *get_args(kind)]
+    return [one for one in kinds if inspect.isclass(one) and one.__module__.startswith("dissensus.")]
 
 
 def registry_home(module: Any, name: str) -> str:

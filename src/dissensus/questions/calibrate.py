@@ -217,6 +217,8 @@ def calibrate(
     >>> found = calibrate(data.annotations, known)
     >>> bool(found["1"].low < data.truth.mean() < found["1"].high), found["1"].known
     (True, 100)
+    >>> found.to_frame().shape
+    (400, 5)
     """
     check_kind(table.kind, KINDS_CORRECTED, "calibrate")
     check_argument("level", level, float, above=0, below=1)

@@ -107,6 +107,8 @@ def classifier_accuracy(
     >>> right = np.bincount(table.annotator, table.label == crowd.truth[table.item]) / 500
     >>> bool(np.abs(found.accuracy - right).max() < 0.03)
     True
+    >>> found.labels[:3], found.to_frame().shape
+    (array([0, 2, 2]), (6, 4))
     """
     check_argument("level", level, float, above=0, below=1)
     table = _table(outputs, classes)
