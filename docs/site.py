@@ -322,4 +322,4 @@ def measured(method: str) -> str:
     about = (
         "With all labels of each set; [the benchmark](../benchmarks/accuracy/README.md) has fewer, and other libraries."
     )
-    return "\n\n".join(["\n\n**Measured.** " + about, "\n".join([head, *rows]), ""])
+    return "\n\n".join(["\n\n**Set by set.** " + about, "\n".join([head, *rows]), ""])

@@ -48,6 +48,7 @@ def test_the_site_has_no_broken_link_and_every_page_is_in_its_navigation(site, t
     method = (tmp_path / "methods" / "dawid-skene.html").read_text(encoding="utf-8")
     assert "confusion (A K K) is learnt" in method
     assert "<strong>Measured.</strong>" in method
+    assert "<strong>Set by set.</strong>" in method
 
 
 def members(name, value, inner):
