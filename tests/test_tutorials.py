@@ -34,6 +34,8 @@ def test_a_tutorial_runs(book, monkeypatch, tmp_path):
         if hasattr(found, "_repr_html_"):
             assert "<td>" in found._repr_html_()
             shown += 1
+        if hasattr(found, "_repr_mimebundle_"):
+            assert found._repr_mimebundle_()["image/svg+xml"].startswith("<svg")
     assert shown
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dissensus.questions.recommend import recommend as recommend
     from dissensus.questions.redundancy import redundancy as redundancy
     from dissensus.report import Report as Report
+    from dissensus.report.chart import chart as chart
     from dissensus.table import kinds as kinds
     from dissensus.table import simulate as simulate
     from dissensus.table.annotations import Annotations as Annotations
@@ -42,6 +43,7 @@ _HOME = {
     "Report": "dissensus.report",
     "calibrate": "dissensus.questions.calibrate",
     "classifier_accuracy": "dissensus.questions.classifier_accuracy",
+    "chart": "dissensus.report.chart",
     "clustering": "dissensus.clustering",
     "clusterings": "dissensus.models.base",
     "compare": "dissensus.questions.compare",
