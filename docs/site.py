@@ -24,6 +24,7 @@ from dissensus import Report, load_dataset, methods
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "docs"))
+import notebooks  # noqa: E402
 from diagrams import plates  # noqa: E402
 from generate import keywords_table  # noqa: E402
 
@@ -221,8 +222,8 @@ def example_report() -> str:
     return Report(data.annotations, model, gold=data.gold, items=data.items, title="Handwritten digits").html()
 
 
-def generated_pages() -> Iterator[tuple[str, str]]:
-    """Path on the site and text of every page that is made from the code."""
+def generated_pages(execute: bool = True) -> Iterator[tuple[str, str]]:
+    """Path on the site and text of every page that is made from the code; tutorials are run where `execute` says so."""
     from dissensus.learning.encoders import encoders
     from dissensus.learning.objectives import objectives
 
@@ -237,6 +238,8 @@ def generated_pages() -> Iterator[tuple[str, str]]:
         "parts/objectives.md",
         registry_page("Objectives", 'How labels teach an encoder: `CrowdClassifier(objective="NAME")`.', objectives),
     )
+    for book in notebooks.BOOKS:
+        yield f"tutorials/{book.stem}.md", notebooks.page(book, execute=execute)
     for page, names in public_names().items():
         yield f"api/{page}.md", api_page(page, names)
 
@@ -248,9 +251,9 @@ def on_files(files: Any, config: Any) -> Any:
     for pattern in ELSEWHERE:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
-    for uri, text in generated_pages():
+    for uri, text in generated_pages(execute=bool(config.extra.get("examples"))):
         files.append(File.generated(config, uri, content=text))
-    report = example_report() if config.extra.get("example_report") else ""
+    report = example_report() if config.extra.get("examples") else ""
     files.append(File.generated(config, "example-report.html", content=report))
     pages = [one.src_uri for one in files.documentation_pages()]
     config.nav = expanded(config.nav, pages)
@@ -287,7 +290,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if target.startswith(("http", "mailto")):
             return found[0]
         at = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
-        at = "index.md" if at == "README.md" else at.removeprefix("docs/")
+        at = "index.md" if at == "README.md" else at.removeprefix("docs/").replace(".ipynb", ".md")
         if files.get_file_from_path(at) is None:
             return f"]({REPOSITORY}{at}{anchor})" if (ROOT / at).exists() else found[0]
         return f"]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"

@@ -31,7 +31,7 @@ def test_the_site_has_no_broken_link_and_every_page_is_in_its_navigation(site, t
     from mkdocs.commands.build import build
     from mkdocs.config import load_config
 
-    monkeypatch.setenv("EXAMPLE_REPORT", "false")
+    monkeypatch.setenv("EXAMPLES", "false")
     monkeypatch.setattr("sys.path", list(sys.path))
     with caplog.at_level(logging.WARNING, logger="mkdocs"):  # the theme and docstrings take long: `make docs` has them
         config = load_config(
