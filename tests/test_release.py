@@ -106,6 +106,12 @@ def test_the_recipe_has_the_dependencies_of_the_project():
     run = recipe.split("  run:\n")[1].split("  run_constraints")[0]
     there = {tuple(re.split(r" >=", line.strip("- "))) for line in run.strip().splitlines()}
     assert there == {("python", "3.11"), *(tuple(line.split(">=")) for line in project()["dependencies"])}
+    beside = recipe.split("  run_constraints")[1].split("\n\n")[0]
+    lowest_of_extras = dict(line.split("==") for line in lowest(["report", "learning", "disk", "serve"]))
+    names = {"matplotlib-base": "matplotlib", "pytorch": "torch", "python-duckdb": "duckdb"}  # conda-forge's
+    bounds = dict(re.findall(r"- ([\w-]+) >=(\S+)", beside))
+    assert bounds
+    assert {names.get(name, name): bound for name, bound in bounds.items()}.items() <= lowest_of_extras.items()
 
 
 def test_every_dependency_has_a_pin():
