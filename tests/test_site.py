@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections import defaultdict
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -80,8 +81,9 @@ def faults(makers, name, value, owner):
     first = told.split("\n\n")[0].strip()
     if len(first.split()) < 2 or not first.endswith((".", ":")):
         yield "a sentence"
-    if not callable(value):  # a registry: its class has the example, its entries have pages
-        yield from () if ">>>" in told else ("an example",)
+    if not callable(value):  # a registry: the page of its package begins with the example, its entries have pages
+        package, _, short = name.rsplit(".", 2)
+        yield from () if re.search(rf"\b{short}\b", code(import_module(package))) else ("an example",)
     elif not has_example(name, value, owner, makers):
         yield "an example"
     if inspect.isfunction(value):

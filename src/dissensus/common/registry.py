@@ -62,10 +62,6 @@ class Registry(Mapping[str, T]):
 
     `what` is the word for one entry, `command` the one that lists all; without it, the error names all. `group` is that
     of the entry points by which other packages add entries; without it, none can.
-
-    >>> from dissensus import methods
-    >>> type(methods).__name__, "glad" in methods, methods.entry("glad").cite
-    ('Registry', True, 'Whitehill et al. 2009')
     """
 
     def __init__(self, what: str, command: str, package: str, group: str = ""):
