@@ -104,5 +104,6 @@ def test_every_public_name_has_a_sentence_types_and_an_example_of_its_own(site):
             makers[result].append(value)
     names = [member for one in public for member in members(*one, site.INNER)]
     assert len(names) > 200
+    assert f"!^({'|'.join(site.INNER)})$" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")  # left out there too
     lacking = {name: lacks for name, *more in names if (lacks := list(faults(makers, name, *more)))}
     assert lacking == {}
