@@ -23,8 +23,8 @@ help:
 	@echo "make format          rewrite the sources as ruff likes them"
 	@echo "make docs            rewrite the generated tables in README.md and docs/, and build the site in site/"
 	@echo "make wheel           build dist/*.whl"
-	@echo "make test-wheel      the wheel on Python 3.11 to 3.14, those that are here, and at the lowest versions (2 GB of disk)"
-	@echo "make release         build dist/, check it (twine, contents, size, versions) and write its notes; ARGS=--fold for CHANGELOG.md"
+	@echo "make test-wheel      the wheel on Python 3.11 to 3.14 and at the lowest versions; a table of the dependencies' wheels (2 GB of disk)"
+	@echo "make release         build dist/, check it (twine, contents, size, versions, the conda package) and write its notes; ARGS=--fold for CHANGELOG.md"
 	@echo "make house           lines and code tokens of every layer, and processor time of the start"
 	@echo "make reproduce-quick run the papers' tables with few seeds, into reproduced/"
 	@echo "make bench-accuracy  accuracy and log loss beside other libraries (makes their environments)"
@@ -109,14 +109,22 @@ wheel: $(VENV)/.dev
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 test-wheel: $(VENV)/.dev
+	$(BIN)/python -m release.wheels 3.14
 	$(BIN)/python -m pytest -q release/wheel_on_pythons.py $(ARGS)
 
 $(VENV)/.release: $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
 	@touch $@
 
-release: $(VENV)/.release
+.rattler/.done:
+	@echo "Installing rattler-build into .rattler (100 MB), once …"
+	@$(PYTHON) -m venv .rattler
+	@.rattler/bin/python -m pip install --quiet --disable-pip-version-check py-rattler-build==0.73.0 hatchling
+	@touch $@
+
+release: $(VENV)/.release .rattler/.done
 	$(BIN)/python -m release $(ARGS)
+	.rattler/bin/python -m release.conda_build dist
 
 house: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.house
@@ -156,5 +164,5 @@ bench-scale: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.scale.spark
 
 clean:
-	rm -rf $(VENV) .label-studio .argilla $(DEMO) dist site .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .label-studio .argilla .pythons .rattler $(DEMO) dist site .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests benchmarks reproductions -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,12 +18,13 @@ from fnmatch import fnmatch
 from functools import cache
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from dissensus import Report, load_dataset, methods
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / "docs"))
+import notebooks  # noqa: E402
 from diagrams import plates  # noqa: E402
 from generate import keywords_table  # noqa: E402
 
@@ -56,8 +57,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
 INNER = (
-    *("bring", "check", "deciding", "expected_labels", "from_tree", "in_order", "item_columns", "likelihoods", "leave"),
-    *("params_", "place", "row_weights", "run", "snap_items", "take", "temperatures", "to_tree", "trainer"),
+    *("bring", "check", "columns", "deciding", "drift_sentences", "expected_labels", "from_tree", "in_order"),
+    *("item_columns", "likelihoods", "leave", "params_", "place", "row_weights", "rows", "run", "shown", "snap_items"),
+    *("take", "temperatures", "to_tree", "trainer"),
 )
 """Methods that other layers of the package call, not users; mkdocs.yml filters them too."""
 
@@ -73,12 +75,20 @@ def public_names() -> dict[str, list[tuple[str, Any]]]:
             if inspect.ismodule(value):
                 continue
             home = getattr(value, "__module__", "") if callable(value) else registry_home(module, name)
-            full = f"{home}.{name}"
             page = ".".join(home.split(".")[:2]) if package == "dissensus" else package
-            if full not in seen:
-                seen.add(full)
-                pages.setdefault(page.removesuffix(".base"), []).append((full, value))
+            results = [(f"{one.__module__}.{one.__name__}", one) for one in results_of(value)]
+            for full, found in [(f"{home}.{name}", value), *results]:
+                if full not in seen:
+                    seen.add(full)
+                    pages.setdefault(page.removesuffix(".base"), []).append((full, found))
     return pages
+
+
+def results_of(value: Any) -> list[type]:
+    """Our classes among the types that a function returns: they are public where it is."""
+    kind = get_type_hints(value).get("return") if inspect.isfunction(value) else None
+    kinds = [kind, *get_args(kind)]
+    return [one for one in kinds if inspect.isclass(one) and one.__module__.startswith("dissensus.")]
 
 
 def registry_home(module: Any, name: str) -> str:
@@ -212,8 +222,8 @@ def example_report() -> str:
     return Report(data.annotations, model, gold=data.gold, items=data.items, title="Handwritten digits").html()
 
 
-def generated_pages() -> Iterator[tuple[str, str]]:
-    """Path on the site and text of every page that is made from the code."""
+def generated_pages(execute: bool = True) -> Iterator[tuple[str, str]]:
+    """Path on the site and text of every page that is made from the code; tutorials are run where `execute` says so."""
     from dissensus.learning.encoders import encoders
     from dissensus.learning.objectives import objectives
 
@@ -228,6 +238,8 @@ def generated_pages() -> Iterator[tuple[str, str]]:
         "parts/objectives.md",
         registry_page("Objectives", 'How labels teach an encoder: `CrowdClassifier(objective="NAME")`.', objectives),
     )
+    for book in notebooks.BOOKS:
+        yield f"tutorials/{book.stem}.md", notebooks.page(book, execute=execute)
     for page, names in public_names().items():
         yield f"api/{page}.md", api_page(page, names)
 
@@ -239,9 +251,9 @@ def on_files(files: Any, config: Any) -> Any:
     for pattern in ELSEWHERE:
         for path in sorted(ROOT.glob(pattern)):
             files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
-    for uri, text in generated_pages():
+    for uri, text in generated_pages(execute=bool(config.extra.get("examples"))):
         files.append(File.generated(config, uri, content=text))
-    report = example_report() if config.extra.get("example_report") else ""
+    report = example_report() if config.extra.get("examples") else ""
     files.append(File.generated(config, "example-report.html", content=report))
     pages = [one.src_uri for one in files.documentation_pages()]
     config.nav = expanded(config.nav, pages)
@@ -278,7 +290,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         if target.startswith(("http", "mailto")):
             return found[0]
         at = posixpath.normpath(posixpath.join(posixpath.dirname(here), target))
-        at = "index.md" if at == "README.md" else at.removeprefix("docs/")
+        at = "index.md" if at == "README.md" else at.removeprefix("docs/").replace(".ipynb", ".md")
         if files.get_file_from_path(at) is None:
             return f"]({REPOSITORY}{at}{anchor})" if (ROOT / at).exists() else found[0]
         return f"]({posixpath.relpath(at, posixpath.dirname(uri) or '.')}{anchor})"
@@ -313,4 +325,4 @@ def measured(method: str) -> str:
     about = (
         "With all labels of each set; [the benchmark](../benchmarks/accuracy/README.md) has fewer, and other libraries."
     )
-    return "\n\n".join(["\n\n**Measured.** " + about, "\n".join([head, *rows]), ""])
+    return "\n\n".join(["\n\n**Set by set.** " + about, "\n".join([head, *rows]), ""])

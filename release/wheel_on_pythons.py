@@ -2,7 +2,7 @@
 
 Each installs the wheel with the extras below, from wheels alone: at the versions of constraints.txt, and the oldest
 Python also at the lowest versions that pyproject.toml allows. WHEEL_PYTHONS names other versions. A Python is looked
-for on the path and among those of pyenv and uv.
+for on the path, among those of pyenv and uv, and last in Debian's archive (unpacked into .pythons).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from release import ROOT, version
+from release import ROOT, debian_python, version
 from release.lowest import lowest
 
 EXTRAS = ["report", "disk", "serve"]
@@ -33,8 +33,8 @@ LABELS = [
 ]
 
 
-def interpreter(wanted: str) -> str | None:
-    """A Python of this version that runs."""
+def interpreter(wanted: str) -> str:
+    """A Python of this version that runs; without one, the test is skipped."""
     here = [Path(found) for found in [shutil.which(f"python{wanted}")] if found]
     here += [path for folder in FOLDERS for path in sorted((Path.home() / folder).glob(f"*/bin/python{wanted}"))]
     for path in here:
@@ -42,7 +42,10 @@ def interpreter(wanted: str) -> str | None:
         asked = subprocess.run([path, "-c", code], capture_output=True, text=True)
         if asked.returncode == 0 and asked.stdout.startswith(f"{wanted} "):
             return asked.stdout.split(maxsplit=1)[1].strip()
-    return None
+    try:
+        return str(debian_python.install(wanted, ROOT / ".pythons" / wanted))
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"Python {wanted} is not here, and could not be had from Debian: {error}")
 
 
 @pytest.fixture(scope="session")
@@ -57,8 +60,7 @@ def wheel(tmp_path_factory):
 
 @pytest.mark.parametrize(("wanted", "versions"), CASES)
 def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
-    if (python := interpreter(wanted)) is None:
-        pytest.skip(f"there is no Python {wanted} here; install one, by pyenv or uv")
+    python = interpreter(wanted)
     home, work = tmp_path / "venv", tmp_path / "work"
     work.mkdir()
     empty = {key: text for key, text in os.environ.items() if key.startswith("PIP_") or key in ("LANG", "TMPDIR")}
@@ -75,8 +77,8 @@ def test_the_wheel_runs(wheel, wanted, versions, tmp_path):
     if versions == "lowest":
         constraints = work / "lowest.txt"
         constraints.write_text("\n".join(lowest(EXTRAS)))
-    run(python, "-m", "venv", home)
-    pip = [home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run(python, "-m", "venv", "--without-pip", home)  # Debian's has none of its own
+    pip = [sys.executable, "-m", "pip", "--python", home / "bin" / "python", "--quiet", "--disable-pip-version-check"]
     run(*pip, "install", "--only-binary", ":all:", "-c", constraints, f"{wheel}[{','.join(EXTRAS)}]")
     dissensus = home / "bin" / "dissensus"
 

@@ -106,6 +106,12 @@ def test_the_recipe_has_the_dependencies_of_the_project():
     run = recipe.split("  run:\n")[1].split("  run_constraints")[0]
     there = {tuple(re.split(r" >=", line.strip("- "))) for line in run.strip().splitlines()}
     assert there == {("python", "3.11"), *(tuple(line.split(">=")) for line in project()["dependencies"])}
+    beside = recipe.split("  run_constraints")[1].split("\n\n")[0]
+    lowest_of_extras = dict(line.split("==") for line in lowest(["report", "learning", "disk", "serve"]))
+    names = {"matplotlib-base": "matplotlib", "pytorch": "torch", "python-duckdb": "duckdb"}  # conda-forge's
+    bounds = dict(re.findall(r"- ([\w-]+) >=(\S+)", beside))
+    assert bounds
+    assert {names.get(name, name): bound for name, bound in bounds.items()}.items() <= lowest_of_extras.items()
 
 
 def test_every_dependency_has_a_pin():
@@ -119,9 +125,16 @@ def test_the_figures_of_the_paper_are_those_of_the_pages():
     paper = (ROOT / "paper" / "paper.md").read_text(encoding="utf-8")
     pages = ("docs/benchmarks.md", "docs/study/what-is-a-label-worth.md", "benchmarks/trust/README.md")
     text = " ".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
-    figures = set(re.findall(r"\*\*([-+\d.,]+)\*\*", paper))
-    assert len(figures) > 12
+    body = re.sub(r"@\w+|`[^`]*`|\]\([^)]*\)|\\\w+\{[^}]*\}", "", paper.split("---", 2)[2])
+    figures = set(re.findall(r"(?<![\w.])[-+]?\d[\d,.]*\d|(?<![\w.])\d", body))
+    assert len(figures) > 30
     assert [one for one in figures if not re.search(rf"(?<![\d.]){re.escape(one)}(?![\d])", text)] == []
+    peers = re.findall(
+        r"\| (\d+) \| [\d.]+ \| [\d.]+(?: ▼)? \| \d+ / (\d+) \| .*?\| (?:\d+ / (\d+)|–) \| [^|]+ \|\n", text
+    )
+    tables, less_right, more_loss = (sum(int(one or 0) for one in column) for column in zip(*peers, strict=True))
+    assert f"less often right in {less_right} of more than {tables // 100 * 100} comparisons" in body
+    assert f"a significantly larger log loss in {more_loss}," in body
     assert f"fits {len(methods)} methods" in paper
     cited = set(re.findall(r"@(\w+\d{4})", paper))
     assert cited == set(re.findall(r"(?m)^@\w+\{(\w+),", (ROOT / "paper" / "paper.bib").read_text(encoding="utf-8")))

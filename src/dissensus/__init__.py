@@ -25,15 +25,16 @@ if TYPE_CHECKING:
     from dissensus.questions.recommend import recommend as recommend
     from dissensus.questions.redundancy import redundancy as redundancy
     from dissensus.report import Report as Report
+    from dissensus.report.chart import chart as chart
     from dissensus.table import simulate as simulate
     from dissensus.table.annotations import Annotations as Annotations
     from dissensus.table.datasets import list_datasets as list_datasets
     from dissensus.table.datasets import load_dataset as load_dataset
     from dissensus.table.io import read as read
     from dissensus.table.kinds import KINDS
+    from dissensus.table.questions import Questions as Questions
 
     kinds = KINDS
-    from dissensus.table.questions import Questions as Questions
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,7 @@ _HOME = {
     "Questions": "dissensus.table.questions",
     "Report": "dissensus.report",
     "calibrate": "dissensus.questions.calibrate",
+    "chart": "dissensus.report.chart",
     "clustering": "dissensus.clustering",
     "clusterings": "dissensus.models.base",
     "compare": "dissensus.questions.compare",

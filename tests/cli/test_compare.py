@@ -30,6 +30,8 @@ def test_json_has_the_library_s_numbers(cli, labels):
     names = ["majority-vote", "dawid-skene", "mace"]
     options = ("--share", "0.3", "--splits", 2, "--resamples", 50, "--seed", 3)
     parsed = json.loads(cli("compare", labels, "-m", ",".join(names), "--gold", "gold.csv", *options, "--json").stdout)
+    said = " ".join(cli("compare", labels, "-m", ",".join(names), "--gold", "gold.csv", *options).stdout.split())
+    assert "Accuracy counts t tied classes as 1/t each; `aggregate` draws one of them." in said
     table = dz.read(labels)
     gold = read_gold("gold.csv", table)
     found = dz.compare(table, names, gold=gold, share=0.3, splits=2, resamples=50, seed=3)

@@ -1,6 +1,7 @@
 """What a user holds shows itself in Jupyter, and no name of the data becomes markup."""
 
 import pkgutil
+import re
 import warnings
 from importlib import import_module
 
@@ -9,6 +10,7 @@ import pytest
 
 import dissensus as dz
 from dissensus.common.notebook import MAX_COLUMNS_SHOWN, MAX_LETTERS_SHOWN, MAX_ROWS_SHOWN, html_table
+from dissensus.exceptions import BadParameter
 from dissensus.table.simulate import simulate
 
 EVIL = "<script>alert(1)</script>"
@@ -71,3 +73,17 @@ def test_long_tables_and_cells_are_cut_and_say_so():
     assert html.count("<th>") == MAX_COLUMNS_SHOWN
     assert "x" * MAX_LETTERS_SHOWN not in html
     assert "<p>… and 1,233 more rows</p>" in html
+
+
+def test_charts_show_themselves_without_a_network_and_names_stay_text(table, model):
+    pytest.importorskip("vl_convert")
+    comparison = dz.compare(table, ["majority-vote", "one-coin"])
+    pictures = [dz.chart(model), dz.chart(model, gold=np.arange(40) % 2), dz.chart(comparison)]
+    for picture in [*pictures, dz.chart(dz.diagnose(table))]:
+        shown = picture._repr_mimebundle_()
+        assert "<script" not in shown["image/svg+xml"]
+        assert "var(--" not in shown["image/svg+xml"]
+        assert not re.search(r"(?:href|src|url)\W+http", shown["image/svg+xml"])
+        assert shown["text/plain"].startswith("Chart: ")
+    with pytest.raises(BadParameter, match="got list"):
+        dz.chart([])

@@ -13,6 +13,7 @@ from statsmodels.stats.inter_rater import fleiss_kappa as statsmodels_fleiss
 
 from dissensus import Annotations
 from dissensus import evaluation as ev
+from dissensus.evaluation.agreement import ratings_per_item
 from dissensus.exceptions import BadParameter, DataError, DataWarning
 from evaluation.tables import any_tables, matrix
 
@@ -143,7 +144,7 @@ def test_any_table_gives_what_the_definitions_give(table, scale, seed):
         "gwet_ac1": ev.gwet_ac1(table, resamples=0),
     }
     assert values(by_name) == pytest.approx(values(found), nan_ok=True)
-    assert ev.ratings_per_item(table).tolist() == [len(of_item) for of_item in ratings(table)]
+    assert ratings_per_item(table).tolist() == [len(of_item) for of_item in ratings(table)]
 
 
 @pytest.mark.parametrize("scale", SCALES)

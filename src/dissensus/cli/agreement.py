@@ -79,7 +79,8 @@ def _values(table: Annotations, scale: str, declared: bool) -> list[float] | Non
 def _facts(
     table: Annotations, scale: str, values: list[float] | None, settings: dict[str, Any], least: int | None, what: str
 ) -> dict[str, Any]:
-    from dissensus.evaluation import cohen_kappas, concordances, ratings_per_item
+    from dissensus.evaluation import cohen_kappas, concordances
+    from dissensus.evaluation.agreement import ratings_per_item
     from dissensus.evaluation.distances import agreement_by_kind
 
     with show.waiting(f"resampling {what}", settings["resamples"]) as on_step:

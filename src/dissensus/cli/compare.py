@@ -119,6 +119,11 @@ def _show(title: str, result: Comparison) -> None:
         f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items, of each method alone. ≈: not "
         "to be told apart from the best, once it is counted how many methods are tried. It judges how well labels are "
         "predicted, not how often the truth is found."
+        + (
+            " Accuracy counts t tied classes as 1/t each; `aggregate` draws one of them."
+            if gold == ["accuracy"]
+            else ""
+        )
     )
     show.line(result.verdict())
 

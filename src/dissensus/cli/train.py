@@ -294,10 +294,13 @@ def _write(model: CrowdClassifier, apart: OutOfFold | None, part: Path, suffix: 
 
 def _show(about: dict[str, Any]) -> None:
     networks = sum(one["networks"] for one in about["candidates"])
-    of = f" of {networks:,} networks" if networks > 1 else ""
+    trained = f"{about['epochs']:,} epochs"
+    if networks > 1:
+        each, rest = divmod(about["epochs"], networks)
+        trained = f"{networks:,} networks of {'about ' if rest else ''}{each:,} epochs"
     show.line(
         f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations_taught']:,} annotations of "
-        f"{about['taught']:,} items ({about['objective']}), {about['epochs']:,} epochs{of} in {about['seconds']:.1f} s"
+        f"{about['taught']:,} items ({about['objective']}), {trained} in {about['seconds']:.1f} s"
     )
     if about["note"]:
         show.text(f"{about['note'][0].upper()}{about['note'][1:]}")

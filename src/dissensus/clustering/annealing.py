@@ -135,6 +135,11 @@ class PGMAnnealing(JointClustering):
 
     `item_clusters_` and `annotator_clusters_` are conditional probabilities given all else in the best state;
     `item_cluster_` and `annotator_cluster_` are that state.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> table = simulate(80, 8, 3, seed=1).annotations
+    >>> PGMAnnealing(item_clusters=3, annotator_clusters=2, sweeps=50).fit(table).item_cluster_.shape
+    (80,)
     """
 
     proposal: Proposal = param("conditional", "what new values are drawn from; see the module")

@@ -34,7 +34,11 @@ Snap = Literal["hard", "soft"]
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Clusters of items and annotators, soft and hard."""
+    """Clusters of items and annotators, soft and hard.
+
+    >>> Clusters(np.array([[0.9, 0.1]]), np.ones((1, 1)), np.array([0]), np.array([0])).items.argmax(axis=1)
+    array([0])
+    """
 
     items: FloatArray  # (I, K) P(cluster of item)
     annotators: FloatArray  # (A, L)
@@ -53,7 +57,16 @@ class Run:
 
 
 class Clustering(Aggregator):
-    """Items and annotators in clusters; see the module for what there is after `fit`."""
+    """Items and annotators in clusters; see the module for what there is after `fit`.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> from dissensus.models.base import clusterings
+    >>> model = clusterings["pgm-bp"](item_clusters=3, annotator_clusters=2).fit(simulate(80, 8, 3, seed=1).annotations)
+    >>> isinstance(model, Clustering), model.clusters_.items.shape, model.predict_clusters().shape
+    (True, (80, 3), (80, 3))
+    >>> np.array_equal(model.snapped(model.item_clusters_), model.posterior_)
+    True
+    """
 
     alpha: float = param(2.0, "Dirichlet parameter of the clusters' labels Θ", above=1, high=1e9, must=ABOVE_ONE)
     gamma: float = param(2.0, "Dirichlet parameter of the item clusters' shares ψ", above=1, high=1e9, must=ABOVE_ONE)

@@ -78,7 +78,13 @@ class Messages:
     annotators=True,
 )
 class PGMBP(JointClustering):
-    """Items and annotators in clusters, by EM with belief propagation."""
+    """Items and annotators in clusters, by EM with belief propagation.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> model = PGMBP(item_clusters=3, annotator_clusters=2).fit(simulate(80, 8, 3, seed=1).annotations)
+    >>> model.item_clusters_.shape, model.annotator_clusters_.shape
+    ((80, 3), (8, 2))
+    """
 
     m_step: MStep = param(
         "pairwise", "counts by the belief of each pair, or by the product of both ends' beliefs, as printed"

@@ -23,7 +23,12 @@ from dissensus.models.em import Accelerate, climb
     "fmm", summary="items in clusters by their votes; exact EM", cite="Weerasooriya et al. 2021", annotators=False
 )
 class FMM(Clustering):
-    """Items in clusters, by how their votes are distributed."""
+    """Items in clusters, by how their votes are distributed.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> FMM(n_clusters=3).fit(simulate(80, 8, 3, seed=1).annotations).item_clusters_.shape
+    (80, 3)
+    """
 
     n_clusters: int = param(10, "number of item clusters", low=1)
     tol: float = param(1e-7, "stop when a pass gains at most this share of the objective", low=0)

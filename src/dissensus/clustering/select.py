@@ -45,7 +45,13 @@ MEASURES = ("kl", "inverse_kl", "log_likelihood", "objective", "seconds", "itera
 
 @dataclass(frozen=True)
 class Point:
-    """Scores of one number of item clusters and one number of annotator clusters."""
+    """Scores of one number of item clusters and one number of annotator clusters.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> best = select_clusters(simulate(80, 8, 3, seed=1).annotations, "fmm", K=[2, 3], seed=0).best
+    >>> isinstance(best, Point), best.K, round(best.kl, 2)
+    (True, 3, 0.19)
+    """
 
     K: int
     L: int
@@ -150,6 +156,13 @@ def select_clusters(
         Of the split, of what is hidden, and of every fit.
     **keywords
         Of the method; `restarts` is 1 unless given.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> found = select_clusters(simulate(80, 8, 3, seed=1).annotations, "fmm", K=[2, 3], seed=0)
+    >>> found.best.K, found.K, found.L, found.matrix().shape, found.to_frame().shape
+    (3, [2, 3], [1], (2, 1), (2, 9))
+    >>> found.estimator().n_clusters
+    3
     """
     clusterings.entry(method)
     check_argument("criterion", criterion, Criterion)

@@ -35,6 +35,10 @@ def snap(
     """(I, P) the label distribution of each item's cluster (Eq. 1), for a fitted clustering or for a table.
 
     A table is clustered by `method` with these keywords first. `how="soft"` averages over an item's clusters.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> snap(simulate(80, 8, 3, seed=1).annotations, method="fmm", n_clusters=2).shape
+    (80, 3)
     """
     if isinstance(source, Annotations):
         source = clusterings[method](**keywords).fit(source)
@@ -94,6 +98,12 @@ class Projector(_Step):
     a classifier learns to predict; or, as printed, with what a single annotator cluster says of it. Alike where there
     is one annotator cluster. Where they differ much, the printed reading does not even take the labels of a cluster to
     that cluster.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> table = simulate(80, 8, 3, seed=1).annotations
+    >>> step = Projector(clusterings["fmm"](n_clusters=3).fit(table)).fit()
+    >>> step.clusters(table.soft_labels()).shape, step.transform(table.soft_labels()).shape
+    ((80, 3), (80, 3))
     """
 
     clustering: Clustering | None = param(None, "fitted clustering; `fit` does not change it, and a clone keeps it")
@@ -144,6 +154,12 @@ class Distributions(_Step):
     One with a method `fit_distributions(X, y)`, as `dissensus.learning.CrowdClassifier` has it, is given them as they
     are, and X as it is, which may be texts. Of scikit-learn's, one that takes `sample_weight` will do: every row of X
     counts once for each class, weighted by its probability. X may be sparse.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> step = Distributions(LogisticRegression()).fit(np.eye(4), np.full((4, 2), 0.5))
+    >>> step.transform(np.eye(4)[:2])
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
     """
 
     classifier: Any = param(None, "estimator with `predict_proba`")

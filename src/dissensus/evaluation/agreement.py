@@ -48,6 +48,14 @@ def agreement(
     -------
     dict of Estimate
         NaN where undefined: a coefficient that corrects for chance is, where only one class was ever given.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> for name, found in agreement(simulate(200, 12, 3, seed=1).annotations).items():
+    ...     print(name, found)
+    percent 0.581 (95 % interval 0.544 to 0.616)
+    krippendorff_alpha 0.368 (95 % interval 0.311 to 0.419)
+    fleiss_kappa 0.367 (95 % interval 0.310 to 0.418)
+    gwet_ac1 0.374 (95 % interval 0.317 to 0.427)
     """
     names = ("percent", "krippendorff_alpha", "fleiss_kappa", "gwet_ac1")
     return _estimates(table, names, scale, values, **bootstrap)
@@ -59,6 +67,10 @@ def percent_agreement(table: Annotations, *, mean_over: MeanOver = "pairs", **bo
     Over "pairs", all pairs of ratings count alike, so that an item with ten ratings has 45 times the weight of one with
     two; over "items", Σ'_i P_i / Σ'_i 1, all items count alike, as in Fleiss' κ and Gwet's AC1. The same where all
     items have equally many.
+
+    >>> table = Annotations.from_arrays("aabb", "xyxy", [0, 1, 1, 1])
+    >>> percent_agreement(table, resamples=0).value
+    0.5
     """
     check_argument("mean_over", mean_over, MeanOver)
     name = "percent" if mean_over == "pairs" else "percent of items"
@@ -78,6 +90,10 @@ def krippendorff_alpha(
     (Krippendorff 2011, "Computing Krippendorff's alpha-reliability"). Items with one rating say nothing
     and are left out. In a resample everything is computed anew, expected disagreement and midranks too. The arguments
     are those of `agreement`.
+
+    >>> table = Annotations.from_arrays("aabbccdd", "xyxyxyxy", [1, 2, 1, 1, 3, 3, 2, 2])
+    >>> [round(krippendorff_alpha(table, scale=scale, resamples=0).value, 3) for scale in ("nominal", "interval")]
+    [0.667, 0.821]
     """
     return _estimates(table, ["krippendorff_alpha"], scale, values, **bootstrap)["krippendorff_alpha"]
 
@@ -89,6 +105,10 @@ def fleiss_kappa(table: Annotations, **bootstrap: Any) -> Estimate:
     Inter-Rater Reliability, 4th ed.; his package irrCAC): P = Σ'_i P_i / Σ'_i 1 over the items with two ratings or
     more, p_c = the mean over the same items of v_ic / m_i, every item counting alike. With equal numbers it is Fleiss'
     own. Gwet takes p_c from items with one rating too; κ could then be far below −1, its least value.
+
+    >>> table = Annotations.from_arrays("aabbccdd", "xyxyxyxy", [1, 2, 1, 1, 3, 3, 2, 2])
+    >>> round(fleiss_kappa(table, resamples=0).value, 3)
+    0.619
     """
     return _estimates(table, ["fleiss_kappa"], **bootstrap)["fleiss_kappa"]
 
@@ -98,6 +118,10 @@ def gwet_ac1(table: Annotations, **bootstrap: Any) -> Estimate:
 
     K counts all classes of the table, also those that nobody gave. Unlike κ it does not collapse where nearly all
     labels are of one class.
+
+    >>> table = Annotations.from_arrays("aabbccdd", "xyxyxyxy", [1, 2, 1, 1, 1, 1, 1, 1])
+    >>> [round(coefficient(table, resamples=0).value, 3) for coefficient in (gwet_ac1, fleiss_kappa)]
+    [0.68, -0.143]
     """
     return _estimates(table, ["gwet_ac1"], **bootstrap)["gwet_ac1"]
 
@@ -110,6 +134,10 @@ def numeric_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: A
     1)), is the share of a rating's variance that is the item's, (B − W) / (B + (m₀ − 1) W), B and W the mean squares
     between and within items, m₀ = (n − Σ m_i²/n) / (I − 1); `icc_of_mean` = (B − W) / B that of the mean of m₀ ratings.
     No array of items × numbers is made. `bootstrap`: as in `agreement`.
+
+    >>> from dissensus.table.simulate import simulate_kind
+    >>> print(numeric_agreement(simulate_kind("numbers", 60, 6, seed=1).annotations)["icc"])
+    0.410 (95 % interval 0.292 to 0.499)
     """
     rows = Ratings.of(table)
     rating, first = np.unique(rows.rating, return_index=True)

@@ -49,6 +49,10 @@ def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "widt
         Predicted distribution.
     equal : "width" or "mass"
         Bins of one width on [0, 1], or (about) equally many items in each.
+
+    >>> curve = reliability_curve([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], bins=2)
+    >>> curve.count, curve.confidence.round(2), curve.accuracy.round(2), round(curve.error, 2)
+    (array([0, 3]), array([ nan, 0.77]), array([ nan, 0.67]), 0.1)
     """
     check_argument("bins", bins, int, low=1)
     check_argument("equal", equal, Equal)
@@ -66,12 +70,19 @@ def expected_calibration_error(gold: Any, h: Any, *, bins: int = 15, equal: Equa
     """Σ_b (items in b / items) |accuracy of b − confidence of b| (Guo et al. 2017, Eq. 3); see `reliability_curve`.
 
     It is biased upwards where bins hold few items: compare methods on the same items with the same bins.
+
+    >>> round(expected_calibration_error([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), 2)
+    0.3
     """
     return reliability_curve(gold, h, bins=bins, equal=equal).error
 
 
 def log_loss(gold: Any, h: Any) -> float:
-    """Mean of −log h[gold] over the items with known gold; infinite where a gold class is given no probability."""
+    """Mean of −log h[gold] over the items with known gold; infinite where a gold class is given no probability.
+
+    >>> round(log_loss([0, 1], [[0.9, 0.1], [0.2, 0.8]]), 3)
+    0.164
+    """
     return float(log_losses(gold, h).mean())
 
 

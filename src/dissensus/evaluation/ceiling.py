@@ -70,6 +70,10 @@ def split_half(
 
     Names of the scores: `kl_divergence`, `inverse_kl_divergence`, `jensen_shannon`, `manhattan` and `accuracy`, the
     chance that both halves have the same most frequent class, where ties are drawn fairly.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> round(split_half(simulate(200, 12, 3, seed=1).annotations, draws=2).mean["accuracy"], 3)
+    0.675
     """
     check_argument("draws", draws, int, low=1)
     check_argument("seed", seed, int, low=0)
@@ -90,7 +94,13 @@ def split_half(
 def hide_annotators(
     table: Annotations, share: float, seed: int | np.random.SeedSequence
 ) -> tuple[Annotations, Annotations]:
-    """Split the annotations of items with several annotators into given and hidden ones, annotator by annotator."""
+    """Split the annotations of items with several annotators into given and hidden ones, annotator by annotator.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> given, hidden = hide_annotators(simulate(200, 12, 3, seed=1).annotations, 0.25, seed=0)
+    >>> given.n_annotations, hidden.n_annotations
+    (800, 200)
+    """
     starts = pair_starts(table.item, table.annotator)
     pair, item = np.cumsum(starts) - 1, table.item[starts]
     per_item = np.bincount(item, minlength=table.n_items)
@@ -116,6 +126,10 @@ def _scores(judging: Annotations, predicting: Annotations, pseudocount: float, e
 
 
 def same_winner(y: FloatArray, h: FloatArray) -> FloatArray:
-    """(I,) the chance that y and h (I, K) have the same most probable class, where ties of either are drawn fairly."""
+    """(I,) the chance that y and h (I, K) have the same most probable class, where ties of either are drawn fairly.
+
+    >>> same_winner(np.array([[1, 0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
+    array([1. , 0.5])
+    """
     first, second = tied(y), tied(h)
     return np.asarray((first & second).sum(axis=1) / (first.sum(axis=1) * second.sum(axis=1)))

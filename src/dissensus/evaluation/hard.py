@@ -28,7 +28,11 @@ def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) ->
 
 
 def accuracy(gold: Any, predicted: Any) -> float:
-    """Share of the items with known gold whose prediction is right."""
+    """Share of the items with known gold whose prediction is right.
+
+    >>> accuracy([0, 1, 2, -1], [0, 1, 1, 0])
+    0.6666666666666666
+    """
     gold, predicted, _ = known_codes(gold, predicted)
     return float((gold == predicted).mean())
 
@@ -39,6 +43,9 @@ def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
     An item whose gold is among t equally probable best classes counts 1/t. Taking the lowest class instead favours it:
     majority vote on a set with an even number of votes per item can look points better or worse than it is. The
     posterior (I, K) may be shares of votes; classes within the share `tie` of the largest are tied with it.
+
+    >>> expected_accuracy([0, 1], [[0.8, 0.2], [0.5, 0.5]])
+    0.75
     """
     return float(hits(gold, posterior, tie).mean())
 
@@ -56,7 +63,11 @@ def tied(posterior: FloatArray, tie: float = TIE) -> Any:
 
 
 def balanced_accuracy(gold: Any, predicted: Any) -> float:
-    """Mean over the gold classes of the share of each that is found (recall)."""
+    """Mean over the gold classes of the share of each that is found (recall).
+
+    >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
+    0.5
+    """
     return float(mean_recall(_counts(gold, predicted))[0])
 
 
@@ -65,17 +76,28 @@ def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None)
 
     The classes are those that occur in gold or prediction, or the codes given in `classes`; one that is given and never
     occurs counts 0, as in scikit-learn.
+
+    >>> round(macro_f1([0, 1, 2, 2], [0, 1, 2, 1]), 3)
+    0.778
     """
     return _f1("macro", gold, predicted, classes)
 
 
 def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
-    """F1 of the summed counts. Over all classes it equals accuracy; leave one out (as "none") with `classes`."""
+    """F1 of the summed counts. Over all classes it equals accuracy; leave one out (as "none") with `classes`.
+
+    >>> round(micro_f1([0, 1, 2, 2], [0, 1, 2, 1], classes=[1, 2]), 3)
+    0.667
+    """
     return _f1("micro", gold, predicted, classes)
 
 
 def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
-    """All of the above that need no posterior, by name."""
+    """All of the above that need no posterior, by name.
+
+    >>> hard_scores([0, 0, 0, 1], [0, 0, 1, 1])["balanced_accuracy"]
+    0.8333333333333333
+    """
     return {one.__name__: one(gold, predicted) for one in (accuracy, balanced_accuracy, macro_f1, micro_f1)}
 
 

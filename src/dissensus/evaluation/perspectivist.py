@@ -75,6 +75,10 @@ def absolute_distance(
         Their places on a line, in any order; left out, 0, 1, …, K − 1.
     scale : float, optional
         What distances are divided by; None: the range of the places.
+
+    >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [0, 2, 1])
+    >>> absolute_distance(table, [0, 1, 1])
+    array([0.25, 0.  ])
     """
     predicted = _predicted(table, predicted)
     place = positions_of(positions, table.n_classes)

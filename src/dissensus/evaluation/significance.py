@@ -54,6 +54,10 @@ def paired_bootstrap(
         `p_value` is two-sided: the share of resamples whose mean lies at least as far from the mean found as that lies
         from 0, the one found counted among them (Efron & Tibshirani 1993, chapter 16: resampling under the null
         hypothesis, by shifting). It cannot be below 1 / (resamples + 1).
+
+    >>> found = paired_bootstrap(np.repeat([1, 0], [80, 20]), np.repeat([1, 0], [70, 30]))
+    >>> print(found.mean, round(found.p_value, 3))
+    0.100 (95 % interval 0.050 to 0.170) 0.004
     """
     check_argument("resamples", resamples, int, low=1)
     first, second = _paired(first, second)
@@ -75,6 +79,9 @@ def mcnemar(first: Any, second: Any, *, exact: bool | None = None, correction: b
         freedom. Left out: exact where the methods differ on fewer than 25 items.
     correction : bool
         Continuity correction of chi-square (Edwards 1948).
+
+    >>> round(mcnemar(np.repeat([1, 0], [80, 20]), np.repeat([1, 0], [70, 30])).p_value, 4)
+    0.002
     """
     first, second = _paired(first, second)
     if not (np.isin(first, (0, 1)).all() and np.isin(second, (0, 1)).all()):
@@ -104,6 +111,9 @@ def mann_whitney(x: Any, y: Any, *, alternative: Alternative = "two-sided") -> T
     """Mann-Whitney's U of two independent samples (m,), (n,): whether one tends to be larger; through SciPy.
 
     The statistic is U of `x`; U / (m n) is the chance that a value of `x` exceeds one of `y`, ties counting half.
+
+    >>> round(mann_whitney([1, 2, 3, 4], [3, 4, 5, 6, 7]).p_value, 3)
+    0.064
     """
     check_argument("alternative", alternative, Alternative)
     x, y = numbers(x, "x"), numbers(y, "y")

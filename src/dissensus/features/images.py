@@ -57,6 +57,9 @@ def embed_images(
     Returns
     -------
     (I, D) float32 array
+
+    >>> embed_images(np.zeros((2, 8, 8), np.float32), lambda pixels: pixels.mean(dim=(2, 3)), cache=False).shape
+    (2, 1)
     """
     check_argument("pooling", pooling, Pooling)
     check_argument("batch_size", batch_size, int, low=1)

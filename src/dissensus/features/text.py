@@ -166,6 +166,9 @@ def embed_texts(
     Returns
     -------
     (I, D) float32 array
+
+    >>> embed_texts(["a cat", "a dog"]).shape
+    (2, 384)
     """
     check_argument("pooling", pooling, Pooling)
     check_argument("batch_size", batch_size, int, low=1)
@@ -213,6 +216,9 @@ def embed_pairs(
     """Make features (I, 4 D) of pairs of texts, each embedded by itself: both, their difference, their product.
 
     `options` are those of `embed_texts`, `pair` aside.
+
+    >>> embed_pairs(["a cat"], ["a dog"]).shape
+    (1, 1536)
     """
     texts = [*checked(first), *checked(second, "second")]
     _check_as_many("second", second, "first", first)
@@ -224,6 +230,9 @@ def word_vectors(words: Sequence[str], model: str | Path | None = None) -> Float
     """Return vectors (W, D) of single words: the model's own input embeddings, averaged over the pieces of a word.
 
     `model` is a Hugging Face folder or name; None for the bundled MiniLM. A word without pieces, such as "", is zeros.
+
+    >>> word_vectors(["cat", "dog"]).shape
+    (2, 384)
     """
     source = text_model(model)
     found = tokenizer_of(source.tokenizer).encode_batch_fast(checked(words, "words"), add_special_tokens=False)

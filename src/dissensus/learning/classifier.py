@@ -48,6 +48,24 @@ class CrowdClassifier(Learner, Training):
     """A classifier taught by the disagreeing labels of many annotators.
 
     Items without annotations (and without gold) are predicted, not trained on.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> crowd = simulate(80, 8, 2, seed=1)
+    >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
+    >>> model = CrowdClassifier(objective="soft", epochs=3, device="cpu", seed=0).fit(table, X, validation=0.3)
+    >>> model.predict(X).shape, model.predict_proba(X).shape, model.predict_sets(X[:3]).members.shape
+    ((80,), (80, 2), (3, 2))
+    >>> model.predict_annotator_proba(X, None).shape, model.predict_annotations(table, X).shape
+    ((80, 8, 2), (400, 2))
+    >>> model.score(X, crowd.truth) > 0.5, model.to_frame().num_rows
+    (True, 80)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = model.save(folder)
+    ...     np.array_equal(CrowdClassifier.load(folder, device="cpu").predict(X), model.predict(X))
+    True
+    >>> model.fit_distributions(X, table.soft_labels()).posterior_.shape
+    (80, 2)
     """
 
     encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")

@@ -25,7 +25,12 @@ FOLDS = 10  # of the held-out items, to say what the coverage is
 
 @dataclass(frozen=True, eq=False)
 class LabelSets:
-    """Sets of labels for rows of X; K classes."""
+    """Sets of labels for rows of X; K classes.
+
+    >>> classes, sure = np.array(["cat", "dog"]), Estimate(0.9, 0.85, 0.95)
+    >>> LabelSets(np.array([[True, False], [True, True]]), classes, 0.4, sure, 100).to_lists()
+    [['cat'], ['cat', 'dog']]
+    """
 
     members: BoolArray  # (rows, K)
     classes: Names  # (K,)

@@ -110,7 +110,13 @@ class PairNetwork(AnnotatorRows, OnDevice):
 
 
 class DecisionFunction(PairLearner):
-    """P(annotator j answers item i)."""
+    """P(annotator j answers item i).
+
+    >>> from dissensus.table.simulate import simulate
+    >>> model = DecisionFunction(epochs=1).fit(simulate(80, 8, 2, seed=1).annotations)
+    >>> model.predict_proba().shape, model.predict_pairs([0, 1], [3, 4]).shape
+    ((80, 8), (2,))
+    """
 
     file = "decision.safetensors"
 

@@ -100,6 +100,16 @@ def out_of_fold(
     `X`, `gold`, `annotators` and `validation` (a share of the items that teach each network) are as in
     `CrowdClassifier.fit`. The `folds` are equally large; names and `seed` decide which item is in which, not the order.
     `on_step` is called after every epoch with (epochs of all networks so far, mean loss).
+
+    >>> from dissensus.table.simulate import simulate
+    >>> crowd = simulate(80, 8, 2, seed=1)
+    >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
+    >>> model = CrowdClassifier(objective="soft", epochs=1, device="cpu", seed=0)
+    >>> found = out_of_fold(model, table, X, folds=2)
+    >>> found.proba.shape, found.to_frame().num_rows
+    ((80, 2), 80)
+    >>> OutOfFold.from_frame(found.to_frame(), model.fit(table, X)).posterior.shape
+    (80, 2)
     """
     gold = check_gold(gold, table)
     if not isinstance(model, CrowdClassifier):

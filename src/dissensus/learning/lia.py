@@ -141,7 +141,24 @@ class LIALearner(LIAKeywords, PairLearner):
 
 
 class LIA(Learner, LIALearner):
-    """Truth, difficulty and competence."""
+    """Truth, difficulty and competence.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> crowd = simulate(80, 8, 2, seed=1)
+    >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
+    >>> model = LIA(steps=1, seed=0).fit(table, X)
+    >>> model.predict().shape, model.predict_proba(X).shape, model.predict_annotations(table).shape
+    ((80,), (80, 2), (400, 2))
+    >>> model.competence().shape, model.confusion(annotators=[0]).shape
+    ((80, 8), (80, 1, 2, 2))
+    >>> type(model.classifier(table, features=True)).__name__
+    'CrowdClassifier'
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = model.save(folder)
+    ...     np.array_equal(LIA.load(folder).posterior_, model.posterior_)
+    True
+    """
 
     file = "lia.safetensors"
 

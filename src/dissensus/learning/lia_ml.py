@@ -45,6 +45,16 @@ class LIAML(LIAMLKeywords, LIALearner):
     """Truth, difficulty and competence in many questions at once.
 
     A weight decay of 0.001 has the best likelihood of held-out labels on the medical relations, of 0, 0.001 and 0.01.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> tables = {name: simulate(40, 6, 2, seed=1).annotations for name in ("rude", "funny")}
+    >>> model = LIAML(steps=1, seed=0).fit({"rude": tables["rude"]}).add_question("funny", tables["funny"])
+    >>> {question: proba.shape for question, proba in model.predict_proba().items()}
+    {'rude': (40, 2), 'funny': (40, 2)}
+    >>> model.predict(questions=["funny"])["funny"].shape
+    (40,)
+    >>> model.competence("rude").shape, model.confusion("rude", annotators=[0]).shape
+    ((40, 6), (40, 1, 2, 2))
     """
 
     file = "lia-ml.safetensors"

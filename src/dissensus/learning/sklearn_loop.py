@@ -37,6 +37,8 @@ class ByItem:
     >>> y = ByItem(Annotations.from_arrays(["a", "b", "b", "c"], [0, 0, 1, 1], ["no", "yes", "yes", "no"]))
     >>> np.asarray(y[[2, 1]]).tolist()
     ['no', 'yes']
+    >>> y.shape
+    (3,)
     """
 
     ndim = 1
@@ -167,6 +169,13 @@ def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
     """Minus the mean over items of the cross entropy to their votes: a score for `scoring`, the higher the better.
 
     `estimator` has `predict_proba` and `classes_`; y is as for `fit`. Items without votes are left out.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> crowd = simulate(80, 8, 2, seed=1)
+    >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> round(soft_cross_entropy(LogisticRegression().fit(X, crowd.truth), X, ByItem(table)), 2)
+    -0.95
     """
     table, X, _ = table_first(X, y)
     table = table.to_classes(np.asarray(estimator.classes_))
@@ -178,6 +187,13 @@ def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
     """Mean log probability of annotations, of each by its annotator: a score for `scoring`, the higher the better.
 
     An estimator that does not model annotators says the same of all of them. A Pipeline is asked through its last step.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> crowd = simulate(80, 8, 2, seed=1)
+    >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> round(annotation_likelihood(LogisticRegression().fit(X, crowd.truth), X, ByItem(table)), 2)
+    -0.95
     """
     table, X, _ = table_first(X, y)
     table = table.to_classes(np.asarray(estimator.classes_))

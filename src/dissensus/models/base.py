@@ -73,7 +73,7 @@ class Likelihoods:
 class Aggregator(Parameters, ABC):
     """Answers about the items of a table: what is the label, how sure are we, how good is each annotator.
 
-    >>> from dissensus import Annotations, load, methods, save
+    >>> from dissensus import Annotations, methods
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(200, 12, 3, seed=1).annotations
     >>> model = methods["dawid-skene"](seed=0).fit(table)
@@ -90,13 +90,6 @@ class Aggregator(Parameters, ABC):
     ([1], (1000, 3), 'K simplex')
     >>> model.partial_fit(new).items_.size
     201
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = save(model, folder)
-    ...     isinstance(load(folder), Aggregator)
-    True
-    >>> default_method("numbers"), methods_for("pairs")
-    ('gaussian', ['bradley-terry'])
     """
 
     seed: int | None = param(0, "of all draws; None draws one", low=0)
@@ -560,12 +553,20 @@ KIND_METHODS = {
 
 
 def default_method(kind: str) -> str:
-    """The method of every command that is not told which."""
+    """The method of every command that is not told which.
+
+    >>> default_method("classes"), default_method("numbers")
+    ('consensus', 'gaussian')
+    """
     return KIND_METHODS.get(kind, DEFAULT_METHOD)
 
 
 def methods_for(kind: str) -> list[str]:
-    """The methods for labels of a kind, by name."""
+    """The methods for labels of a kind, by name.
+
+    >>> methods_for("pairs")
+    ['bradley-terry']
+    """
     return [name for name, method in methods.items() if kind in method.kinds]
 
 

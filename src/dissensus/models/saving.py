@@ -105,6 +105,13 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
 
     Without `items` all that there is one of per item is left out: such a model scores new tables, and knows none of the
     items that it was fitted to.
+
+    >>> import tempfile
+    >>> from dissensus.table.simulate import simulate
+    >>> model = methods["one-coin"]().fit(simulate(20, 5, 2, seed=1).annotations)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, folder).name, load(folder).n_iter_ == model.n_iter_
+    ('model.npz', True)
     """
     if not isinstance(model, Aggregator):
         raise BadParameter(
@@ -147,7 +154,15 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
 
 
 def load(folder: str | Path) -> Aggregator:
-    """The model that `save` wrote into `folder`, ready to score new tables."""
+    """The model that `save` wrote into `folder`, ready to score new tables.
+
+    >>> import tempfile
+    >>> from dissensus.table.simulate import simulate
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = save(methods["one-coin"]().fit(simulate(20, 5, 2, seed=1).annotations), folder)
+    ...     load(folder).predict()[:3].tolist()
+    [0, 1, 1]
+    """
     path = Path(folder) if Path(folder).name == FILE else Path(folder) / FILE
     try:
         with path.open("rb") as file:

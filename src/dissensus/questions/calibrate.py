@@ -249,6 +249,8 @@ def calibrate(
     (True, 100)
     >>> print(found.plan(0.2))
     The gold labels are enough for intervals 0.2 wide.
+    >>> found.to_frame().shape
+    (400, 5)
     """
     check_kind(table.kind, KINDS_CORRECTED, "calibrate")
     check_argument("level", level, float, above=0, below=1)

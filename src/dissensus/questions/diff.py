@@ -234,6 +234,8 @@ def diff(
     >>> found = diff(old, new, method="majority-vote")
     >>> found.counts(), found.reasons()
     ({'added': 1, 'changed': 2, 'removed': 0}, ["together: x changed 'cat' to 'dog'; y changed 'cat' to 'dog'"])
+    >>> print(found.verdict().partition(";")[0], found.to_frame().shape)
+    1 labels were added, 2 changed and 0 removed (1, 6)
     """
     for table in (old, new):
         check_kind(table.kind, CLASS_KINDS, "diff")

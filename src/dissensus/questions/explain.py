@@ -157,8 +157,11 @@ def explain(
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.datasets import load_dataset
     >>> table = load_dataset("digits-crowd").annotations
-    >>> explain(table, DawidSkene().fit(table))
+    >>> found = explain(table, DawidSkene().fit(table))
+    >>> found
     Explanation of 1,797 items: 143 agreed, 73 ambiguous, 1,581 cannot tell
+    >>> found.counts()["agreed"], len(found.of_kind("ambiguous")), found.to_frame().shape
+    (143, 73, (1797, 10))
     """
     check_kind(table.kind, CLASS_KINDS, "explain")
     fitted._check_fitted()

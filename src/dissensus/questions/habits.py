@@ -92,7 +92,15 @@ class Trait(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Habits(Shown):
-    """Flags, reasons and traits of every annotator of a table, and the items whose labels differ most."""
+    """Flags, reasons and traits of every annotator of a table, and the items whose labels differ most.
+
+    >>> from dissensus import diagnose, simulate
+    >>> found = diagnose(simulate.simulate_kind("numbers", 60, 8, seed=1).annotations)
+    >>> isinstance(found, Habits), sum(map(len, found.flags)), len(found.reasons), int(found.most_contested(1)[0][0])
+    (True, 0, 8, 29)
+    >>> found.flagged("scale"), found.to_frame().shape
+    ([], (8, 8))
+    """
 
     annotators: Names  # (A,)
     labels: IntArray  # (A,) how many it gave to items that others have labelled too

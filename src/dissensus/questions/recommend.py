@@ -214,8 +214,13 @@ def recommend(
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(200, 10, 3, redundancy=2, seed=1).annotations
-    >>> recommend(DawidSkene().fit(table), table, budget=20, per_item=1)
+    >>> found = recommend(DawidSkene().fit(table), table, budget=20, per_item=1)
+    >>> found
     Recommendation of 20 of 1,600 labels for 20: 10.7 items expected to change their label
+    >>> round(found.changes, 1), found.per_cost.shape, found.to_frame().shape, found.to_arrow().num_rows
+    (10.7, (20,), (20, 8), 20)
+    >>> print(found.verdict().partition(". ")[0])
+    Ask for 20 labels about 20 items, at a cost of 20
     """
     if not isinstance(table, Annotations):
         raise DataError(f"recommend takes a table of annotations, got {type(table).__name__}; it says what is known.")

@@ -276,6 +276,8 @@ def redundancy(
     >>> found = redundancy(simulate(300, 12, 3, redundancy=6, seed=1).annotations, "dawid-skene")
     >>> [level.labels for level in found], len(found.next_label.best(20))
     ([1, 2, 3, 5, 6], 20)
+    >>> print(found.verdict().partition(". ")[0], found.to_frame().shape)
+    With 5 labels per item only 94.2 % of the items get the class that all 6 give (5, 7)
     """
     check_kind(table.kind, CLASS_KINDS, "redundancy")
     gold = check_gold(gold, table)

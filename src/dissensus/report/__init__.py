@@ -82,6 +82,10 @@ class Report(Study):
     >>> report = Report(table, methods["majority-vote"]().fit(table), only=["items"])
     >>> list(report.facts["sections"])
     ['items']
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [path.suffix for path in report.save(f"{folder}/report.html")], len(report.html()) > 1000
+    (['.html', '.json', '.csv'], True)
     """
 
     title: str = "Labels"

@@ -105,6 +105,14 @@ class Annotations(ReadOnlyArrays, Named):
     >>> names = table.items, table.annotators, table.classes
     >>> Annotations.from_codes(table.item, table.annotator, table.label, *names).n_items
     2
+    >>> table.by_annotator.tolist(), table.annotator_ptr.tolist()
+    ([0, 2, 1, 3], [0, 2, 4])
+    >>> Annotations.from_arrays(["a"], ["x"], ["red|round"], kind="sets").options.names.tolist()
+    ['red', 'round']
+    >>> Annotations.from_pairs(["a"], ["b"], ["left"]).sides.things.tolist()
+    ['a', 'b']
+    >>> Annotations.from_spans(["d"], ["x"], [0], [2], ["PER"], tokens={"d": 4}).sequences.documents.tolist()
+    ['d']
     """
 
     source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it

@@ -27,6 +27,8 @@ class Questions(dict[str, Annotations]):
       rude: Annotations: 3 annotations of 2 items by 2 annotators, 2 classes (0, 1), 1.5 per item
     >>> found["rude"].n_annotations
     3
+    >>> Questions.from_arrays(["rude", "topic"], ["a", "a"], ["x", "x"], ["no", "art"])["topic"].classes
+    array(['art'], dtype=object)
     """
 
     def __repr__(self) -> str:

@@ -162,6 +162,9 @@ def annotate(
         See the module; left out, nobody mistakes an item. Both or neither.
     items, annotators, classes : names, optional
         Items and annotators in sorted order. Left out, the codes are the names.
+
+    >>> annotate(make_crowd(6, 3, seed=1), np.array([0, 1, 2, 2]), redundancy=3, seed=1).annotations.n_annotations
+    12
     """
     n_annotators, n_classes = crowd.answers.shape[:2]
     truth = np.asarray(truth)
@@ -202,9 +205,8 @@ def make_crowd(
     >>> crowd = simulate.make_crowd(6, 3, kinds={"expert": 1, "clique": 1}, seed=1)
     >>> type(crowd).__name__, sorted(set(crowd.kind.tolist()))
     ('Crowd', ['clique', 'expert'])
-    >>> simulation = simulate.annotate(crowd, [0, 1, 2, 2], redundancy=3, seed=1)
-    >>> type(simulation).__name__, simulation.annotations.n_annotations, crowd.answers.shape
-    ('Simulation', 12, (6, 3, 3))
+    >>> crowd.confusion(np.eye(3)).shape
+    (6, 3, 3)
     """
     if n_annotators < 1 or n_classes < 2:
         raise BadParameter(f"a crowd needs an annotator and two classes, got {n_annotators} and {n_classes}.")

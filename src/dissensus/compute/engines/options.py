@@ -59,6 +59,13 @@ class Disk(Local):
 
     `folder`: where codes, checkpoints and posteriors go; beside the Parquet file where left out. `memory_gb`: of the
     one sort that makes the codes. `block_rows`: rows that are mapped into memory at once by each thread.
+
+    >>> import tempfile
+    >>> from dissensus import methods, simulate
+    >>> table = simulate.simulate(50, 6, 3, seed=1).annotations
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     methods["dawid-skene"](engine=Disk(folder=folder)).fit(table).posterior_.shape
+    (50, 3)
     """
 
     folder: str | Path | None = None
@@ -109,6 +116,9 @@ class Torch(Local):
     """Annotations on a GPU. `device` as torch names it; left out: the first GPU, or the CPU where there is none.
 
     `part_rows`: rows that a pass makes anything of at once; left out: 2^25 on a GPU, 2^20 else.
+
+    >>> Torch(device="cuda:1")
+    Torch(device='cuda:1', part_rows=None)
     """
 
     device: str | None = None
@@ -133,6 +143,9 @@ class Spark(Local):
     `partition_rows` rows. `broadcast_annotators`: whose parameters go out together; a worker fetches those broadcasts
     only in which annotators of its part are. `master`: the address of the cluster (`spark://host:7077`), where there is
     no session yet; left out: what Spark's own settings say, or this machine.
+
+    >>> Spark(master="spark://host:7077")
+    Spark(partitions=None, partition_rows=10000000, broadcast_annotators=1000000, master='spark://host:7077')
     """
 
     partitions: int | None = None

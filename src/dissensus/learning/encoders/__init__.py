@@ -1,4 +1,8 @@
-"""Encoders: one file each, entered in the registry by importing it."""
+"""Encoders: one file each, entered in the registry by importing it.
+
+>>> encoders["mlp"](hidden=[16]).hidden
+[16]
+"""
 
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.identity import Identity

@@ -1,4 +1,8 @@
-"""Objectives: one file each, entered in the registry by importing it."""
+"""Objectives: one file each, entered in the registry by importing it.
+
+>>> objectives["crowd-layer"].__name__
+'CrowdLayerObjective'
+"""
 
 from dissensus.learning.objectives.annot_mix import AnnotMix
 from dissensus.learning.objectives.annotator_embeddings import AnnotatorEmbeddings

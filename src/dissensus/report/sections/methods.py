@@ -83,7 +83,7 @@ class Methods(Section):
             return
         if facts["sampled_items"]:
             yield Text(f"Compared on a random {facts['sampled_items']:,} of the items, with all their labels.")
-        yield _ranking_chart(facts)
+        yield ranking_chart(facts)
         if any(one["accuracy"] for one in facts["methods"]) and "contested" in facts:
             yield _accuracy_chart(facts)
         if contested := facts.get("contested_items"):
@@ -155,7 +155,8 @@ def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
     ]
 
 
-def _ranking_chart(facts: Facts) -> Chart:
+def ranking_chart(facts: Facts) -> Chart:
+    """Draw how far methods are behind the best, with intervals."""
     rows = [
         {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
     ]

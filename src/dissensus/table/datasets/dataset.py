@@ -49,6 +49,12 @@ class Dataset:
     (901, True)
     >>> list(data.split_by("split"))
     ['test', 'train']
+    >>> data.features.shape, data.images.shape, list(data.splits)
+    ((1797, 64), (1797, 8, 8), ['test', 'train'])
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sorted(path.name for path in some.write(folder))[:2]
+    ['README.md', 'annotations.csv']
     """
 
     name: str

@@ -1,0 +1,129 @@
+"""Charts of results for notebooks: the report's own, drawn as SVG without a network."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from textwrap import wrap
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.types import IntArray
+from dissensus.exceptions import BadParameter
+from dissensus.questions.compare import Comparison
+from dissensus.questions.diagnose import FLAG_WORDS, Diagnosis
+from dissensus.report import charts
+from dissensus.report.blocks import Chart
+from dissensus.report.calibration import calibration, calibration_chart
+from dissensus.report.sections.methods import ranking_chart
+from dissensus.report.study import distinct, facts_of
+
+WIDTH = 520  # pixels
+MAX_LETTERS = 90  # of a line of the caption
+N_BINS = 20
+MAX_POWER = 6  # of ten, at which odds are cut
+
+
+def chart(result: Any, gold: IntArray | None = None) -> Picture:
+    """Draw a comparison, a diagnosis or the confidence of a fitted model; in Jupyter the picture shows itself.
+
+    A model is drawn against known classes where `gold` (I,) has their codes (−1 unknown), else as a histogram. Needs
+    the `report` extra.
+
+    >>> from dissensus import chart, methods, simulate
+    >>> data = simulate.simulate(100, 8, 2, seed=1)
+    >>> picture = chart(methods["dawid-skene"]().fit(data.annotations), gold=data.truth)
+    >>> picture
+    Chart: Can the confidence be believed?
+    >>> picture.svg()[:4]
+    '<svg'
+    """
+    if isinstance(result, Comparison):
+        rows = [facts_of(one, "method", "behind", "tied") for one in result]
+        facts = {"methods": rows, "verdict": result.verdict(), "hidden": result.hidden, "unit": result.measure.unit}
+        return Picture(ranking_chart(facts))
+    if isinstance(result, Diagnosis):
+        return Picture(_honesty_chart(result))
+    if not hasattr(result, "posterior_"):
+        raise BadParameter(f"chart takes a comparison, a diagnosis or a fitted model, got {type(result).__name__}.")
+    if gold is not None:
+        bins = calibration(gold, result.posterior_)["bins"]
+        return Picture(calibration_chart(bins, who="the model", right="right, by gold"))
+    return Picture(_confidence_chart(result.posterior_.max(axis=1)))
+
+
+class Picture:
+    """A chart of the report by itself: SVG in Jupyter, its title elsewhere."""
+
+    def __init__(self, chart: Chart):
+        self.chart = chart
+
+    def svg(self) -> str:
+        """Draw it."""
+        spec = self.chart.spec | {"width": WIDTH, "background": "white", "config": {"view": {"stroke": None}}}
+        spec["title"] = {
+            "text": self.chart.title, "subtitle": wrap(self.chart.caption, MAX_LETTERS), "anchor": "start",
+        }  # fmt: skip
+        return str(charts.need_for_report("vl_convert").vegalite_to_svg(_in_colors(spec)))
+
+    def __repr__(self) -> str:
+        return f"Chart: {self.chart.title}"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"image/svg+xml": self.svg(), "text/plain": f"{self!r} {self.chart.alt}"}
+
+
+def _in_colors(value: Any) -> Any:
+    """Return a specification with the style sheet's light colours in place of their names."""
+    if isinstance(value, dict):
+        return {key: _in_colors(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_in_colors(one) for one in value]
+    found = re.fullmatch(r"var\((--\w+)\)", value) if isinstance(value, str) else None
+    return _colors()[found[1]] if found else value
+
+
+@cache
+def _colors() -> dict[str, str]:
+    sheet = resources.files("dissensus.report").joinpath("page.css").read_text(encoding="utf-8")
+    return dict(re.findall(r"(--\w+): (#\w+);", sheet.split("}", 1)[0]))
+
+
+def _confidence_chart(confidence: Any) -> Chart:
+    edges = np.linspace(0, 1, N_BINS + 1)
+    counts = np.histogram(confidence, edges)[0]
+    first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
+    spec = charts.histogram(counts[first:].tolist(), edges[first:].tolist(), x_title="confidence", y_title="items")
+    mean = f"{confidence.mean():.0%} on average" if confidence.size else "no items"
+    return Chart(spec, "How sure the labels are", f"Probability of each item's label, {mean}.", f"Histogram: {mean}.")
+
+
+def _honesty_chart(found: Diagnosis) -> Chart:
+    words = [*FLAG_WORDS.values(), "none"]
+    rows = [
+        {"annotator": name, "labels": float(labels), "odds": _power(honest), "honest": float(honest)}
+        | {"flag": FLAG_WORDS[flags[0]] if flags else "none"}
+        for name, labels, honest, flags in zip(
+            distinct(found.annotators.tolist(), 60), found.labels, found.honest, found.flags, strict=True
+        )
+        if labels > 0 and not np.isnan(honest)
+    ]
+    there = [word for word in words if any(row["flag"] == word for row in rows)]
+    dots = charts.dots(
+        rows, 60, 0.8, ["annotator:N", ("labels:Q", "labels", charts.COUNT), ("honest:Q", "honest", ".0%"), "flag:N"],
+        x=charts.quantity("labels", "labels that others gave too", "~s"),
+        y=charts.quantity("odds", "odds of labelling by the item, powers of ten"),
+        color=charts.color("flag", there), shape=charts.color("flag", there),
+    )  # fmt: skip
+    flagged = sum(row["flag"] != "none" for row in rows)
+    caption = f"{flagged:,} of {len(rows):,} annotators are flagged. Below 0, labels look unrelated to the items."
+    return Chart(charts.spec(dots, 260), "Whose labels depend on the items", caption, caption)
+
+
+def _power(probability: float) -> float:
+    """Return log10 of the odds, cut at `MAX_POWER`."""
+    least = 10.0**-MAX_POWER
+    p = min(max(float(probability), least), 1 - least)
+    return float(np.log10(p / (1 - p)))
