@@ -18,6 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 import dissensus as dz
+import reproductions.annealing  # noqa: F401  # registers pgm-annealing
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import entropy, inverse_kl_divergence, kl_divergence, split_half
 from dissensus.exceptions import ConvergenceWarning
@@ -324,7 +325,7 @@ def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any
 
 def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
     """Train LDL-NM; with `leaks`, infer annotators by Algorithm 4 from the votes that it is compared with."""
-    from dissensus.learning.objectives import LDLNMObjective
+    from reproductions.ldl_nm import LDLNMObjective
     from reproductions.size_search import ldl_nm as model_of
     from reproductions.unknown_annotators import leaking_proba
 

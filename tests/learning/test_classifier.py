@@ -26,7 +26,7 @@ from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClas
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.classifier import FILE
 from dissensus.learning.encoders import MLP, Identity, encoders
-from dissensus.learning.objectives import AnnotMix, Hard, LDLNMObjective, Soft, objectives
+from dissensus.learning.objectives import AnnotMix, Hard, Soft, objectives
 from dissensus.learning.run import parameter_groups
 from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.validation import Validation
@@ -78,7 +78,7 @@ def test_the_order_of_items_and_rows_changes_nothing_that_is_learnt_without_chan
     place = {name: i for i, name in enumerate(table.items)}
     back = {new: old for old, new in names.items()}
     order = [place[back[name]] for name in again.items]
-    plain = {"ldl-nm": LDLNMObjective(dropout=0.0), "annot-mix": AnnotMix(annotation_mixup=None, dropout=0.0)}
+    plain = {"annot-mix": AnnotMix(annotation_mixup=None, dropout=0.0)}
     how = plain.get(objective, objective)
     keywords = {"encoder": MLP(hidden=(8,), dropout=0.0), "objective": how, "batch_size": 40, "epochs": 5}
     first = quick(**keywords).fit(table, X)

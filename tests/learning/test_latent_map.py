@@ -13,7 +13,7 @@ from dissensus.learning.annotator_map import project
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.latent_map import item_map, item_vectors, lay_out, nearest, separation
 from dissensus.learning.objectives import objectives
-from learning.tables import fitted, sparse_table
+from learning.tables import fitted
 
 
 def small(table, X, objective="soft", **keywords):
@@ -37,23 +37,6 @@ def test_the_last_layer_makes_logits_of_an_item_s_vector(name):
     vectors = objective.item_vectors(head, z)
     assert vectors.shape == (len(z), 9)
     torch.testing.assert_close(main[1](vectors), objective.logits(head, z))
-
-
-@pytest.mark.parametrize("at_once", [1, 2**22])
-def test_ldl_nm_has_the_mean_of_z_e_over_annotators_with_labels(at_once, monkeypatch):
-    from dissensus.learning.objectives import ldl_nm
-
-    monkeypatch.setattr(ldl_nm, "NUMBERS_AT_ONCE", at_once)
-    table = sparse_table()
-    silent = table.select(rows=table.annotator != 2)  # an annotator without labels is nobody's opinion
-    objective, head, z, _ = fitted(ldl_nm.LDLNMObjective(item_size=3, annotator_size=4), silent)
-    head.eval()
-    assert len(head.labels) > (head.labels > 0).sum()
-    there = [j for j in range(len(head.labels)) if head.labels[j] > 0]
-    z_item = head.z_item(z)
-    for i in (0, 5):
-        each = [head.z_pair(z_item[i : i + 1], head.known_rows(torch.tensor([j])))[0] for j in there]
-        torch.testing.assert_close(objective.item_vectors(head, z)[i], torch.stack(each).mean(dim=0))
 
 
 def test_vectors_are_the_network_s(crowd):
@@ -184,7 +167,7 @@ def test_what_is_kept_is_the_share_of_neighbours_by_a_loop(crowd):
 def test_every_model_has_a_map_and_what_is_none_is_named(crowd):
     _, table, X, _ = crowd
     lia = LIA(hidden=(6,), steps=10).fit(table, X)
-    assert item_map(lia, X, most=9).size == item_vectors(lia.models_[0], X).shape[1]
+    assert item_map(lia, X, most=9).size == item_vectors(lia.classifier_, X).shape[1]
     linear = small(table, X, "crowd-layer", encoder=Identity(scale=False), epochs=1)
     np.testing.assert_allclose(item_vectors(linear, X), X, rtol=1e-6)  # nothing between the input and the last layer
     with pytest.raises(DataError, match="dict has no vectors of items; give a fitted CrowdClassifier or LIA"):

@@ -179,7 +179,7 @@ def test_a_lia_and_a_folder_are_models_too(tmp_path):
     facts = about(plain)
     said = sorted(person["competence"]["all"] for person in facts["people"])
     assert said == pytest.approx(sorted(plain.competence_[:, 0]), abs=1e-3)
-    plain.models_[0].save(tmp_path)
+    plain.classifier_.save(tmp_path)
     assert about(tmp_path) == facts
     with pytest.raises(NotFitted, match="this LIA is not fitted yet"):
         about(LIA())

@@ -11,8 +11,8 @@ An example of each:
 ('Clusters', True, (80, 3))
 >>> cl.snap(model).shape == model.snapped(model.item_clusters_).shape
 True
->>> [kind(seed=0).fit(table).posterior_.shape for kind in (cl.FMM, cl.PGMAnnealing)]
-[(80, 3), (80, 3)]
+>>> cl.FMM(seed=0).fit(table).posterior_.shape
+(80, 3)
 >>> found = cl.select_clusters(table, "fmm", K=[2, 3], seed=0)
 >>> type(found).__name__, type(found.best).__name__, len(found.rows())
 ('Selection', 'Point', 2)
@@ -24,7 +24,6 @@ True
 (4, 3)
 """
 
-from dissensus.clustering.annealing import PGMAnnealing
 from dissensus.clustering.base import Clustering, Clusters
 from dissensus.clustering.belief_propagation import PGMBP
 from dissensus.clustering.fmm import FMM
@@ -33,6 +32,6 @@ from dissensus.clustering.select import Point, Selection, select_clusters
 from dissensus.clustering.snap import Distributions, Projector, snap
 
 __all__ = [
-    "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "PGMAnnealing", "Params", "Point", "Priors", "Projector",
+    "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "Params", "Point", "Priors", "Projector",
     "Selection", "select_clusters", "snap",
 ]  # fmt: skip

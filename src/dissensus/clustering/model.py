@@ -214,15 +214,6 @@ def log_prior(params: Params, priors: Priors) -> float:
     )
 
 
-def log_posterior(counts: Counts, params: Params, priors: Priors) -> float:
-    """ℓ of a hard clustering with these counts (Eq. 3)."""
-    return log_prior(params, priors) + float(
-        (counts.labels * np.log(params.theta)).sum()
-        + counts.items @ np.log(params.psi)
-        + counts.annotators @ np.log(params.omega)
-    )
-
-
 def maximise(counts: Counts, priors: Priors) -> Params:
     """The M step (section 4.1.3): the parameters of highest expected log posterior."""
     return in_proportion(
@@ -290,24 +281,10 @@ def projected(params: Params, distributions: FloatArray, size: float) -> FloatAr
     return np.asarray(softmax(np.logaddexp.reduce(logs, axis=2), axis=1))
 
 
-# Differences of ℓ when one block changes (section 4.1.1) --------------------------------------------------------------
-
-
-def delta_theta(counts: Counts, old: FloatArray, new: FloatArray, priors: Priors) -> FloatArray:
-    """(K, L) δ of every Θ_kl by itself."""
-    return np.asarray(((priors.alpha - 1 + counts.labels) * np.log(new / old)).sum(axis=2))
-
-
-def delta_shares(sizes: FloatArray, old: FloatArray, new: FloatArray, prior: float) -> float:
-    """δψ or δΩ: Σ (prior − 1 + size of the cluster) log(new / old). The paper leaves the sizes out."""
-    return float((prior - 1 + sizes) @ np.log(new / old))
-
-
 def logits(edges: Edges, nodes: Nodes, params: Params, cluster: IntArray) -> FloatArray:
     """Log probabilities of the clusters of each node, up to a constant; `cluster` holds those of the other ends.
 
-    Of items (I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}, of annotators (A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}; δw_i
-    and δz_j are differences of two of these numbers.
+    Of items (I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}, of annotators (A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}.
     """
     shares, log_theta = params.psi if nodes is edges.items else params.omega, np.log(params.theta).transpose(nodes.axes)
     P, other, own = log_theta.shape

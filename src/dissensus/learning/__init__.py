@@ -21,9 +21,6 @@ An example of each:
 >>> y = learning.ByItem(table)
 >>> learning.soft_cross_entropy(model, X, y) < 0, learning.annotation_likelihood(model, X, y) < 0
 (True, True)
->>> answers = learning.DecisionFunction(epochs=1).fit(table)
->>> answers.predict_pairs([0, 1], [3, 4]).shape
-(2,)
 >>> model = model.fit_distributions(X, table.soft_labels())
 """
 
@@ -42,19 +39,15 @@ from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.conformal import LabelSets
 from dissensus.learning.crowdlab import Crowdlab, crowdlab
-from dissensus.learning.decision import DecisionFunction
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
-from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.sklearn_loop import ByItem, annotation_likelihood, soft_cross_entropy
 
 __all__ = [
     "LIA",
-    "LIAML",
     "ByItem",
     "CrowdClassifier",
     "Crowdlab",
-    "DecisionFunction",
     "LabelSets",
     "OutOfFold",
     "annotation_likelihood",

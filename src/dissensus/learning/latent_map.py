@@ -1,8 +1,7 @@
 """A map of items: what a trained network makes of them, in two dimensions by t-SNE (van der Maaten & Hinton 2008).
 
-Figure 4 of Weerasooriya et al. 2021 is such a map of the training items of LDL-NM, coloured by class. The vector of an
-item is what the network's last layer reads of it (`Objective.item_vectors`): the encoder's output or, for "ldl-nm", the
-mean of z_E over the annotators with labels (benchmarks/learning compares it with z_I).
+Figure 4 of Weerasooriya et al. 2021 is such a map, coloured by class. The vector of an item is what the network's last
+layer reads of it (`Objective.item_vectors`).
 
 t-SNE keeps neighbourhoods. It does not keep distances between groups, nor how wide they are. So how well classes are
 separated is counted before the map is made, among the vectors: the share of an item's nearest neighbours with its own
@@ -86,7 +85,7 @@ def item_map(
     most: int = MAX_ITEMS,
     seed: int = 0,
 ) -> ItemMap:
-    """Map items by a fitted CrowdClassifier, or by the first seed of a LIA.
+    """Map items by a fitted CrowdClassifier or LIA.
 
     X has one row per item, of `table.items` where a table is given; the items need not be those of `fit`. Classes are
     `codes` (rows,) into the table's classes or the model's, −1 for none; else the majority labels in `table`; else the
@@ -163,8 +162,8 @@ def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
 
 
 def trained(model: Any) -> CrowdClassifier:
-    """Return the CrowdClassifier that it is, or that is the first of its seeds."""
-    found = getattr(model, "models_", [model])[0]
+    """Return the CrowdClassifier that it is, or has."""
+    found = getattr(model, "classifier_", model)
     if not isinstance(found, CrowdClassifier):
         raise DataError(f"{type(model).__name__} has no vectors of items; give a fitted CrowdClassifier or LIA.")
     found._check_fitted()

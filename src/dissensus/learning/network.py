@@ -69,21 +69,7 @@ class Lessons:
         return self.inputs.take(rows), targets, mix
 
 
-class OnDevice(nn.Module):
-    """A module that knows where its weights are."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(iter(self.parameters())).device
-
-    def placed(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
-        """Put codes (n,) of annotators and their features (n, F) on the device."""
-        at = torch.as_tensor(codes.astype(np.int64)).to(self.device)
-        return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
-
-
-class Network(OnDevice):
+class Network(nn.Module):
     """An encoder with a head; `forward` is the loss, `logits` the classes."""
 
     head: Any  # made by the objective
@@ -153,6 +139,16 @@ class Network(OnDevice):
         return self.objective.log_posterior(self.head, self.encoder(**inputs), targets)
 
     # Answers ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(iter(self.parameters())).device
+
+    def placed(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
+        """Put codes (n,) of annotators and their features (n, F) on the device."""
+        at = torch.as_tensor(codes.astype(np.int64)).to(self.device)
+        return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
 
     @torch.inference_mode()
     def ask(

@@ -32,7 +32,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.objectives.annotator_heads import PerspectiveHead, Perspectives
 from dissensus.learning.objectives.base import Branch, as_tensor, objectives
-from dissensus.learning.objectives.ldl_nm import label_counts
+from dissensus.learning.objectives.labels import label_counts
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 

@@ -183,8 +183,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         head.marginal = self.stage(epoch, epochs) == self.rounds
         if head.marginal and self._others is None:
             return
-        for z, given in walk():
-            targets = self._by_posterior(given)
+        for z, targets in walk():
             if epoch == 0:
                 q = self._known(targets["votes"].clamp(min=MIN_SHARE).log(), targets)  # Eq. 8, Platanios et al. 2020
             elif self._others is None:
@@ -200,7 +199,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
-        targets = self._by_posterior(targets)
         logits, votes, _, _ = self._parts(head, z, targets)
         if self._others is not None:
             teaches = self._others.to(logits.device).teaches[targets["item"]]  # others are like new items
@@ -215,7 +213,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """Minus the objective that is raised, see the module."""
-        targets = self._by_posterior(targets)
         logits, votes, log_q, pulls = self._parts(head, z, targets)
         log_h = log_softmax(logits)
         summed = self._by_item(votes, targets)  # (B, K)
@@ -241,10 +238,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         if self.annotator_features_ is not None:
             loss = loss + self.feature_penalty * len(z) / self.n_taught_ * head.competence.effect()
         return loss
-
-    def _by_posterior(self, targets: Batch) -> Batch:
-        """Arrange targets by the rows of q; LIA-ML has several for an item."""
-        return targets
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
         """(B, K) q of the last E step."""
