@@ -44,7 +44,7 @@ from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
-from dissensus.learning.objectives.labels import annotation_rows, label_counts
+from dissensus.learning.objectives.labels import annotation_rows
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 
@@ -214,6 +214,16 @@ class LDLNMObjective(AnnotatorObjective):
             return found
         anybody = head.mean_of_everybody(z_item, lambda z_pairs: log_softmax(head.to_label(z_pairs)).exp())
         return torch.where(stranger[:, None], anybody[row], found)
+
+
+def label_counts(table: Annotations) -> FloatArray:
+    """(A, K) weight of each label that each annotator gave."""
+    A, K = table.n_annotators, table.n_classes
+    if table.proba is None:
+        cell = table.annotator * np.int64(K) + table.label
+        return np.bincount(cell, table.weight, A * K).reshape(A, K).astype(np.float64)
+    weight = table.row_weights
+    return np.stack([np.bincount(table.annotator, weight * table.proba[:, k], A) for k in range(K)], axis=1)
 
 
 def _shares(table: Annotations) -> FloatArray:

@@ -1,7 +1,5 @@
 """Objectives: one file each, entered in the registry by importing it."""
 
-from dissensus.learning.objectives.annot_mix import AnnotMix
-from dissensus.learning.objectives.annotator_embeddings import AnnotatorEmbeddings
 from dissensus.learning.objectives.annotator_heads import AnnotatorHeads
 from dissensus.learning.objectives.auto import Auto
 from dissensus.learning.objectives.base import Objective, objectives
@@ -13,6 +11,6 @@ from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.objectives.soft_task import SoftTask
 
 __all__ = [
-    "AnnotMix", "AnnotatorEmbeddings", "AnnotatorHeads", "Auto", "CoNAL", "CrowdLayer", "CrowdLayerObjective", "Hard",
+    "AnnotatorHeads", "Auto", "CoNAL", "CrowdLayer", "CrowdLayerObjective", "Hard",
     "LIAObjective", "Objective", "Soft", "SoftTask", "objectives",
 ]  # fmt: skip

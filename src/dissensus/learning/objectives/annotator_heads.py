@@ -35,32 +35,49 @@ NUMBERS_AT_ONCE = 2**22  # items × annotators × K of answers that are computed
 MIN_SHARE = 1e-30  # stands for a share of 0 in logarithms
 
 
-class PerspectiveHead(AnnotatorRows):
-    """Layers after the encoder that answer for each annotator: `pair` and `pairs` by vectors of items and rows."""
+class LinearHeads(AnnotatorRows):
+    """A linear layer per annotator: rows (A, K · (D + 1)) hold W_j and b_j."""
 
     labels: Tensor  # (A,) weight of the labels that each annotator gave
-    branch: nn.Module
 
-    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(n, K) logits of n pairs, v (n, D) and rows (n, E)."""
-        raise NotImplementedError
-
-    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(B, J, K) logits of all pairs of v (B, D) and rows (J, E)."""
-        raise NotImplementedError
+    def __init__(self, branch: nn.Module, width: int, objective: AnnotatorHeads):
+        super().__init__()
+        self.branch, self.n_classes = branch, objective.n_classes_
+        self.common = nn.Linear(width, self.n_classes) if objective.shared else None
+        size = (len(objective.labels_given_), self.n_classes * (width + 1))
+        bound = 0.0 if objective.shared else width**-0.5  # as nn.Linear starts
+        self.table = RowEmbedding(torch.empty(size).uniform_(-bound, bound))
+        self.describe(None, size[1])
+        self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
 
     def of_annotation(self, codes: Tensor) -> Tensor:
         """(n, E) rows of annotators who were there."""
-        out: Tensor = self.table(codes)
-        return out
-
-    def in_common(self) -> Tensor | float:
-        """The sum of squares of what all annotators share."""
-        return 0.0
+        return self.known_rows(codes)
 
     def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, E) rows of annotators who are asked."""
         return self.rows_of(codes, self.labels, features)
+
+    def in_common(self) -> Tensor | float:
+        """|W_0|²."""
+        return 0.0 if self.common is None else self.common.weight.square().sum()
+
+    def _layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, K, D) and (n, K), the common layer included."""
+        both = rows.reshape(len(rows), self.n_classes, -1)
+        weight, bias = both[..., :-1], both[..., -1]
+        return (weight, bias) if self.common is None else (weight + self.common.weight, bias + self.common.bias)
+
+    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(n, K) logits of n pairs, v (n, D) and rows (n, E)."""
+        weight, bias = self._layers(rows)
+        out: Tensor = (weight * v.unsqueeze(1)).sum(dim=2) + bias
+        return out
+
+    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(B, J, K) logits of all pairs of v (B, D) and rows (J, E)."""
+        weight, bias = self._layers(rows)
+        return torch.einsum("bd,jkd->bjk", v, weight) + bias
 
     def everybody(self, v: Tensor, average: Average) -> Tensor:
         """(B, K) the mean over all who gave labels of what they would say, or the shares of their classes."""
@@ -74,46 +91,19 @@ class PerspectiveHead(AnnotatorRows):
         return total / len(who)
 
 
-class LinearHeads(PerspectiveHead):
-    """A linear layer per annotator: rows (A, K · (D + 1)) hold W_j and b_j."""
+@objectives.register(
+    "annotator-heads", summary="what each annotator would say, by a last layer of their own", cite="Davani et al. 2022"
+)
+class AnnotatorHeads(EveryLabel):
+    """A head per annotator."""
 
-    def __init__(self, branch: nn.Module, width: int, objective: AnnotatorHeads):
-        super().__init__()
-        self.branch, self.n_classes = branch, objective.n_classes_
-        self.common = nn.Linear(width, self.n_classes) if objective.shared else None
-        size = (len(objective.labels_given_), self.n_classes * (width + 1))
-        bound = 0.0 if objective.shared else width**-0.5  # as nn.Linear starts
-        self.table = RowEmbedding(torch.empty(size).uniform_(-bound, bound))
-        self.describe(None, size[1])
-        self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
-
-    def in_common(self) -> Tensor | float:
-        """|W_0|²."""
-        return 0.0 if self.common is None else self.common.weight.square().sum()
-
-    def _layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, K, D) and (n, K), the common layer included."""
-        both = rows.reshape(len(rows), self.n_classes, -1)
-        weight, bias = both[..., :-1], both[..., -1]
-        return (weight, bias) if self.common is None else (weight + self.common.weight, bias + self.common.bias)
-
-    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(n, K) logits of n pairs."""
-        weight, bias = self._layers(rows)
-        out: Tensor = (weight * v.unsqueeze(1)).sum(dim=2) + bias
-        return out
-
-    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(B, J, K) logits of all pairs."""
-        weight, bias = self._layers(rows)
-        return torch.einsum("bd,jkd->bjk", v, weight) + bias
-
-
-class Perspectives(EveryLabel):
-    """An objective whose head is a `PerspectiveHead`."""
-
+    shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
     penalty: float = param(2.0, "pull of an annotator's own numbers to nothing, and of those in common", low=0)
+
+    def head(self, branch: Branch, width: int) -> LinearHeads:
+        """Make the common layer first, then the annotators'."""
+        return LinearHeads(branch(), width, self)
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """−Σ w log P_j(y), the penalty of each annotation's annotator, −Σ log P(gold) of the average annotator."""
@@ -149,16 +139,3 @@ class Perspectives(EveryLabel):
         if not stranger.any():
             return found
         return torch.where(stranger[:, None], head.everybody(v, "mean")[row], found)
-
-
-@objectives.register(
-    "annotator-heads", summary="what each annotator would say, by a last layer of their own", cite="Davani et al. 2022"
-)
-class AnnotatorHeads(Perspectives):
-    """A head per annotator."""
-
-    shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
-
-    def head(self, branch: Branch, width: int) -> LinearHeads:
-        """Make the common layer first, then the annotators'."""
-        return LinearHeads(branch(), width, self)

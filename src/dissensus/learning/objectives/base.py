@@ -41,8 +41,6 @@ class Objective(Parameters, ABC):
     describes_annotators: ClassVar[bool] = False  # True: it can use features of annotators
     monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that tells when to stop
 
-    annotation_mixup: float | None = None  # α: train on mixtures of two annotations, with their items (`Network`)
-
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
     annotator_features_: FloatArray | None = None  # (A, F) set before `head`, where it `describes_annotators`
@@ -88,13 +86,6 @@ class Objective(Parameters, ABC):
     @abstractmethod
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
-
-    def mixed_loss(self, head: Any, z: Tensor, targets: Batch, weight: Tensor, partner: Tensor) -> Tensor:
-        """The sum of the losses of mixed annotations, by an objective with `annotation_mixup`.
-
-        z (n, …) is of the mixed items of n annotations, each mixed with that at `partner` (n,) by λ, `weight` (n,).
-        """
-        raise NotImplementedError
 
     def begins(self, epoch: int, epochs: int) -> bool:
         """True if `begin_epoch` has something to do before that epoch."""

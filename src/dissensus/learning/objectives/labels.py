@@ -29,16 +29,6 @@ def vote_weight(table: Annotations) -> FloatArray:
     return np.asarray(table.votes().sum(axis=1))
 
 
-def label_counts(table: Annotations) -> FloatArray:
-    """(A, K) weight of each label that each annotator gave."""
-    A, K = table.n_annotators, table.n_classes
-    if table.proba is None:
-        cell = table.annotator * np.int64(K) + table.label
-        return np.bincount(cell, table.weight, A * K).reshape(A, K).astype(np.float64)
-    weight = table.row_weights
-    return np.stack([np.bincount(table.annotator, weight * table.proba[:, k], A) for k in range(K)], axis=1)
-
-
 def annotation_rows(table: Annotations) -> Bag:
     """The rows of a table as a column: `annotator`, `label` or `proba`, and `weight` where they have any."""
     rows = {"annotator": as_tensor(table.annotator, torch.int64)}
