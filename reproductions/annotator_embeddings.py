@@ -57,19 +57,19 @@ class EmbeddingHead(LinearHeads):
         self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
         self.register_buffer("given", as_tensor(objective.given_, torch.float32), persistent=False)
 
-    def of_annotation(self, codes: Tensor) -> Tensor:
+    def known_rows(self, codes: Tensor) -> Tensor:
         """(n, 2 D) rows of annotators who were there."""
-        return torch.cat([self.known_rows(codes), self._usual(self.given.index_select(0, codes))], dim=1)
+        return torch.cat([super().known_rows(codes), self._usual(self.given.index_select(0, codes))], dim=1)
 
     def in_common(self) -> Tensor:
         """|N|² + |W|²."""
         return self.label.square().sum() + self.out.weight.square().sum()
 
-    def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
+    def rows_of(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, 2 D) rows of annotators who are asked; who has no labels has everybody's shares."""
-        known = (codes >= 0) & (self.labels[codes] > 0)
+        known = (codes >= 0) & (totals[codes] > 0)
         counts = torch.where(known[:, None], self.given[codes], self.given.sum(dim=0))
-        return torch.cat([super().asked(codes, features), self._usual(counts)], dim=1)
+        return torch.cat([super().rows_of(codes, totals, features), self._usual(counts)], dim=1)
 
     def _usual(self, counts: Tensor) -> Tensor:
         """(n, D) Σ_k s_k N_k by counts (n, K)."""

@@ -226,7 +226,7 @@ class LIAML(LIAMLKeywords, LIA):
         """Make the classifier with the keywords of the training."""
         labels = objective.per_item_ * objective.taught_.sum() / objective.taught_.shape[1]  # of one question
         items = int(np.count_nonzero(objective.teaches_))
-        model = self.preset(objective, features=features, items=items, labels=labels)
+        model = self._preset(objective, features=features, items=items, labels=labels)
         return model.set_params(precision="32-true")
 
     def _ready(

@@ -40,8 +40,7 @@ from dissensus.common.types import IntArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.objectives.base import Branch, Walk, as_tensor
-from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
-from dissensus.learning.objectives.lia_head import Competence, LIAHead, log_confusion
+from dissensus.learning.objectives.lia import Competence, LIAHead, LIAKeywords, LIAObjective, log_confusion
 from dissensus.learning.rows import RowEmbedding
 from dissensus.models.base import check_gold
 from dissensus.models.methods.mmce import expected_effect

@@ -84,8 +84,8 @@ def fit(name: str, own: dict[str, Any], keywords: dict[str, Any], seed: int, dev
 
         model = AnnotMixClassifier(**network(AnnotMix(**own), seed, device, **keywords).get_params(deep=False))
         return model.fit(table, X, on_step=lambda epoch, loss: None)
-    if name == "annotator-embeddings":
-        from reproductions import annotator_embeddings  # noqa: F401  # registers it
+    if name in ("annotator-embeddings", "conal"):
+        from reproductions import annotator_embeddings, conal  # noqa: F401  # registers them
     kind: Any = objectives[name]
     gold = train.gold if own.get("labels") == "gold" else None
     model = network(kind(**own), seed, device, **keywords)

@@ -145,7 +145,7 @@ def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> t
     import torch
 
     from dissensus.learning import LIA
-    from dissensus.learning.objectives.lia_head import LIAHead, log_confusion
+    from dissensus.learning.objectives.lia import LIAHead, log_confusion
 
     train, test = split.train, split.test
     model = LIA(seed=seed, **keywords).fit(train, split.X, annotators=frame)

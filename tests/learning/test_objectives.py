@@ -13,10 +13,11 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders import MLP, Identity
-from dissensus.learning.objectives import AnnotatorHeads, CoNAL, objectives
+from dissensus.learning.objectives import AnnotatorHeads, objectives
 from learning.tables import fitted, log_q, sparse_table
 from reproductions.annot_mix import AnnotationLessons, AnnotMix, AnnotMixClassifier, MixingNetwork
 from reproductions.annotator_embeddings import AnnotatorEmbeddings
+from reproductions.conal import CoNAL
 from tables import KINDS as ROWS
 from tables import some_gold
 

@@ -115,9 +115,9 @@ class LIA(Learner, LIAKeywords):
         self.check_parameters()
         objective = LIAObjective(**{name: getattr(self, name) for name in LIAObjective.parameter_names()})
         items = max(int(np.count_nonzero(np.diff(table.item_ptr))), 1)
-        return self.preset(objective, features=features, items=items, labels=table.n_annotations)
+        return self._preset(objective, features=features, items=items, labels=table.n_annotations)
 
-    def preset(self, objective: LIAObjective, *, features: bool, items: int, labels: float) -> CrowdClassifier:
+    def _preset(self, objective: LIAObjective, *, features: bool, items: int, labels: float) -> CrowdClassifier:
         """Make the classifier that does the work; the numbers of items and labels decide its epochs and batches."""
         layers: dict[str, Any] = {"hidden": self.hidden, "dropout": self.dropout}
         encoder = MLP(**layers) if features else ItemEmbedding(size=self.item_size, **layers)

@@ -3,7 +3,6 @@
 from dissensus.learning.objectives.annotator_heads import AnnotatorHeads
 from dissensus.learning.objectives.auto import Auto
 from dissensus.learning.objectives.base import Objective, objectives
-from dissensus.learning.objectives.conal import CoNAL
 from dissensus.learning.objectives.crowd_layer import CrowdLayer, CrowdLayerObjective
 from dissensus.learning.objectives.hard import Hard
 from dissensus.learning.objectives.lia import LIAObjective
@@ -11,6 +10,6 @@ from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.objectives.soft_task import SoftTask
 
 __all__ = [
-    "AnnotatorHeads", "Auto", "CoNAL", "CrowdLayer", "CrowdLayerObjective", "Hard",
+    "AnnotatorHeads", "Auto", "CrowdLayer", "CrowdLayerObjective", "Hard",
     "LIAObjective", "Objective", "Soft", "SoftTask", "objectives",
 ]  # fmt: skip

@@ -26,8 +26,7 @@ from torch.nn import functional
 from dissensus.common.parameters import param
 from dissensus.learning.batches import Batch
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorRows, Branch, as_tensor, objectives
-from dissensus.learning.objectives.labels import EveryLabel
+from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
 from dissensus.learning.rows import RowEmbedding
 
 Average = Literal["mean", "mode"]
@@ -49,14 +48,6 @@ class LinearHeads(AnnotatorRows):
         self.table = RowEmbedding(torch.empty(size).uniform_(-bound, bound))
         self.describe(None, size[1])
         self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
-
-    def of_annotation(self, codes: Tensor) -> Tensor:
-        """(n, E) rows of annotators who were there."""
-        return self.known_rows(codes)
-
-    def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
-        """(n, E) rows of annotators who are asked."""
-        return self.rows_of(codes, self.labels, features)
 
     def in_common(self) -> Tensor | float:
         """|W_0|²."""
@@ -84,7 +75,7 @@ class LinearHeads(AnnotatorRows):
         who = torch.nonzero(self.labels)[:, 0]
         total = torch.zeros((), device=v.device)
         for some in torch.split(who, max(NUMBERS_AT_ONCE // max(v.numel(), 1), 1)):
-            said = log_softmax(self.pairs(v, self.asked(some))).exp()  # (B, some, K)
+            said = log_softmax(self.pairs(v, self.rows_of(some, self.labels))).exp()  # (B, some, K)
             if average == "mode":
                 said = functional.one_hot(said.argmax(dim=2), said.shape[2]).to(said.dtype)
             total = total + said.sum(dim=1)
@@ -94,7 +85,7 @@ class LinearHeads(AnnotatorRows):
 @objectives.register(
     "annotator-heads", summary="what each annotator would say, by a last layer of their own", cite="Davani et al. 2022"
 )
-class AnnotatorHeads(EveryLabel):
+class AnnotatorHeads(AnnotatorObjective):
     """A head per annotator."""
 
     shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
@@ -109,13 +100,14 @@ class AnnotatorHeads(EveryLabel):
         """−Σ w log P_j(y), the penalty of each annotation's annotator, −Σ log P(gold) of the average annotator."""
         items, who = head.branch(z), targets["annotator"]
         v = items.index_select(0, targets["row"])
-        loss = -label_log_likelihood(log_softmax(head.pair(v, head.of_annotation(who))), targets)
+        loss = -label_log_likelihood(log_softmax(head.pair(v, head.known_rows(who))), targets)
         if self.penalty > 0:
             own = head.table(who).square().sum(dim=1) / head.labels.index_select(0, who)
             loss = loss + self.penalty / 2 * (own + head.in_common() / head.labels.sum())
         total = weighted_sum(loss, targets)
         if "gold" in targets:
-            average = head.asked(torch.full((1,), -1, device=z.device)).detach()  # else all rows have a gradient
+            average = head.rows_of(torch.full((1,), -1, device=z.device), head.labels)
+            average = average.detach()  # else all rows have a gradient
             total = total + hard_loss(head.pairs(items, average)[:, 0], targets["gold"])
         return total
 
@@ -134,7 +126,7 @@ class AnnotatorHeads(EveryLabel):
     ) -> Tensor:
         """(n, K) P_j(label | x) of pairs; of −1, where nothing is known of them, the mean of everybody's."""
         v = head.branch(z)
-        found = log_softmax(head.pair(v.index_select(0, row), head.asked(annotators, features))).exp()
+        found = log_softmax(head.pair(v.index_select(0, row), head.rows_of(annotators, head.labels, features))).exp()
         stranger = head.strangers(annotators, head.labels, features)
         if not stranger.any():
             return found

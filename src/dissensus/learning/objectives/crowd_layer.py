@@ -42,8 +42,7 @@ from dissensus.common.parameters import param
 from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import Branch, HeadWithMain, objectives
-from dissensus.learning.objectives.labels import EveryLabel
+from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
 from dissensus.learning.rows import RowEmbedding, rows_or_mean
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
@@ -142,7 +141,7 @@ def log_volume(parts: Tensor) -> Tensor:
     return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
 
-class AnnotationsThroughP(EveryLabel):
+class AnnotationsThroughP(AnnotatorObjective):
     """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
 
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
