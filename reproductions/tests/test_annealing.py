@@ -8,9 +8,11 @@ from clustering.test_model import PRIORS, K, L, literal_posterior
 from clustering.test_model import a_state as a_drawn_state
 from dissensus.clustering import model, select_clusters
 from dissensus.clustering.model import Counts, Edges, Params, Priors
+from dissensus.clustering.start import Start
 from dissensus.exceptions import BadParameter
 from dissensus.table.simulate import simulate
 from reproductions.annealing import PGMAnnealing, State, _accept, _pick, delta_shares, delta_theta, log_posterior
+from reproductions.printed_clusters import product_counts
 from tables import KINDS
 
 
@@ -100,9 +102,16 @@ def test_the_best_state_ever_seen_is_returned(proposal):
     assert (np.diff(fitted.trace_) >= 0).all()
 
 
-def test_conditional_proposals_end_higher_than_those_of_the_prior():
+def test_conditional_proposals_end_higher_than_those_of_the_prior(monkeypatch):
+    def random_start(self, edges, votes, number, rng):
+        of_item = rng.dirichlet(np.ones(3), edges.items.size)
+        of_annotator = rng.dirichlet(np.ones(2), edges.annotators.size)
+        params = model.maximise(product_counts(edges, of_item, of_annotator), votes.priors)
+        return Start(params, of_item.argmax(axis=1), of_annotator.argmax(axis=1))
+
+    monkeypatch.setattr(PGMAnnealing, "_first", random_start)
     table = clustered()
-    options = {"item_clusters": 3, "annotator_clusters": 2, "start": "random", "restarts": 1}
+    options = {"item_clusters": 3, "annotator_clusters": 2, "restarts": 1}
     ends = {
         proposal: PGMAnnealing(proposal=proposal, sweeps=100, **options).fit(table).trace_[-1]
         for proposal in ("conditional", "prior")

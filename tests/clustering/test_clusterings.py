@@ -209,7 +209,6 @@ def test_too_many_clusters_are_one_clear_error(name):
         ("max_iter", 2.5, "max_iter must be a whole number"),
         ("tol", -1, "tol must be 0 or more"),
         ("snap", "firm", "snap must be 'hard' or 'soft'"),
-        ("start", "middle", "start must be 'votes' or 'random'"),
         ("seed", -1, "seed must be a whole number, at least 0, or None"),
         ("K", 0, "clusters must be a whole number, at least 1, got 0"),
     ],
@@ -223,7 +222,6 @@ def test_wrong_keywords_are_one_clear_error(name, keyword, value, message):
     ("name", "keyword", "value"),
     [
         ("pgm-bp", "tau", 0.5),
-        ("pgm-bp", "m_step", "both"),
         ("pgm-bp", "rounds", 0),
         ("pgm-bp", "damping", 1.0),
         ("pgm-bp", "round_tol", -1),
@@ -273,7 +271,7 @@ def test_any_table_works(name, data):
     table = data.draw(tables())
     K = data.draw(st.integers(1, int((np.diff(table.item_ptr) > 0).sum())))
     L = data.draw(st.integers(1, int((np.diff(table.annotator_ptr) > 0).sum())))
-    model = fit(name, table, K=K, L=L, start=data.draw(st.sampled_from(["votes", "random"])))
+    model = fit(name, table, K=K, L=L)
     np.testing.assert_allclose(model.posterior_.sum(axis=1), 1, atol=1e-9)
     assert np.isfinite(model.trace_).all()
     np.testing.assert_allclose(model.predict_proba(table).sum(axis=1), 1, atol=1e-9)

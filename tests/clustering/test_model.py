@@ -7,6 +7,7 @@ from dissensus import Annotations
 from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Priors
 from dissensus.exceptions import BadParameter
+from reproductions.printed_clusters import product_counts, projected
 from tables import KINDS, random_table
 
 PRIORS = Priors(2.5, 1.7, 3.1)
@@ -57,7 +58,7 @@ def test_product_counts_and_m_step_are_the_printed_ones(kind):
     table = random_table(1, **KINDS[kind])
     rng, P = np.random.default_rng(1), table.n_classes
     w, z = rng.dirichlet(np.ones(K), table.n_items), rng.dirichlet(np.ones(L), table.n_annotators)
-    counts = model.product_counts(Edges(table), w, z)
+    counts = product_counts(Edges(table), w, z)
     params = model.maximise(counts, PRIORS)
     for k in range(K):
         for l in range(L):
@@ -90,7 +91,7 @@ def test_one_pair_is_one_edge_however_many_labels_it_has():
 def test_projection_is_equation_2_with_pseudo_labels():
     params, rng = some_params(K, L, 4, 0), np.random.default_rng(0)
     h, size = rng.dirichlet(np.ones(4), 6), 7.5
-    found = model.projected(params, h, size)
+    found = projected(params, h, size)
     for n in range(6):
         chance = np.zeros(K)
         for k in range(K):

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
-from scipy.special import softmax
 
 from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.types import FloatArray, IntArray
@@ -235,16 +234,6 @@ def hard_counts(edges: Edges, of_item: IntArray, of_annotator: IntArray, K: int,
     return Counts(labels, *(size.astype(np.float64) for size in sizes))
 
 
-def product_counts(edges: Edges, of_item: FloatArray, of_annotator: FloatArray) -> Counts:
-    """Expected counts where the clusters of an item and its annotator are taken to be independent, as printed."""
-    P, A, (I, K) = edges.n_classes, len(of_annotator), of_item.shape
-    column = edges.row_annotator * np.int64(P) + edges.row_label
-    given = csr_array((edges.row_weight, column, edges.items.row_ptr), shape=(I, A * P))
-    by_annotator = (given.T @ of_item).reshape(A, P, K)
-    labels = np.einsum("apk,al->klp", by_annotator, of_annotator, optimize=True)
-    return Counts(labels, of_item.sum(axis=0), of_annotator.sum(axis=0))
-
-
 def pair_counts(
     edges: Edges, factors: Factors, to_item: FloatArray, to_annotator: FloatArray, pair: FloatArray, pool: Threads
 ) -> FloatArray:
@@ -268,17 +257,6 @@ def pair_counts(
 def of_clusters(params: Params) -> FloatArray:
     """(K, P) the labels that a population of annotators gives to an item of each cluster: Σ_l Ω_l Θ_kl."""
     return np.asarray(np.einsum("l,klp->kp", params.omega, params.theta))
-
-
-def projected(params: Params, distributions: FloatArray, size: float) -> FloatArray:
-    """(n, K) P(w = k) ∝ ψ_k Σ_l Ω_l exp(s Σ_p h_p log Θ_klp) of h (n, P): Eq. 2, read as s = `size` labels like h.
-
-    So all labels are of one annotator cluster. What a population says of an item is a mixture over them: with a single
-    annotator cluster that says what `of_clusters` does, this is P(w = k) ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp).
-    """
-    logs = size * np.einsum("np,klp->nkl", distributions, np.log(params.theta), optimize=True)
-    logs += np.log(params.psi)[:, None] + np.log(params.omega)
-    return np.asarray(softmax(np.logaddexp.reduce(logs, axis=2), axis=1))
 
 
 def logits(edges: Edges, nodes: Nodes, params: Params, cluster: IntArray) -> FloatArray:
