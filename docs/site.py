@@ -48,7 +48,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "dissensus.learning.objectives": ("objectives",),
     "dissensus.features": (),
     "dissensus.clustering": (
-        *("Clustering", "PGMBP", "PGMAnnealing", "FMM", "Clusters", "Selection", "Point", "Projector", "Distributions"),
+        *("Clustering", "PGMBP", "FMM", "Clusters", "Selection", "Point", "Projector", "Distributions"),
         *("select_clusters", "snap"),
     ),
     "dissensus.table.simulate": ("Crowd", "Simulation", "annotate", "make_crowd", "simulate", "simulate_kind"),

@@ -20,23 +20,6 @@ PANEL_SIZE = 260  # width and height of a picture beside others
 PNG_SCALE = 2  # pixels of the file for each
 
 
-def plot_label_density(table: Annotations, path: str | Path) -> Path:
-    """Draw how many labels annotators gave, as a kernel density with a mark per annotator; .svg, .png or .html."""
-    from dissensus.learning.analysis import label_density
-
-    found = label_density(table)
-    x = charts.quantity("x", "labels given by an annotator", "~s")
-    curve = charts.plot(
-        [{"x": x, "density": y} for x, y in zip(found.x.tolist(), found.density.tolist(), strict=True)],
-        {"type": "area", "line": True, "opacity": 0.3},
-        x=x,
-        y=charts.quantity("density", "density of annotators", "~g", ticks=4),
-    )
-    mark = {"type": "tick", "opacity": 0.4, "thickness": 1}
-    ticks = charts.plot([{"x": n} for n in found.labels.tolist()], mark, x=x, y={"value": SIZE[1] - 4})
-    return _write(curve + ticks, path)
-
-
 def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, **options: Any) -> Path:
     """Draw annotators by their embeddings in two dimensions, as Figure 2 of Platanios et al. 2020; .svg, .png or .html.
 

@@ -295,7 +295,7 @@ def many_questions(
 
     A seed draws the same judgements for all.
     """
-    from dissensus.learning import LIAML
+    from reproductions.lia_ml import LIAML
     from reproductions.stacked import Stack
 
     whole: Any = dz.load_dataset("medical_relations")
@@ -342,7 +342,7 @@ def figure2(cell: Cell, device: str) -> Values:
     shares = table.soft_labels()
     for seed in cell.seeds:
         model = fitted(cell.data, seed, cell.keywords["steps"], device)
-        rows = coordinates(model.models_[0])
+        rows = coordinates(model.classifier_)
         place = project(rows, how="pca")[0]
         near, chance = neighbours(rows, by_gold.cluster)
         found.add(

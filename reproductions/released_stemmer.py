@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1
-from dissensus.learning.encoders.attention import Block
+from dissensus.learning.encoders.tagger import Block
 
 WINDOWS, CHANNELS, CHARACTERS, INNER, DROPOUT = (3, 4, 5), 128, 300, 2048, 0.1
 WIDTH = len(WINDOWS) * CHANNELS

@@ -11,8 +11,8 @@ from torch.nn.functional import pad
 from dissensus.common.parameters import is_whole, param
 from dissensus.exceptions import BadParameter
 from dissensus.learning.objectives.base import Branch, objectives
-from dissensus.learning.objectives.ldl_nm import LDLNMHead, LDLNMObjective
 from dissensus.learning.rows import RowEmbedding
+from reproductions.ldl_nm import LDLNMHead, LDLNMObjective
 
 
 @objectives.register(

@@ -26,11 +26,11 @@ from dissensus.learning import inputs as given
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.objectives.labels import vote_weight
-from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.trainer import Trainer
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from reproductions.distribution_scores import compare_distributions
+from reproductions.ldl_nm import LDLNMObjective
 from reproductions.room import RoomyLDLNM
 from reproductions.stacked import stacked
 

@@ -37,12 +37,13 @@ from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.devices import gpus
-from dissensus.learning.objectives import LDLNMObjective, Objective
+from dissensus.learning.objectives import Objective
 from dissensus.learning.optimizers import make_optimizer, split
 from dissensus.learning.rows import RowAdam, one_minus_power
 from dissensus.learning.run import Run, begin
 from dissensus.learning.trainer import mixed
 from dissensus.table.annotations import Annotations
+from reproductions.ldl_nm import LDLNMObjective
 from reproductions.room import RoomyLDLNM
 
 EAGER_STEPS = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first

@@ -27,8 +27,8 @@ from torch.nn.functional import max_pool1d, pad
 from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.attention import Block, blocks
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.encoders.tagger import Block, blocks
 from dissensus.learning.encoders.words import PADDING, character_vectors, encode, vocabulary
 from dissensus.learning.inputs import pairs
 from dissensus.table.names import shown

@@ -28,8 +28,8 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.losses import kl, log_softmax
-from dissensus.learning.objectives.ldl_nm import LDLNMHead
 from dissensus.table import names as naming
+from reproductions.ldl_nm import LDLNMHead
 
 
 @dataclass(frozen=True, eq=False)

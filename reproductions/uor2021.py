@@ -273,7 +273,7 @@ def table4(cell: Cell, device: str) -> Values:
 
 def draw(path: Path, device: str) -> None:
     """Draw uor2021-SET-densities.svg: how many labels annotators gave, by class."""
-    from reproductions.figures import plot_label_density
+    from reproductions.label_figures import plot_label_density
 
     plot_label_density(annotated(path.stem.split("-")[1]), path)
 

@@ -18,18 +18,20 @@ from typing import Any, cast
 import numpy as np
 
 import dissensus as dz
+import reproductions.annealing  # noqa: F401  # registers pgm-annealing
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import entropy, inverse_kl_divergence, kl_divergence, split_half
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
 from reproductions.experiment import Cell, SeedValues, Values
 from reproductions.prepared import prepared, prepared_words
+from reproductions.printed_clusters import PrintedBP, PrintedProjector
 from reproductions.verdict import Claim, Difference, Get, compare_conditions, judge, within
 from reproductions.watch import no_progress
 
 SETS = ("jobs_q1", "jobs_q2", "jobs_q3")
 METHODS = {"FMM": "fmm", "PGM-SA": "pgm-annealing", "PGM-BP": "pgm-bp"}
-PRINTED = {"pgm-annealing": {"proposal": "prior", "schedule": "inverse"}, "pgm-bp": {"m_step": "product"}, "fmm": {}}
+PRINTED = {"pgm-annealing": {"proposal": "prior", "schedule": "inverse"}, "pgm-bp": {}, "fmm": {}}
 """What the paper says, where the library's defaults are others."""
 PUBLISHED_NUMBERS = {
     "jobs_q1": {"FMM": (14, 1), "PGM-SA": (4, 4), "PGM-BP": (10, 12)},
@@ -161,7 +163,7 @@ def fmm(cell: Cell, device: str) -> Values:
 
 def fit_clusters(table: Annotations, method: str, K: int, L: int, seed: int, printed: bool = False) -> Any:
     """Fit a clustering from five starts; `printed`: as the paper has it."""
-    kind: Any = dz.clusterings[method]
+    kind: Any = PrintedBP if printed and method == "pgm-bp" else dz.clusterings[method]
     sizes = {"n_clusters": K} if method == "fmm" else {"item_clusters": K, "annotator_clusters": L}
     model = kind(**sizes, restarts=5, threads=1, seed=seed, **(PRINTED[method] if printed else {}))
     with warnings.catch_warnings():
@@ -308,8 +310,8 @@ def pipeline(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]
         model = clustered(split, seed, how)
         labels = snap(model)
         if project != "none":
-            reading = "printed" if how.get("printed") else "population"
-            steps.append(("project", Projector(model, how=project, reading=reading)))
+            projector = PrintedProjector if how.get("printed") else Projector
+            steps.append(("project", projector(model, how=project)))
     made = Pipeline(steps)
     watched = (network_inputs(encoder, split["dev"]), split["dev"].votes)
     made.fit(network_inputs(encoder, split["train"]), labels, learn__validation=watched, learn__on_step=no_progress)
@@ -324,7 +326,7 @@ def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any
 
 def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
     """Train LDL-NM; with `leaks`, infer annotators by Algorithm 4 from the votes that it is compared with."""
-    from dissensus.learning.objectives import LDLNMObjective
+    from reproductions.ldl_nm import LDLNMObjective
     from reproductions.size_search import ldl_nm as model_of
     from reproductions.unknown_annotators import leaking_proba
 

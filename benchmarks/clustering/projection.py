@@ -20,6 +20,7 @@ from benchmarks.clustering.drawn import draw
 from dissensus.clustering import PGMBP, Distributions, Projector, model, snap
 from dissensus.evaluation import kl_divergence
 from reproductions import record
+from reproductions.printed_clusters import PrintedProjector
 
 HERE = Path(__file__).parent
 ITEMS, TRAIN = 600, 400
@@ -43,7 +44,8 @@ def run_case(seed: int) -> dict[str, float]:
         raw = Distributions(LogisticRegression()).fit(X[train], labels).transform(X[~train])
         add(f"trained on {name}, raw", raw)
         for reading, how in READINGS:
-            projected = Projector(fitted, reading=reading, how=how).fit_transform(raw)
+            kind = PrintedProjector if reading == "printed" else Projector
+            projected = kind(fitted, how=how).fit_transform(raw)
             add(f"trained on {name}, projected, {reading}, {how}", projected)
     return found
 

@@ -201,7 +201,7 @@ def known(split: Split, seed: int) -> tuple[Said, dict[str, Any]]:
     found["crowd-layer"] = (mean_of_all(layer, X_test), layer.predict_annotations(test, X_test))
     best = chosen_epochs(split, seed)
     for name, frame in (("", None), (" + metadata", split.frame)):
-        lia = LIA(seed=seed).fit(train, X, annotators=frame).models_[0]
+        lia = LIA(seed=seed).fit(train, X, annotators=frame).classifier_
         found[f"LIA{name}"] = mean_of_all(lia, X_test, frame), lia.predict_annotations(test, X_test, annotators=frame)
     for name, frame in (("", None), (" + metadata", split.frame), (" + shuffled", split.shuffled)):
         models = {epochs: ldl(split, seed, epochs, frame) for epochs in set(best)}
@@ -240,7 +240,7 @@ def newcomers(split: Split, seed: int) -> tuple[dict[str, Said], dict[str, Any]]
         if where == "seen":
             found[where]["votes"] = None, smoothed(others, crowd, shrink)[test.item]
     for name, frame in (("", None), (" + metadata", split.frame)):
-        lia = LIA(seed=seed).fit(train, X, annotators=frame).models_[0]
+        lia = LIA(seed=seed).fit(train, X, annotators=frame).classifier_
         model = ldl(split, seed, best[1], frame)
         for where, (test, X_test) in split.asked.items():
             for arm, fitted in (("LIA", lia), ("ldl-nm", model)):

@@ -145,19 +145,19 @@ def lia(split: Split, frame: Any, of_test: Any, seed: int, **keywords: Any) -> t
     import torch
 
     from dissensus.learning import LIA
-    from dissensus.learning.objectives.lia_head import LIAHead, log_confusion
+    from dissensus.learning.objectives.lia import LIAHead, log_confusion
 
     train, test = split.train, split.test
     model = LIA(seed=seed, **keywords).fit(train, split.X, annotators=frame)
     q = model.posterior_[test.item]
     whom = test.annotators if frame is None else of_test
     mean = model.confusion(None, whom)[test.item, test.annotator]  # (n, K, K)
-    network, objective = model.models_[0].network_, model.models_[0].objective_
+    network, objective = model.classifier_.network_, model.classifier_.objective_
     head: Any = network.head
     assert isinstance(head, LIAHead)
     able, spread = head.competence, []
     with torch.inference_mode():
-        z = network.encoder(**model.models_[0].encoder_.prepare(split.X).take(torch.arange(train.n_items)))
+        z = network.encoder(**model.classifier_.encoder_.prepare(split.X).take(torch.arange(train.n_items)))
         hard = head.hardness(z)
         rows = able.table.weight[None].expand(test.n_annotators, -1, -1)  # (J, A, E)
         if frame is not None:

@@ -72,6 +72,7 @@ def learnt(train: Any, X: Any, test: Any, X_test: Any, arm: str, seed: int, devi
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import Identity
     from dissensus.learning.objectives import objectives
+    from reproductions import annotator_embeddings  # noqa: F401  # registers annotator-embeddings
 
     name, own = OURS[arm]
     kind: Any = objectives[name]

@@ -8,8 +8,8 @@ from crowds import blobs
 from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
-from dissensus.learning.objectives import LDLNMObjective
 from learning.tables import fitted
+from reproductions.ldl_nm import LDLNMObjective
 from reproductions.room import RoomyLDLNM
 
 TABLE, X, _ = blobs(60, redundancy=6)

@@ -11,9 +11,9 @@ from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
-from dissensus.learning.objectives import LDLNMObjective
 from reproductions import size_search
 from reproductions.distribution_scores import distribution_scores
+from reproductions.ldl_nm import LDLNMObjective
 from reproductions.size_search import search_sizes
 
 TABLE, X, _ = blobs(50, redundancy=4, noise=0.4)

@@ -6,10 +6,12 @@ import torch
 
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning import LIAML, CrowdClassifier
+from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity, ItemEmbedding
-from dissensus.learning.objectives import CrowdLayerObjective, Hard, LDLNMObjective, LIAObjective
+from dissensus.learning.objectives import CrowdLayerObjective, Hard, LIAObjective
 from dissensus.learning.rows import RowAdam
+from reproductions.ldl_nm import LDLNMObjective
+from reproductions.lia_ml import LIAML
 from reproductions.room import RoomyLDLNM
 from reproductions.stacked import Stack, StackedRowAdam, fit_together, stacked
 

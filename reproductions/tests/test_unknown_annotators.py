@@ -9,9 +9,9 @@ from dissensus.evaluation import kl_divergence, manhattan, same_winner
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
-from dissensus.learning.objectives import LDLNMObjective
-from learning.test_ldl_nm import TABLE, X, two_camps
 from reproductions.distribution_scores import distribution_scores
+from reproductions.ldl_nm import LDLNMObjective
+from reproductions.tests.test_ldl_nm import TABLE, X, two_camps
 from reproductions.unknown_annotators import infer_annotators, leaking_proba
 
 Y = TABLE.soft_labels()

@@ -15,6 +15,7 @@ from clustering.graphs import clustered
 from dissensus.clustering import FMM, PGMBP, Distributions, Projector, model, snap
 from dissensus.evaluation import kl_divergence
 from dissensus.exceptions import BadParameter, DataError, NotFitted
+from reproductions.printed_clusters import PrintedProjector, projected
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +44,17 @@ def test_wrong_sources_are_one_clear_error(fitted):
 
 def test_projector_is_equation_2_then_equation_1(fitted):
     h = np.random.default_rng(0).dirichlet(np.ones(4), 20)
-    projector = Projector(fitted, reading="printed").fit()
-    chance = model.projected(fitted.params_, h, fitted.labels_per_item_)
+    projector = PrintedProjector(fitted).fit()
+    chance = projected(fitted.params_, h, fitted.labels_per_item_)
     np.testing.assert_allclose(projector.clusters(h), chance)
     together = np.exp(12 * h @ np.log(model.of_clusters(fitted.params_)).T) * fitted.psi_
     np.testing.assert_allclose(Projector(fitted).fit().clusters(h), together / together.sum(axis=1, keepdims=True))
     assert fitted.labels_per_item_ == 12
     labels = model.of_clusters(fitted.params_)
     np.testing.assert_allclose(projector.transform(h), labels[chance.argmax(axis=1)])
-    soft = Projector(fitted, how="soft", reading="printed")
+    soft = PrintedProjector(fitted, how="soft")
     np.testing.assert_allclose(soft.fit().transform(h), chance @ labels)
-    two = model.projected(fitted.params_, h, 2.0)
+    two = projected(fitted.params_, h, 2.0)
     np.testing.assert_allclose(soft.set_params(size=2.0).fit().transform(h), two @ labels)
 
 
@@ -61,9 +62,9 @@ def test_snapped_labels_are_projected_onto_their_own_cluster(fitted):
     labels = model.of_clusters(fitted.params_)
     np.testing.assert_allclose(Projector(fitted, size=50).fit_transform(labels), labels)
     # as printed they are not: no single annotator cluster says what both say together
-    assert np.abs(Projector(fitted, reading="printed", size=50).fit_transform(labels) - labels).max() > 0.3
+    assert np.abs(PrintedProjector(fitted, size=50).fit_transform(labels) - labels).max() > 0.3
     mixture = FMM(n_clusters=3).fit(clustered())
-    both = [Projector(mixture, reading=reading).fit().clusters(labels) for reading in ("printed", "population")]
+    both = [kind(mixture).fit().clusters(labels) for kind in (PrintedProjector, Projector)]
     np.testing.assert_allclose(*both)
 
 
@@ -75,7 +76,7 @@ def test_projected_classes_are_named(fitted):
 
 def test_projector_keeps_scikit_learns_manners(fitted):
     projector = Projector(fitted, how="soft", size=3.0)
-    own = {"clustering": fitted, "how": "soft", "reading": "population", "size": 3.0}
+    own = {"clustering": fitted, "how": "soft", "size": 3.0}
     assert projector.get_params(deep=False) == own
     copy = clone(projector)
     assert copy is not projector
@@ -101,8 +102,6 @@ def test_what_is_no_distribution_is_one_clear_error(fitted):
         Projector().fit()
     with pytest.raises(NotFitted):
         Projector(FMM()).fit()
-    with pytest.raises(BadParameter, match="reading"):
-        Projector(fitted, reading="between the lines").fit()
     with pytest.raises(BadParameter, match="size"):
         Projector(fitted, size=0).fit()
 

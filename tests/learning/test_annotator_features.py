@@ -259,7 +259,7 @@ def test_an_unseen_annotator_has_the_confusion_of_its_group(groups):
 
 def test_what_each_would_say_of_new_items_is_asked_with_a_frame(groups):
     model, _, X, _ = groups
-    proba = model.models_[0].predict_annotator_proba(X[:5], {"annotator": ["n1", "n2"], "group": ["good", "bad"]})
+    proba = model.classifier_.predict_annotator_proba(X[:5], {"annotator": ["n1", "n2"], "group": ["good", "bad"]})
     assert proba.shape == (5, 2, 3)
     np.testing.assert_allclose(proba.sum(axis=2), 1)
     assert np.abs(proba[:, 0] - proba[:, 1]).max() > 0.2
@@ -283,7 +283,7 @@ def test_without_features_nothing_changes():
     other.fit(table, X)
     assert np.array_equal(plain.posterior_, other.posterior_)
     assert np.array_equal(plain.embedding_, other.embedding_)
-    competence = plain.models_[0].network_.head.competence
+    competence = plain.classifier_.network_.head.competence
     assert sorted(dict(competence.named_parameters())) == ["crowd", "linear.weight", "table.weight"]
 
 

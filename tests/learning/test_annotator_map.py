@@ -93,11 +93,11 @@ def test_annotators_stand_by_their_embeddings_and_err_by_the_posterior(lia):
     found = annotator_map(model, table, least=5)
     assert found.how == "PCA"
     assert found.annotator.tolist() == list(range(7))
-    np.testing.assert_allclose(found.place, project(coordinates(model.models_[0]))[0])
+    np.testing.assert_allclose(found.place, project(coordinates(model.classifier_))[0])
     expected = mistakes(table, model.posterior_, least=5)
     assert np.array_equal(found.mistakes.error, expected.error, equal_nan=True)
     assert np.array_equal(found.mistakes.cluster, expected.cluster)
-    one = annotator_map(model.models_[0], table, least=5)  # the classifier itself
+    one = annotator_map(model.classifier_, table, least=5)  # the classifier itself
     assert np.array_equal(one.place, found.place)
 
 
@@ -108,7 +108,7 @@ def test_a_part_of_the_table_in_another_order_of_classes_is_matched_by_name(lia)
     part = turned.select(items=table.items[5:40], annotators=table.annotators[[1, 4, 6]])
     np.testing.assert_allclose(difficulty_of(model, part), model.difficulty_[5:40])
     found = annotator_map(model, part, least=1)
-    rows = coordinates(model.models_[0])[[1, 4, 6]]
+    rows = coordinates(model.classifier_)[[1, 4, 6]]
     np.testing.assert_allclose(found.place, project(rows)[0])
     whole = mistakes(part, posterior_of(model, part), least=1)
     np.testing.assert_allclose(found.mistakes.error, whole.error)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dissensus.learning.encoders.attention import Block, blocks
+from dissensus.learning.encoders.tagger import Block, blocks
 
 
 @pytest.mark.parametrize("heads", [1, 2, 3])

@@ -14,7 +14,7 @@ from dissensus.learning.batches import Columns
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.inputs import aligned
 from dissensus.learning.objectives import Auto
-from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.objectives.base import annotation_rows
 from dissensus.learning.validation import AnnotationValidation, stratified_folds
 
 

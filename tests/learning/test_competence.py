@@ -23,7 +23,7 @@ def lia():
 def test_they_are_means_over_all_pairs_of_a_small_table(keywords):
     table, X, _ = blobs(40)
     model = LIA(**SMALL | keywords).fit(table, X)
-    classifier, q = model.models_[0], model.posterior_
+    classifier, q = model.classifier_, model.posterior_
     average = model.confusion(None, ["nobody"])  # (I, 1, K, K)
     for i in (0, 7, 31):
         expected = 1 - sum(q[i, k] * average[i, 0, k, k] for k in range(3))
@@ -94,15 +94,8 @@ def test_they_are_kept_shown_and_forgotten(tmp_path):
     assert "difficulty" not in model.to_frame("items").column_names
 
 
-def test_seeds_are_averaged():
-    table, X, _ = blobs(40)
-    model = LIA(**SMALL, n_seeds=2).fit(table, X)
-    np.testing.assert_allclose(model.difficulty_, np.mean([one.difficulty_ for one in model.models_], axis=0))
-    assert model.competence_.shape == (7, 3)
-
-
 def test_coordinates_have_the_distances_of_what_competence_is_made_of(lia):
-    model = lia.models_[0]
+    model = lia.classifier_
     linear = model.network_.head.competence.linear.weight.detach().numpy()
     made = embedding(model) @ linear.T  # V e_j
     found = coordinates(model)
@@ -111,4 +104,4 @@ def test_coordinates_have_the_distances_of_what_competence_is_made_of(lia):
             assert np.linalg.norm(found[a] - found[b]) == pytest.approx(np.linalg.norm(made[a] - made[b]), abs=1e-5)
     table, X, _ = blobs(40)
     plain = LIA(**SMALL, annotator_size=None).fit(table, X)
-    assert np.array_equal(coordinates(plain.models_[0]), plain.embedding_)
+    assert np.array_equal(coordinates(plain.classifier_), plain.embedding_)

@@ -12,7 +12,6 @@ from tables import random_table
 MODEL_WEIGHT = 1.559914527573012
 WEIGHTS = [0.2002002, 0.22633745, 0.08127572, 1e-6, 0.48422497, 1e-6, 0.18765432, 0.24724725, 0.17227774]
 CONFIDENCE = [0.59473707, 0.69865819, 0.66650379, 0.84764146, 0.64380465, 0.54848941]
-QUALITY = [0.5952821, 0.62458003, 0.46202153, 0.55450565, 0.73273521, 0.604858, 0.56875925, 0.47231624, np.nan]
 LABELS = "212212200002201202012010202111111222211210202100100121222111"
 
 
@@ -37,7 +36,6 @@ def test_figures_are_those_of_cleanlab():
     assert found.model_weight == pytest.approx(MODEL_WEIGHT, rel=1e-12)
     np.testing.assert_allclose(found.annotator_weight, WEIGHTS, atol=1e-8)
     np.testing.assert_allclose(found.posterior[np.arange(6), found.label[:6]], CONFIDENCE, atol=1e-8)
-    np.testing.assert_allclose(found.quality, QUALITY, atol=1e-8)
 
 
 def literal(table, proba, consensus):
@@ -85,14 +83,6 @@ def test_posterior_and_weights_are_the_literal_ones():
     assert empty.any()
     np.testing.assert_allclose(found.posterior[empty], proba[empty])
     np.testing.assert_allclose(found.posterior.sum(axis=1), 1)
-
-
-def test_frames():
-    found = crowdlab(*crowd())
-    items, people = found.to_frame(), found.to_frame("annotators")
-    assert items.column_names == ["item", "label", "confidence", "p_0", "p_1", "p_2"]
-    assert people.column_names == ["annotator", "weight", "quality"]
-    assert (items.num_rows, people.num_rows) == (60, 9)
 
 
 def test_what_cannot_be_done_is_said():

@@ -13,7 +13,7 @@ from dissensus.learning.annotator_map import project
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.latent_map import item_map, item_vectors, lay_out, nearest, separation
 from dissensus.learning.objectives import objectives
-from learning.tables import fitted, sparse_table
+from learning.tables import fitted
 
 
 def small(table, X, objective="soft", **keywords):
@@ -37,23 +37,6 @@ def test_the_last_layer_makes_logits_of_an_item_s_vector(name):
     vectors = objective.item_vectors(head, z)
     assert vectors.shape == (len(z), 9)
     torch.testing.assert_close(main[1](vectors), objective.logits(head, z))
-
-
-@pytest.mark.parametrize("at_once", [1, 2**22])
-def test_ldl_nm_has_the_mean_of_z_e_over_annotators_with_labels(at_once, monkeypatch):
-    from dissensus.learning.objectives import ldl_nm
-
-    monkeypatch.setattr(ldl_nm, "NUMBERS_AT_ONCE", at_once)
-    table = sparse_table()
-    silent = table.select(rows=table.annotator != 2)  # an annotator without labels is nobody's opinion
-    objective, head, z, _ = fitted(ldl_nm.LDLNMObjective(item_size=3, annotator_size=4), silent)
-    head.eval()
-    assert len(head.labels) > (head.labels > 0).sum()
-    there = [j for j in range(len(head.labels)) if head.labels[j] > 0]
-    z_item = head.z_item(z)
-    for i in (0, 5):
-        each = [head.z_pair(z_item[i : i + 1], head.known_rows(torch.tensor([j])))[0] for j in there]
-        torch.testing.assert_close(objective.item_vectors(head, z)[i], torch.stack(each).mean(dim=0))
 
 
 def test_vectors_are_the_network_s(crowd):
@@ -81,18 +64,11 @@ def test_items_of_a_class_stand_together(crowd):
     assert 0.5 < found.kept <= 1
 
 
-def test_the_same_seed_makes_the_same_map_whatever_the_order_of_rows(crowd):
+def test_the_same_seed_makes_the_same_map(crowd):
     model, table, X, _ = crowd
     first = item_map(model, X, table=table, seed=3)
     assert np.array_equal(item_map(model, X, table=table, seed=3).place, first.place)
-    order = np.random.default_rng(0).permutation(60)
-    turned = item_map(model, X[order], items=table.items[order], codes=first.code[order], seed=3)
-    assert table.items[order][turned.item].tolist() == table.items[first.item].tolist()
-    assert np.array_equal(turned.place, first.place)
-    assert np.array_equal(turned.code, first.code)
     few = item_map(model, X, table=table, most=20, seed=3)
-    less = item_map(model, X[order], items=table.items[order], most=20, seed=3)
-    assert table.items[order][less.item].tolist() == table.items[few.item].tolist()
     assert len(few.item) == 20
     assert few.of == 60
     assert item_map(model, X, table=table, most=20, seed=4).item.tolist() != few.item.tolist()
@@ -111,8 +87,8 @@ def test_classes_are_those_given_else_the_majority_s_else_the_model_s(crowd):
 
 
 def test_a_few_items_stand_by_their_principal_components(crowd):
-    model, table, X, _ = crowd
-    found = item_map(model, X[:9], items=table.items[:9])
+    model, _, X, _ = crowd
+    found = item_map(model, X[:9])
     assert found.how == "PCA"
     assert found.separation.neighbours == 8
     vectors = item_vectors(model, X[:9])
@@ -138,8 +114,8 @@ def test_t_sne_is_scikit_learn_s():
 
     rows = np.random.default_rng(0).normal(size=(40, 4))
     order = np.lexsort(rows.T[::-1])
-    expected = TSNE(perplexity=9, init="pca", random_state=5, n_jobs=1).fit_transform(rows[order])
-    np.testing.assert_allclose(lay_out(rows, perplexity=9, seed=5)[0][order], expected, atol=1e-3)
+    expected = TSNE(perplexity=13, init="pca", random_state=5, n_jobs=1).fit_transform(rows[order])
+    np.testing.assert_allclose(lay_out(rows, seed=5)[0][order], expected, atol=1e-3)
 
 
 def test_separation_by_a_loop():
@@ -175,16 +151,16 @@ def test_vectors_that_say_nothing_are_separated_by_chance():
 
 def test_what_is_kept_is_the_share_of_neighbours_by_a_loop(crowd):
     model, table, X, _ = crowd
-    found = item_map(model, X, table=table, neighbours=5)
+    found = item_map(model, X, table=table)
     vectors = item_vectors(model, X)
-    before, after = nearest(np.round(vectors / np.abs(vectors).max(), 6), 5), nearest(found.place, 5)
-    assert found.kept == pytest.approx(np.mean([len(set(a) & set(b)) / 5 for a, b in zip(before, after, strict=True)]))
+    before, after = nearest(np.round(vectors / np.abs(vectors).max(), 6), 10), nearest(found.place, 10)
+    assert found.kept == pytest.approx(np.mean([len(set(a) & set(b)) / 10 for a, b in zip(before, after, strict=True)]))
 
 
 def test_every_model_has_a_map_and_what_is_none_is_named(crowd):
     _, table, X, _ = crowd
     lia = LIA(hidden=(6,), steps=10).fit(table, X)
-    assert item_map(lia, X, most=9).size == item_vectors(lia.models_[0], X).shape[1]
+    assert item_map(lia, X, most=9).size == item_vectors(lia.classifier_, X).shape[1]
     linear = small(table, X, "crowd-layer", encoder=Identity(scale=False), epochs=1)
     np.testing.assert_allclose(item_vectors(linear, X), X, rtol=1e-6)  # nothing between the input and the last layer
     with pytest.raises(DataError, match="dict has no vectors of items; give a fitted CrowdClassifier or LIA"):
@@ -197,8 +173,6 @@ def test_wrong_keywords_and_sizes_are_named(crowd):
     model, table, X, truth = crowd
     with pytest.raises(DataError, match="X has 10 rows for 60 items"):
         item_map(model, X[:10], table=table)
-    with pytest.raises(DataError, match="X has 60 rows for 3 items"):
-        item_map(model, X, items=["a", "b", "c"])
     with pytest.raises(DataError, match="X has no rows"):
         item_map(model, X[:0])
     with pytest.raises(
@@ -207,9 +181,8 @@ def test_wrong_keywords_and_sizes_are_named(crowd):
         item_map(model, X, codes=truth / 2)
     with pytest.raises(DataError, match="codes: 3 is no class; they run from 0 to 2, and −1 is none"):
         item_map(model, X, codes=truth + 1)
-    for keyword, value in (("perplexity", 0), ("neighbours", 0), ("most", 0)):
-        with pytest.raises(BadParameter, match=f"{keyword} must be"):
-            item_map(model, X, **{keyword: value})
+    with pytest.raises(BadParameter, match="most must be"):
+        item_map(model, X, most=0)
     with pytest.raises(BadParameter, match=r"seed must be .*at least 0, got -1"):
         item_map(model, X, seed=-1)
 

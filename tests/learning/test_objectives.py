@@ -13,9 +13,11 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders import MLP, Identity
-from dissensus.learning.network import Lessons, Network
-from dissensus.learning.objectives import AnnotatorEmbeddings, AnnotatorHeads, AnnotMix, CoNAL, objectives
+from dissensus.learning.objectives import AnnotatorHeads, objectives
 from learning.tables import fitted, log_q, sparse_table
+from reproductions.annot_mix import AnnotationLessons, AnnotMix, AnnotMixClassifier, MixingNetwork
+from reproductions.annotator_embeddings import AnnotatorEmbeddings
+from reproductions.conal import CoNAL
 from tables import KINDS as ROWS
 from tables import some_gold
 
@@ -171,9 +173,9 @@ def test_mode_is_the_vote_of_heads():
 def test_mixtures_of_annotations_are_those_of_the_paper(rows):
     table, gold = sparse_table(**ROWS[rows]), some_gold(TABLE)
     objective, head, _, targets = fitted(AnnotMix(size=3), table, gold)
-    network = shake(Network(nn.Linear(5, 6), head, objective, mixes=True))
+    network = shake(MixingNetwork(nn.Linear(5, 6), head, objective, mixes=True))
     x = torch.randn(table.n_items, 5)
-    lessons = Lessons(Columns(input=x), objective.targets(), annotation_mixup=1.0)
+    lessons = AnnotationLessons(Columns(input=x), objective.targets(), alpha=1.0)
     inputs, targets, (weight, partner, _) = lessons.take(torch.arange(table.n_items))
     assert weight.shape == partner.shape == (len(table),)
     v, e, expected = array(x), array(head.table.weight), 0.0
@@ -195,7 +197,7 @@ def test_mixtures_of_annotations_are_those_of_the_paper(rows):
 
 def test_vectors_are_mixed_where_inputs_cannot_be():
     objective, head, _, targets = fitted(AnnotMix(size=3))
-    network = shake(Network(nn.Sequential(nn.Linear(5, 6), nn.Tanh()), head, objective, mixes=False))
+    network = shake(MixingNetwork(nn.Sequential(nn.Linear(5, 6), nn.Tanh()), head, objective, mixes=False))
     inputs = {"input": torch.randn(TABLE.n_items, 5)}
     partner, weight = torch.randperm(len(TABLE)), torch.rand(len(TABLE))
     z = network.encoder(**inputs)[targets["row"]]
@@ -207,8 +209,8 @@ def test_vectors_are_mixed_where_inputs_cannot_be():
 
 def test_mixup_of_items_and_of_annotations_exclude_each_other():
     table, X, _ = blobs(30)
-    with pytest.raises(BadParameter, match="mixup must be None with objective 'annot-mix', which mixes annotations"):
-        CrowdClassifier(objective="annot-mix", mixup=0.4, epochs=1, device="cpu").fit(table, X)
+    with pytest.raises(BadParameter, match="mixup must be None with annot-mix, which mixes annotations"):
+        AnnotMixClassifier(objective="annot-mix", mixup=0.4, epochs=1, device="cpu").fit(table, X)
 
 
 def test_an_item_of_known_class_without_annotations_has_no_part_in_mixtures():
@@ -222,7 +224,8 @@ def test_an_item_of_known_class_without_annotations_has_no_part_in_mixtures():
 @pytest.mark.parametrize("name", ["annotator-heads", "annotator-embeddings", "conal", "annot-mix"])
 def test_a_classifier_learns_saves_and_answers(name, tmp_path):
     table, X, truth = blobs(90, redundancy=5)
-    model = CrowdClassifier(
+    learner = AnnotMixClassifier if name == "annot-mix" else CrowdClassifier
+    model = learner(
         encoder=MLP(hidden=(16,)), objective=name, epochs=30, batch_size=16, learning_rate=0.01, device="cpu"
     ).fit(table, X)
     assert (model.predict_proba(X).argmax(axis=1) == truth).mean() > 0.9
@@ -253,7 +256,7 @@ def test_features_of_annotators_describe_those_who_were_not_there(name):
     assert np.abs(out[:, 0] - out[:, 1]).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", [name for name in objectives if name not in ("lia-ml",)])
+@pytest.mark.parametrize("name", list(objectives))
 def test_every_loss_is_a_plain_function_of_dense_gradients(name):
     """AdamW with decay and clipping, in a loop of one's own."""
     objective, head, z, targets = fitted(objectives[name]())

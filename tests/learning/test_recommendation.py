@@ -6,8 +6,8 @@ import pytest
 pytest.importorskip("torch", reason="needs the `learning` extra")
 
 from dissensus import Annotations, recommend
-from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning import LIA, LIAML, CrowdClassifier, DecisionFunction
+from dissensus.exceptions import DataError
+from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import MLP
 from dissensus.table.simulate import simulate
 
@@ -53,13 +53,6 @@ def test_a_classifier_is_asked_with_the_confusion_of_each_annotator(table):
 
 def test_nobody_to_ask_is_nothing_to_ask(table):
     assert len(recommend(LIA(steps=5).fit(table), table, budget=5, annotators=[])) == 0
-
-
-def test_learners_that_do_not_say_who_is_right_are_refused(table):
-    text = Annotations.from_arrays(table.item, table.annotator, table.label, 3)
-    for model in (LIAML(steps=5).fit({"a": text}), DecisionFunction(epochs=1).fit(table)):
-        with pytest.raises(BadParameter, match=f"LIA or CrowdClassifier is needed, got {type(model).__name__}"):
-            recommend(model, table, budget=5)
 
 
 def test_asking_about_an_item_does_not_look_at_the_features_of_others(table, monkeypatch):

@@ -12,11 +12,9 @@ from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
-from dissensus.learning.decision import with_draws
 from dissensus.learning.devices import fabric_class
 from dissensus.learning.encoders import encoders
 from dissensus.learning.inputs import Picked, take, vectors
-from dissensus.learning.network import Lessons
 from dissensus.learning.objectives import objectives
 from learning.elsewhere import D, N, watched
 
@@ -83,24 +81,9 @@ def test_a_part_is_what_is_taken_of_the_whole():
     assert x.untyped_storage().data_ptr() == whole.columns["x"].untyped_storage().data_ptr()  # nothing copied
 
 
-def test_pairs_that_were_seen_are_known_to_a_part():
-    answered = Bag({"annotator": torch.tensor([0, 2, 1, 2])}, torch.tensor([0, 2, 3, 4]))
-    whole = Lessons(Columns(x=torch.eye(3)), Columns(answered=answered))
-    part = whole.part(1, 3)
-    torch.manual_seed(0)
-    expected = with_draws(whole.take(torch.tensor([2, 1]))[1], 2, 3, 50)
-    torch.manual_seed(0)
-    found = with_draws(part.take(torch.tensor([1, 0]))[1], 2, 3, 50)
-    for name in expected:
-        assert torch.equal(found[name], expected[name]), name
-    assert (found["counts"] == 0).any()  # drawn pairs that were seen
-
-
 def test_an_objective_goes_to_a_process_without_its_table():
     table, _, _ = blobs()
     for name in objectives:
-        if name == "lia-ml":
-            continue
         objective = objectives[name]().fit(table, None, 0)
         assert len(objective.targets()) == table.n_items
         sent = pickle.loads(pickle.dumps(objective))

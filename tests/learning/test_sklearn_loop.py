@@ -175,8 +175,8 @@ def test_other_learners_and_other_people_s(crowd):
     table, X, truth = crowd
     found = cross_validate(LIA(steps=5), X, ByItem(table), scoring=annotation_likelihood, cv=KFold(2))["test_score"]
     assert np.isfinite(found).all()
-    model = LIA(steps=5, n_seeds=2).fit(X, ByItem(table))
-    rows = np.mean([one.predict_annotations(table, X) for one in model.models_], axis=0)
+    model = LIA(steps=5).fit(X, ByItem(table))
+    rows = model.classifier_.predict_annotations(table, X)
     assert annotation_likelihood(model, X, table) == pytest.approx(log_likelihood(table, rows)[0].mean())
     theirs = LogisticRegression().fit(X, truth)
     same = theirs.predict_proba(X)[table.item]

@@ -31,7 +31,7 @@ COARSE_SIZES = 4  # of a range that are tried without --search full
 def cluster(
     *,
     output: Path | None = options.OUTPUT_FOLDER,
-    method: str = option("pgm-bp", "pgm-bp, pgm-annealing, or fmm for items only.", "--method", "-m", metavar="NAME"),
+    method: str = option("pgm-bp", "pgm-bp, or fmm for items only.", "--method", "-m", metavar="NAME"),
     item_clusters: str = option(
         "3:20", "A number, or a range to search: 3:20.", "--item-clusters", "--items-clusters", metavar="K"
     ),

@@ -17,7 +17,7 @@ import numpy as np
 
 from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Params, Priors
-from dissensus.clustering.start import Start, StartKind, Votes, start
+from dissensus.clustering.start import Start, Votes, start
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines.local import Threads, thread_count
@@ -71,9 +71,6 @@ class Clustering(Aggregator):
     alpha: float = param(2.0, "Dirichlet parameter of the clusters' labels Θ", above=1, high=1e9, must=ABOVE_ONE)
     gamma: float = param(2.0, "Dirichlet parameter of the item clusters' shares ψ", above=1, high=1e9, must=ABOVE_ONE)
     restarts: int = param(4, "number of starts, of which the best objective is kept", low=1)
-    start: StartKind = param(
-        "votes", "around items (and annotators) drawn far apart, which depends on the order of their names; or random"
-    )
     snap: Snap = param("hard", "whether `posterior_` is that of the most probable cluster, or averaged")
     max_iter: int = param(500, "passes over the data at most, for one start", low=1)
     tol: float = param(1e-6, "stop when a pass changes the objective by at most this share of it", low=0)
@@ -258,7 +255,7 @@ class JointClustering(Clustering):
 
     def _first(self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator) -> Start:
         K, by_class = self.item_clusters or edges.n_classes, self.item_clusters is None
-        return start(edges, votes, K, self.annotator_clusters, self.start, by_class, number, rng)
+        return start(edges, votes, K, self.annotator_clusters, by_class, number, rng)
 
 
 def check_enough(keyword: str, clusters: int, ptr: IntArray, what: str) -> None:

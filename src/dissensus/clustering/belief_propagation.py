@@ -7,7 +7,7 @@ One round (section 4.1.4), F_e[k, l] the factor of edge e = (i, j):
 
 until Σ KL(w new ‖ w) + Σ KL(z new ‖ z) (Eq. 5) is small, ten rounds at most; the next E step goes on from the messages
 of the last. M step: `model.maximise`, Σ w_ik z_jl replaced by the belief of the pair, b_e(k, l) ∝ ν_e(k) F_e[k, l]
-μ_e(l), with which EM is exact where the graph is a tree; `m_step="product"` as printed.
+μ_e(l), with which EM is exact where the graph is a tree.
 
 The objective is the Bethe approximation of the log evidence, at the messages of the last round, and the log prior:
 
@@ -18,7 +18,7 @@ Exact on a tree; on a graph with loops it may fall now and then.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,8 +30,6 @@ from dissensus.common.parameters import param
 from dissensus.common.types import OnStep
 from dissensus.compute.engines.local import Threads
 from dissensus.models.base import clusterings
-
-MStep = Literal["pairwise", "product"]
 
 
 class Messages:
@@ -86,9 +84,8 @@ class PGMBP(JointClustering):
     ((80, 3), (8, 2))
     """
 
-    m_step: MStep = param(
-        "pairwise", "counts by the belief of each pair, or by the product of both ends' beliefs, as printed"
-    )
+    messages: ClassVar[type[Messages]] = Messages
+
     rounds: int = param(10, "rounds of messages in one E step at most", low=1)
     round_tol: float = param(1e-3, "an E step stops when beliefs change by less, in nats per node", low=0)
     damping: float = param(
@@ -103,18 +100,13 @@ class PGMBP(JointClustering):
         self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
     ) -> Run:
         priors, params = self._priors(), self._first(edges, votes, number, rng).params
-        messages, trace = Messages(edges, params, self.damping, pool), list[float]()
+        messages, trace = self.messages(edges, params, self.damping, pool), list[float]()
         while True:
             trace.append(messages.settle(params, self.rounds, self.round_tol) + model.log_prior(params, priors))
             on_step(len(trace), trace[-1])
             converged = stopped(trace, self.tol)
             if converged or len(trace) >= self.max_iter:
                 break
-            counts = (
-                messages.counts()
-                if self.m_step == "pairwise"
-                else model.product_counts(edges, messages.of_item, messages.of_annotator)
-            )
-            params = model.maximise(counts, priors)
+            params = model.maximise(messages.counts(), priors)
         w, z = messages.of_item, messages.of_annotator
         return Run(params, Clusters(w, z, w.argmax(axis=1), z.argmax(axis=1)), trace, converged)

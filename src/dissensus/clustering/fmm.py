@@ -40,7 +40,7 @@ class FMM(Clustering):
     def _run(
         self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
     ) -> Run:
-        first = (votes.seeded if self.start == "votes" else votes.random)(self.n_clusters, rng)
+        first = votes.seeded(self.n_clusters, rng)
         done = climb(
             votes.em_pass, first, max_iter=self.max_iter, tol=self.tol, accelerate=self.accelerate, on_step=on_step
         )

@@ -29,7 +29,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
-from scipy.special import softmax
 
 from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.types import FloatArray, IntArray
@@ -214,15 +213,6 @@ def log_prior(params: Params, priors: Priors) -> float:
     )
 
 
-def log_posterior(counts: Counts, params: Params, priors: Priors) -> float:
-    """ℓ of a hard clustering with these counts (Eq. 3)."""
-    return log_prior(params, priors) + float(
-        (counts.labels * np.log(params.theta)).sum()
-        + counts.items @ np.log(params.psi)
-        + counts.annotators @ np.log(params.omega)
-    )
-
-
 def maximise(counts: Counts, priors: Priors) -> Params:
     """The M step (section 4.1.3): the parameters of highest expected log posterior."""
     return in_proportion(
@@ -242,16 +232,6 @@ def hard_counts(edges: Edges, of_item: IntArray, of_annotator: IntArray, K: int,
     labels = np.bincount(cell, edges.row_weight, K * L * P).astype(np.float64).reshape(K, L, P)
     sizes = (np.bincount(cluster, minlength=n) for cluster, n in ((of_item, K), (of_annotator, L)))
     return Counts(labels, *(size.astype(np.float64) for size in sizes))
-
-
-def product_counts(edges: Edges, of_item: FloatArray, of_annotator: FloatArray) -> Counts:
-    """Expected counts where the clusters of an item and its annotator are taken to be independent, as printed."""
-    P, A, (I, K) = edges.n_classes, len(of_annotator), of_item.shape
-    column = edges.row_annotator * np.int64(P) + edges.row_label
-    given = csr_array((edges.row_weight, column, edges.items.row_ptr), shape=(I, A * P))
-    by_annotator = (given.T @ of_item).reshape(A, P, K)
-    labels = np.einsum("apk,al->klp", by_annotator, of_annotator, optimize=True)
-    return Counts(labels, of_item.sum(axis=0), of_annotator.sum(axis=0))
 
 
 def pair_counts(
@@ -279,35 +259,10 @@ def of_clusters(params: Params) -> FloatArray:
     return np.asarray(np.einsum("l,klp->kp", params.omega, params.theta))
 
 
-def projected(params: Params, distributions: FloatArray, size: float) -> FloatArray:
-    """(n, K) P(w = k) ∝ ψ_k Σ_l Ω_l exp(s Σ_p h_p log Θ_klp) of h (n, P): Eq. 2, read as s = `size` labels like h.
-
-    So all labels are of one annotator cluster. What a population says of an item is a mixture over them: with a single
-    annotator cluster that says what `of_clusters` does, this is P(w = k) ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp).
-    """
-    logs = size * np.einsum("np,klp->nkl", distributions, np.log(params.theta), optimize=True)
-    logs += np.log(params.psi)[:, None] + np.log(params.omega)
-    return np.asarray(softmax(np.logaddexp.reduce(logs, axis=2), axis=1))
-
-
-# Differences of ℓ when one block changes (section 4.1.1) --------------------------------------------------------------
-
-
-def delta_theta(counts: Counts, old: FloatArray, new: FloatArray, priors: Priors) -> FloatArray:
-    """(K, L) δ of every Θ_kl by itself."""
-    return np.asarray(((priors.alpha - 1 + counts.labels) * np.log(new / old)).sum(axis=2))
-
-
-def delta_shares(sizes: FloatArray, old: FloatArray, new: FloatArray, prior: float) -> float:
-    """δψ or δΩ: Σ (prior − 1 + size of the cluster) log(new / old). The paper leaves the sizes out."""
-    return float((prior - 1 + sizes) @ np.log(new / old))
-
-
 def logits(edges: Edges, nodes: Nodes, params: Params, cluster: IntArray) -> FloatArray:
     """Log probabilities of the clusters of each node, up to a constant; `cluster` holds those of the other ends.
 
-    Of items (I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}, of annotators (A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}; δw_i
-    and δz_j are differences of two of these numbers.
+    Of items (I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}, of annotators (A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}.
     """
     shares, log_theta = params.psi if nodes is edges.items else params.omega, np.log(params.theta).transpose(nodes.axes)
     P, other, own = log_theta.shape

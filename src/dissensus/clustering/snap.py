@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
+from scipy.special import softmax
 
 from dissensus.clustering import model
 from dissensus.clustering.base import Clustering, Snap
-from dissensus.clustering.model import Params
 from dissensus.common.parameters import Parameters, check_argument, param
 from dissensus.common.types import FloatArray, Names
 from dissensus.exceptions import BadParameter, DataError, NotFitted
@@ -25,8 +25,6 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 ROUNDING = 1e-6  # how far a distribution's sum may be from 1
-
-Reading = Literal["population", "printed"]
 
 
 def snap(
@@ -94,10 +92,9 @@ class _Step(Parameters, ABC):
 class Projector(_Step):
     """Replace predicted distributions by the labels of the most similar clusters.
 
-    By `reading`, Eq. 2 compares a distribution with what all annotators together say of an item cluster, which is what
-    a classifier learns to predict; or, as printed, with what a single annotator cluster says of it. Alike where there
-    is one annotator cluster. Where they differ much, the printed reading does not even take the labels of a cluster to
-    that cluster.
+    Eq. 2 compares a distribution with what all annotators together say of an item cluster, which is what a classifier
+    learns to predict. As printed it is compared with what a single annotator cluster says, which need not take the
+    labels of a cluster to that cluster (`reproductions/printed_clusters.py`).
 
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(80, 8, 3, seed=1).annotations
@@ -108,7 +105,6 @@ class Projector(_Step):
 
     clustering: Clustering | None = param(None, "fitted clustering; `fit` does not change it, and a clone keeps it")
     how: Snap = param("hard", "labels of the most probable cluster, as the paper found better, or their average")
-    reading: Reading = param("population", "what a distribution is compared with in Eq. 2")
     size: float | None = param(
         None,
         "labels that a predicted distribution counts for in Eq. 2; None: as many as an item had on average",
@@ -128,15 +124,17 @@ class Projector(_Step):
         return self
 
     def clusters(self, X: Any) -> FloatArray:
-        """(n, K) P(cluster) of distributions (n, P): Eq. 2."""
+        """(n, K) P(w = k) ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp) of distributions h (n, P): Eq. 2, s labels like h."""
         self._check_fitted()
         assert self.clustering is not None
-        X = _distributions(X, self.n_features_in_)
-        size = self.clustering.labels_per_item_ if self.size is None else self.size
         params = self.clustering.params_
-        if self.reading == "population":
-            params = Params(params.psi, np.ones(1), model.of_clusters(params)[:, None])
-        return model.projected(params, X, size)
+        logs = _distributions(X, self.n_features_in_) @ np.log(model.of_clusters(params)).T
+        return np.asarray(softmax(self._labels_counted() * logs + np.log(params.psi), axis=1))
+
+    def _labels_counted(self) -> float:
+        """s, the labels that a distribution counts for."""
+        assert self.clustering is not None
+        return self.clustering.labels_per_item_ if self.size is None else self.size
 
     def transform(self, X: Any) -> FloatArray:
         """(n, P) the labels of the clusters of distributions (n, P)."""

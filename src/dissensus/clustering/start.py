@@ -7,7 +7,7 @@ follows. Annotators likewise, by the labels that they gave to each item cluster,
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,8 +21,6 @@ WARM_UP_PASSES = 20  # of the mixture, in a start
 HARD_STEPS = 5  # of the annotators' clusters
 PSEUDO_LABELS = 3.0  # like everybody's, that a drawn annotator is given for each item cluster
 ITEMS_AT_ONCE = 2**15  # so that temporaries stay small
-
-StartKind = Literal["votes", "random"]
 
 
 class Start(NamedTuple):
@@ -70,11 +68,6 @@ class Votes:
         theta = self.votes[chosen] + everybody / max(everybody.sum(), 1e-300) + 1e-3
         return model.in_proportion(np.ones(K), np.ones(1), theta[:, None])
 
-    def random(self, K: int, rng: np.random.Generator) -> Params:
-        """One M step from random responsibilities."""
-        shares = rng.dirichlet(np.ones(K), len(self.votes))
-        return self._maximise(shares.T @ self.votes, shares.sum(axis=0))
-
     def _maximise(self, labels: FloatArray, sizes: FloatArray) -> Params:
         return model.maximise(Counts(labels[:, None], sizes, np.ones(1)), self.priors)
 
@@ -105,18 +98,12 @@ def start(
     votes: Votes,
     K: int,
     L: int,
-    kind: StartKind,
     by_class: bool,
     number: int,
     rng: np.random.Generator,
 ) -> Start:
     """A start of the joint model; `by_class`: cluster k is made of the items that got class k."""
     priors = votes.priors
-    if kind == "random":
-        of_item = rng.dirichlet(np.ones(K), edges.items.size)
-        of_annotator = rng.dirichlet(np.ones(L), edges.annotators.size)
-        params = model.maximise(model.product_counts(edges, of_item, of_annotator), priors)
-        return Start(params, of_item.argmax(axis=1), of_annotator.argmax(axis=1))
     if by_class:
         shares = votes.votes + (rng.standard_gamma(1.0, votes.votes.shape) if number else 0.0)
         item = shares.argmax(axis=1)

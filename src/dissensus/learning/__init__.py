@@ -15,19 +15,15 @@ from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.conformal import LabelSets
 from dissensus.learning.crowdlab import Crowdlab, crowdlab
-from dissensus.learning.decision import DecisionFunction
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
-from dissensus.learning.lia_ml import LIAML
 from dissensus.learning.sklearn_loop import ByItem, annotation_likelihood, soft_cross_entropy
 
 __all__ = [
     "LIA",
-    "LIAML",
     "ByItem",
     "CrowdClassifier",
     "Crowdlab",
-    "DecisionFunction",
     "LabelSets",
     "OutOfFold",
     "annotation_likelihood",

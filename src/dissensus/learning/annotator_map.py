@@ -52,7 +52,7 @@ def annotator_map(
 ) -> AnnotatorMap:
     """Map the annotators of a fitted LIA, or of a CrowdClassifier with objective "lia".
 
-    `table` is what it was fitted to, or part of it; of several seeds, the embeddings are the first's. `how="auto"`
+    `table` is what it was fitted to, or part of it. `how="auto"`
     takes UMAP, with this `seed`, where it is installed and there are more than 15 annotators. At most `most` annotators
     are on the map, those with the most labels; `clusters` and `least` are those of `mistakes`.
     """
@@ -122,8 +122,8 @@ def difficulty_of(model: Any, table: Annotations) -> FloatArray:
 
 
 def classifier_of(model: Any) -> Any:
-    """Return the CrowdClassifier with objective "lia" that it is, or that is the first of its seeds."""
-    found = getattr(model, "models_", [model])[0]
+    """Return the CrowdClassifier with objective "lia" that it is, or has."""
+    found = getattr(model, "classifier_", model)
     if getattr(found, "difficulty_", None) is None:
         raise DataError(
             f"{type(model).__name__} knows no difficulty and competence; give a fitted LIA, or a CrowdClassifier that "

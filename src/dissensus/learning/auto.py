@@ -40,7 +40,7 @@ from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, enc
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
 from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
-from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.objectives.base import annotation_rows
 from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, parameter_groups, torch_seed
 from dissensus.learning.saving import run_key, with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE

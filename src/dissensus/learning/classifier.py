@@ -145,7 +145,7 @@ class CrowdClassifier(Learner, Training):
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
         annotators : frame, optional
             What is known of the annotators: a column `annotator` and others, numbers or texts, with gaps. For
-            objectives "lia" and "ldl-nm", which then know an annotator who was not there by the features.
+            objectives such as "lia", which then know an annotator who was not there by the features.
         validation : float or (X, labels), optional
             Share of the teaching items to hold out (left out: none, unless objective "auto" does); or inputs with
             their classes (names or, where classes are no integers, codes as in `gold`) or with an Annotations table of

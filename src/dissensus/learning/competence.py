@@ -18,8 +18,7 @@ from torch import Tensor
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.objectives.lia import LIAObjective
-from dissensus.learning.objectives.lia_head import LIAHead
+from dissensus.learning.objectives.lia import LIAHead, LIAObjective
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier

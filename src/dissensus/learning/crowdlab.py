@@ -16,7 +16,6 @@ p must be of a classifier that did not see the item's labels: `out_of_fold(model
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -38,19 +37,6 @@ class Crowdlab:
     label: IntArray  # (I,) the consensus, a code into `classes`
     annotator_weight: FloatArray  # (A,)
     model_weight: float
-    quality: FloatArray  # (A,) of an annotator's labels, from 0 to 1; NaN without labels on shared items
-
-    def to_frame(self, kind: str = "items") -> Any:
-        """One row per item, or per annotator ("annotators"), as an Arrow table."""
-        import pyarrow as pa
-
-        if kind == "annotators":
-            return pa.table({"annotator": self.annotators, "weight": self.annotator_weight, "quality": self.quality})
-        rows = np.arange(len(self.label))
-        columns = {
-            "item": self.items, "label": self.classes[self.label], "confidence": self.posterior[rows, self.label],
-        }  # fmt: skip
-        return pa.table(columns | {f"p_{name}": self.posterior[:, k] for k, name in enumerate(self.classes)})
 
 
 def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
@@ -74,10 +60,7 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
     for _ in range(2):
         posterior, annotator_weight, model_weight = _weigh(table, votes, proba, consensus)
         label, consensus = consensus, posterior.argmax(axis=1)
-    return Crowdlab(
-        table.items, table.annotators, table.classes, posterior, label, annotator_weight, model_weight,
-        _quality(table, votes, posterior, label, annotator_weight, model_weight),
-    )  # fmt: skip
+    return Crowdlab(table.items, table.annotators, table.classes, posterior, label, annotator_weight, model_weight)
 
 
 def _weigh(
@@ -103,20 +86,3 @@ def _weigh(
     rest = (1 - agreed) / max(K - 1, 1)
     mixed = model_weight * proba + agreed * own + rest * (total - own)
     return mixed / (model_weight + total), weight, model_weight
-
-
-def _quality(
-    table: Annotations, votes: FloatArray, posterior: FloatArray, label: IntArray, weight: FloatArray, model: float
-) -> FloatArray:
-    """(A,) the mean q of an annotator's labels and their agreement with the consensus, as the classifier weighs."""
-    A, n = table.n_annotators, votes.sum(axis=1)
-    shared = n[table.item] > 1
-
-    def mean(values: Any, rows: Any = slice(None)) -> FloatArray:
-        count = np.bincount(table.annotator[rows], minlength=A)
-        sums = np.bincount(table.annotator[rows], values[rows], A)
-        return np.where(count > 0, sums / np.maximum(count, 1), np.nan)
-
-    share = model / (model + weight.sum() * n[n > 0].mean() / A)
-    confidence = mean(posterior[table.item, table.label])
-    return np.asarray(share * confidence + (1 - share) * mean((table.label == label[table.item]).astype(float), shared))

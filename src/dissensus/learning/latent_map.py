@@ -1,8 +1,7 @@
 """A map of items: what a trained network makes of them, in two dimensions by t-SNE (van der Maaten & Hinton 2008).
 
-Figure 4 of Weerasooriya et al. 2021 is such a map of the training items of LDL-NM, coloured by class. The vector of an
-item is what the network's last layer reads of it (`Objective.item_vectors`): the encoder's output or, for "ldl-nm", the
-mean of z_E over the annotators with labels (benchmarks/learning compares it with z_I).
+Figure 4 of Weerasooriya et al. 2021 is such a map, coloured by class. The vector of an item is what the network's last
+layer reads of it (`Objective.item_vectors`).
 
 t-SNE keeps neighbourhoods. It does not keep distances between groups, nor how wide they are. So how well classes are
 separated is counted before the map is made, among the vectors: the share of an item's nearest neighbours with its own
@@ -27,7 +26,6 @@ from dissensus.learning.annotator_map import project
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.validation import shuffled
 from dissensus.models.base import arg_max
-from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
 MAX_ITEMS = 1500  # on a map, drawn by their names
@@ -64,7 +62,7 @@ class Separation:
 class ItemMap:
     """Where items stand, and what their classes are."""
 
-    item: IntArray  # (n,) rows of X, in the order of their names
+    item: IntArray  # (n,) rows of X
     place: FloatArray  # (n, 2)
     code: IntArray  # (n,) of the class, −1 where there is none
     how: str  # "t-SNE" or "PCA"
@@ -80,33 +78,25 @@ def item_map(
     *,
     table: Annotations | None = None,
     codes: Any = None,
-    items: Any = None,
-    perplexity: float = PERPLEXITY,
-    neighbours: int = NEIGHBOURS,
     most: int = MAX_ITEMS,
     seed: int = 0,
 ) -> ItemMap:
-    """Map items by a fitted CrowdClassifier, or by the first seed of a LIA.
+    """Map items by a fitted CrowdClassifier or LIA.
 
     X has one row per item, of `table.items` where a table is given; the items need not be those of `fit`. Classes are
     `codes` (rows,) into the table's classes or the model's, −1 for none; else the majority labels in `table`; else the
-    model's most probable classes. Names (`items`, else the table's, else numbers) and `seed` decide which `most` items
-    are on the map and in which order they are laid out, so that the order of rows changes nothing. `perplexity` is that
-    of t-SNE, at most a third of the items; separation is counted by so many `neighbours`.
+    model's most probable classes. Names (else numbers) and `seed` decide which `most` items are on the map.
     """
-    check_argument("perplexity", perplexity, float, above=0)
-    check_argument("neighbours", neighbours, int, low=1)
     check_argument("most", most, int, low=1)
     check_argument("seed", seed, int, low=0)
-    found, named = trained(model), _names(X, table, items)
-    by_name = np.argsort(named, kind="stable")  # one order of rows, for the sample and for all sums
-    rows = by_name[np.sort(shuffled(named[by_name], seed)[:most])]
+    found, named = trained(model), _names(X, table)
+    rows = np.sort(shuffled(named, seed)[:most])
     some = given.take(X, rows)
     vectors = item_vectors(found, some)
     largest = float(np.abs(vectors).max(initial=0))
     vectors = np.round(vectors / (largest or 1.0), VECTOR_DIGITS)
-    place, how = lay_out(vectors, perplexity=perplexity, seed=seed)
-    near, on_map = nearest(vectors, neighbours), nearest(place, neighbours)
+    place, how = lay_out(vectors, seed=seed)
+    near, on_map = nearest(vectors), nearest(place)
     kept = (near[:, :, None] == on_map[:, None, :]).any(axis=2).mean() if near.size else np.nan
     classes = found.classes_ if table is None else table.classes
     if table is None and codes is None:
@@ -128,12 +118,12 @@ def item_vectors(model: Any, X: Any) -> FloatArray:
     return vectors.reshape(len(vectors), -1)
 
 
-def lay_out(vectors: FloatArray, *, perplexity: float = PERPLEXITY, seed: int = 0) -> tuple[FloatArray, str]:
+def lay_out(vectors: FloatArray, *, seed: int = 0) -> tuple[FloatArray, str]:
     """Lay vectors (n, D) out in (n, 2), equal ones at one place; also return the method used."""
     different, which = np.unique(vectors, axis=0, return_inverse=True)
     if len(different) < MIN_TSNE_VECTORS:
         return project(different, how="pca")[0][which], "PCA"
-    perplexity = min(perplexity, (len(different) - 1) / 3)  # of neighbours it looks at three times as many
+    perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # of neighbours it looks at three times as many
     fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
     with threadpool_limits(1):  # sums over threads would depend on how many there are
         return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
@@ -163,26 +153,21 @@ def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
 
 
 def trained(model: Any) -> CrowdClassifier:
-    """Return the CrowdClassifier that it is, or that is the first of its seeds."""
-    found = getattr(model, "models_", [model])[0]
+    """Return the CrowdClassifier that it is, or has."""
+    found = getattr(model, "classifier_", model)
     if not isinstance(found, CrowdClassifier):
         raise DataError(f"{type(model).__name__} has no vectors of items; give a fitted CrowdClassifier or LIA.")
     found._check_fitted()
     return found
 
 
-def _names(X: Any, table: Annotations | None, items: Any) -> Names:
+def _names(X: Any, table: Annotations | None) -> Names:
     n = given.rows(X)
-    if items is not None:
-        named = naming.to_names(naming.to_column(items, "items"))
-    else:
-        named = np.arange(n) if table is None else table.items
-    if len(named) != n or (table is not None and table.n_items != n):
-        of = len(named) if table is None else table.n_items
-        raise DataError(f"X has {n:,} rows for {of:,} items; give one per item, in their order.")
+    if table is not None and table.n_items != n:
+        raise DataError(f"X has {n:,} rows for {table.n_items:,} items; give one per item, in their order.")
     if not n:
         raise DataError("X has no rows; there is nothing to map.")
-    return named
+    return np.arange(n) if table is None else table.items
 
 
 def _codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:

@@ -3,10 +3,6 @@
 Mixup (Zhang et al. 2018) with any objective: x̃ = λ x_a + (1 − λ) x_b, and since every loss here is a sum over what was
 annotated, ℓ̃ = λ ℓ(annotations of a) + (1 − λ) ℓ(annotations of b), with λ ~ Beta(α, α) drawn once per batch. Inputs
 that cannot be averaged (texts) are mixed as vectors instead.
-
-An objective with `annotation_mixup` mixes annotations instead (Herde et al. 2024): x̃, ã and ỹ are mixtures of the
-items, annotators and labels of two annotations of the batch, each pair with a λ ~ Beta(α, α) of its own. The encoder
-then reads one input per annotation.
 """
 
 from __future__ import annotations
@@ -28,19 +24,17 @@ from dissensus.learning.objectives.base import Objective
 ITEMS_AT_ONCE = 4096  # items that a network is asked about together, where nobody says otherwise
 
 Mix = tuple[Tensor, Tensor, Batch]
-"""How a batch is mixed with itself: λ, the places (B,) of the partners, and their targets; of annotations, λ (n,), the
-places (n,) of the partners among the annotations, and no targets. Not a class of ours: fabric moves and casts what is
-in tuples and dicts."""
+"""How a batch is mixed with itself: λ, the places (B,) of the partners, and their targets. Not a class of ours: fabric
+moves and casts what is in tuples and dicts."""
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """Inputs and targets of the same items; with `mixup` or `annotation_mixup` (α) a batch comes with its mixture."""
+    """Inputs and targets of the same items; with `mixup` (α) a batch comes with its mixture."""
 
     inputs: Columns
     targets: Columns
     mixup: float | None = None
-    annotation_mixup: float | None = None
 
     @property
     def nbytes(self) -> int:
@@ -57,33 +51,15 @@ class Lessons:
 
     def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
         """A batch as `Network.forward` takes it."""
-        mix, targets = None, self.targets.take(rows)
+        mix = None
         if self.mixup is not None:
             partner = torch.randperm(len(rows)).to(rows.device)
             weight = torch.distributions.Beta(self.mixup, self.mixup).sample().to(rows.device)
             mix = (weight, partner, self.targets.take(rows[partner]))
-        elif self.annotation_mixup is not None:
-            n, alpha = len(targets["row"]), self.annotation_mixup
-            weights = torch.distributions.Beta(alpha, alpha).sample((n,))
-            mix = (weights.to(rows.device), torch.randperm(n).to(rows.device), {})
-        return self.inputs.take(rows), targets, mix
+        return self.inputs.take(rows), self.targets.take(rows), mix
 
 
-class OnDevice(nn.Module):
-    """A module that knows where its weights are."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(iter(self.parameters())).device
-
-    def placed(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
-        """Put codes (n,) of annotators and their features (n, F) on the device."""
-        at = torch.as_tensor(codes.astype(np.int64)).to(self.device)
-        return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
-
-
-class Network(OnDevice):
+class Network(nn.Module):
     """An encoder with a head; `forward` is the loss, `logits` the classes."""
 
     head: Any  # made by the objective
@@ -104,21 +80,12 @@ class Network(OnDevice):
         """The sum of the batch's losses."""
         if mix is None:
             return self.objective.loss(self.head, self.encoder(**inputs), targets)
-
         weight, partner, others = mix
-        at = None if others else targets["row"]  # whose inputs are mixed: the batch's items, or those of annotations
-
-        def mixed(x: Tensor) -> Tensor:
-            x = x if at is None else x.index_select(0, at)
-            share = weight.reshape(-1, *[1] * (x.ndim - 1)) if weight.ndim else weight
-            return share * x + (1 - share) * x[partner]
-
         if self.mixes:
-            z = self.encoder(**{name: mixed(x) for name, x in inputs.items()})
+            z = self.encoder(**{name: weight * x + (1 - weight) * x[partner] for name, x in inputs.items()})
         else:
-            z = mixed(self.encoder(**inputs))
-        if not others:
-            return self.objective.mixed_loss(self.head, z, targets, weight, partner)
+            whole = self.encoder(**inputs)
+            z = weight * whole + (1 - weight) * whole[partner]
         own, other = (self.objective.loss(self.head, z, part) for part in (targets, others))
         return weight * own + (1 - weight) * other
 
@@ -153,6 +120,16 @@ class Network(OnDevice):
         return self.objective.log_posterior(self.head, self.encoder(**inputs), targets)
 
     # Answers ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(iter(self.parameters())).device
+
+    def placed(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
+        """Put codes (n,) of annotators and their features (n, F) on the device."""
+        at = torch.as_tensor(codes.astype(np.int64)).to(self.device)
+        return at, None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
 
     @torch.inference_mode()
     def ask(

@@ -126,13 +126,7 @@ def ready(
     **more: Any,
 ) -> Run:
     """Make the run that trains a network on prepared inputs, with the keywords of a classifier."""
-    alpha = network.objective.annotation_mixup
-    if alpha is not None and model.mixup is not None:
-        raise BadParameter(
-            f"mixup must be None with objective '{objectives.name_of(type(network.objective))}', which mixes "
-            f"annotations (annotation_mixup={alpha}), got {model.mixup}."
-        )
-    lessons = Lessons(columns, network.objective.targets(), model.mixup, alpha)
+    lessons = Lessons(columns, network.objective.targets(), model.mixup)
     groups = parameter_groups(model, network, encoder)
     return Run(
         table=table, encoder=encoder, objective=network.objective, network=network, lessons=lessons, taught=taught,

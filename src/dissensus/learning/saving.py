@@ -59,28 +59,6 @@ def _tensors(column: Tensor | Mapped | Padded | Bag) -> Iterable[Tensor]:
     return [column.ptr, *([column.values] if isinstance(column, Padded) else column.columns.values())]
 
 
-def stored_columns(columns: Columns) -> dict[str, Any]:
-    """Prepared inputs as plain values and tensors; those of a file are read, since the file may be gone."""
-    stored: dict[str, Any] = {}
-    for name, column in columns.columns.items():
-        if isinstance(column, Padded | Bag):
-            stored[name] = {"kind": type(column).__name__, **vars(column)}
-        else:
-            stored[name] = column.to("cpu") if isinstance(column, Mapped) else column
-    return stored
-
-
-def loaded_columns(stored: dict[str, Any]) -> Columns:
-    """The columns that `stored_columns` stored."""
-    kinds = {"Padded": Padded, "Bag": Bag}
-    return Columns(
-        **{
-            name: kinds[column.pop("kind")](**column) if isinstance(column, dict) else column
-            for name, column in stored.items()
-        }
-    )
-
-
 def learnt(part: Encoder | Objective) -> dict[str, Any]:
     """What `fit` learnt: the attributes whose names end in an underscore."""
     return {name: value for name, value in vars(part).items() if name.endswith("_")}

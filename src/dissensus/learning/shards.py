@@ -15,34 +15,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dissensus.common.types import IntArray
+from dissensus.learning.network import Lessons
 
 MAX_MEMORY_SHARE = 0.5  # share of a device's free memory that the data may take
-
-
-class Data(Protocol):
-    """What batches are taken from: `take(rows)` gives what the model's forward takes."""
-
-    @property
-    def nbytes(self) -> int: ...  # noqa: D102
-
-    def take(self, rows: Tensor) -> tuple[Any, ...]: ...  # noqa: D102
-
-    def part(self, start: int, stop: int) -> Data: ...  # noqa: D102
-
-    def to(self, device: Any) -> Data: ...  # noqa: D102
 
 
 class Shard:
     """The rows that teach in the range of one process, on its device where there is room."""
 
-    def __init__(self, fabric: Any, data: Data, rows: IntArray):
+    def __init__(self, fabric: Any, data: Lessons, rows: IntArray):
         self.fabric, self.device = fabric, fabric.device
         self.rank, self.world = fabric.global_rank, fabric.world_size
         self.rows, self.edges = torch.as_tensor(rows), shares(rows, self.world)

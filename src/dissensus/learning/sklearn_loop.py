@@ -101,9 +101,9 @@ class Learner:
     @property
     def n_features_in_(self) -> int:
         """Columns of X, where it was a table of numbers."""
-        for model in (self, *getattr(self, "models_", ())):
-            if isinstance(encoder := getattr(model, "encoder_", None), Identity | MLP):
-                return int(encoder.center_.size)
+        model = getattr(self, "classifier_", self)  # LIA's
+        if isinstance(encoder := getattr(model, "encoder_", None), Identity | MLP):
+            return int(encoder.center_.size)
         raise AttributeError("n_features_in_: not fitted yet, or X was no table of numbers.")
 
 
@@ -205,7 +205,7 @@ def _of_rows(estimator: Any, table: Annotations, X: Any) -> FloatArray:
     """(N, K) P(label) for the rows of a table."""
     if hasattr(estimator, "named_steps"):  # a Pipeline
         return _of_rows(estimator[-1], table, estimator[:-1].transform(X))
-    models = getattr(estimator, "models_", [estimator])  # LIA has one per seed
-    if hasattr(models[0], "predict_annotations"):
-        return np.asarray(np.mean([model.predict_annotations(table, X) for model in models], axis=0))
+    model = getattr(estimator, "classifier_", estimator)  # LIA's
+    if hasattr(model, "predict_annotations"):
+        return np.asarray(model.predict_annotations(table, X))
     return np.asarray(estimator.predict_proba(X))[table.item]

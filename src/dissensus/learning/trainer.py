@@ -4,7 +4,7 @@
 
 - `model(*data.take(rows))` returns the sum of the losses of these rows. A model may have `begin_epoch(epoch, epochs,
   walk)`, which is called before every epoch.
-- `data` is a `shards.Data`; `rows` are the places of the items that teach.
+- `data` has batches to take, as `network.Lessons`; `rows` are the places of the items that teach.
 - `groups` are torch's parameter groups; parameters marked `row_sparse` go to `rows.RowAdam`.
 
 A *step* sees `batch_size` items, whatever it is made of: `accumulate` parts one after another, or parts on several
@@ -38,9 +38,10 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
 from dissensus.learning.devices import DEVICE, gpus, make_fabric, own_draws, place
+from dissensus.learning.network import Lessons
 from dissensus.learning.rows import clip_gradients, drop_zero_rows, use_row_sparse
 from dissensus.learning.sam import SAM, SHARPNESS, sam_options
-from dissensus.learning.shards import Data, Shard
+from dissensus.learning.shards import Shard
 from dissensus.learning.training_log import Entry, reporter
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
@@ -101,7 +102,7 @@ class Trainer(Training):
     def fit(
         self,
         model: nn.Module,
-        data: Data,
+        data: Lessons,
         rows: IntArray,
         groups: list[dict[str, Any]],
         *,
@@ -154,7 +155,7 @@ class _Job:
 
     how: Trainer
     model: nn.Module
-    data: Data
+    data: Lessons
     rows: IntArray
     groups: list[dict[str, Any]]  # parameters by their place in `model.parameters()`
     key: str

@@ -64,8 +64,7 @@ class Report(Study):
     clustering, search : optional
         A fitted clustering, and the search that chose its numbers of clusters: a section shows them.
     model : CrowdClassifier, LIA or folder, optional
-        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it (of a LIA
-        of several seeds, the first).
+        A model trained on the table's items, or the folder that `dissensus train` wrote: a section shows it.
     out_of_fold : OutOfFold, optional
         What `dissensus.learning.out_of_fold` found; left out, a folder's own where it has one.
     only : names of sections, optional
@@ -101,7 +100,7 @@ class Report(Study):
             self.model, found = load_trained(self.model)
             self.out_of_fold = found if self.out_of_fold is None else self.out_of_fold
         if self.model is not None:
-            self.model = getattr(self.model, "models_", [self.model])[0]
+            self.model = getattr(self.model, "classifier_", self.model)
             self.model._check_fitted()
         table, fitted = self.table, self.fitted
         fitted._check_fitted()

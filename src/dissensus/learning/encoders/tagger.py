@@ -5,7 +5,13 @@
     z = blocks([u, v])                                                                (B, 4H)
     branch of a task: one more block, then a fully connected layer to half the width  (B, 2H)
 
-H = 256, two blocks with two heads, as `dissensus.learning.encoders.attention` has them: they attend to one vector. The
+H = 256, two blocks with two heads: transformer encoder blocks (Vaswani et al. 2017) for a sequence of one vector,
+
+    x ← x + drop(O · heads(V · norm(x)))        x ← x + drop(W₂ drop(relu(W₁ norm(x))))
+
+The softmax over a single position is 1 whatever the query and the key are, so attention is its value map V and its
+output map O: no query, no key, the same function. Heads then differ only in dropout, which leaves out the whole of a
+head. The
 LSTMs read what is there and no padding (the released code reads the state after the padding of a word). Sizes are the
 released runs', but for the branch, which there has two blocks, and no relu after its linear layer.
 Of items that ask about the same sentence, or the same word, in a batch, sentence and word are read once.
@@ -23,11 +29,40 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from dissensus.common.parameters import param
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
-from dissensus.learning.encoders.attention import blocks
 from dissensus.learning.encoders.base import encoders
 from dissensus.learning.encoders.words import PADDING, WordEncoder, character_vectors, distinct, encode, vocabulary
 from dissensus.learning.inputs import pairs, tokens
 from dissensus.table.names import shown
+
+FEED_FORWARD_RATIO = 2  # width of the feed-forward layer over that of the block: 2,048 for [F]'s 1,024
+
+
+class Block(nn.Module):
+    """(B, D) → (B, D)."""
+
+    def __init__(self, width: int, heads: int = 1, dropout: float = 0.1):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.value, self.output = nn.Linear(width, width), nn.Linear(width, width)
+        inner = FEED_FORWARD_RATIO * width
+        self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """One round of attention and of the two feed-forward layers, norms first."""
+        value = self.value(self.norm1(x))  # (B, D)
+        weight = self.dropout(value.new_ones(len(x), self.heads, 1))  # attention to the only position there is
+        value = (value.view(len(x), self.heads, -1) * weight).flatten(1)
+        x = x + self.dropout(self.output(value))
+        wide = self.dropout(self.wide(self.norm2(x)).relu())
+        out: Tensor = x + self.dropout(self.narrow(wide))
+        return out
+
+
+def blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequential:
+    """A stack of n blocks and the norm at its end."""
+    return nn.Sequential(*(Block(width, heads, dropout) for _ in range(n)), nn.LayerNorm(width))
 
 
 class TaggerModule(nn.Module):

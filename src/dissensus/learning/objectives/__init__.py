@@ -4,21 +4,16 @@
 'CrowdLayerObjective'
 """
 
-from dissensus.learning.objectives.annot_mix import AnnotMix
-from dissensus.learning.objectives.annotator_embeddings import AnnotatorEmbeddings
 from dissensus.learning.objectives.annotator_heads import AnnotatorHeads
 from dissensus.learning.objectives.auto import Auto
 from dissensus.learning.objectives.base import Objective, objectives
-from dissensus.learning.objectives.conal import CoNAL
 from dissensus.learning.objectives.crowd_layer import CrowdLayer, CrowdLayerObjective
 from dissensus.learning.objectives.hard import Hard
-from dissensus.learning.objectives.ldl_nm import LDLNMObjective
 from dissensus.learning.objectives.lia import LIAObjective
-from dissensus.learning.objectives.lia_ml import LIAMLObjective
 from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.objectives.soft_task import SoftTask
 
 __all__ = [
-    "AnnotMix", "AnnotatorEmbeddings", "AnnotatorHeads", "Auto", "CoNAL", "CrowdLayer", "CrowdLayerObjective", "Hard",
-    "LDLNMObjective", "LIAMLObjective", "LIAObjective", "Objective", "Soft", "SoftTask", "objectives",
+    "AnnotatorHeads", "Auto", "CrowdLayer", "CrowdLayerObjective", "Hard",
+    "LIAObjective", "Objective", "Soft", "SoftTask", "objectives",
 ]  # fmt: skip

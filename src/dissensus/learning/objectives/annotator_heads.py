@@ -26,8 +26,7 @@ from torch.nn import functional
 from dissensus.common.parameters import param
 from dissensus.learning.batches import Batch
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorRows, Branch, as_tensor, objectives
-from dissensus.learning.objectives.labels import EveryLabel
+from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
 from dissensus.learning.rows import RowEmbedding
 
 Average = Literal["mean", "mode"]
@@ -35,47 +34,10 @@ NUMBERS_AT_ONCE = 2**22  # items × annotators × K of answers that are computed
 MIN_SHARE = 1e-30  # stands for a share of 0 in logarithms
 
 
-class PerspectiveHead(AnnotatorRows):
-    """Layers after the encoder that answer for each annotator: `pair` and `pairs` by vectors of items and rows."""
+class LinearHeads(AnnotatorRows):
+    """A linear layer per annotator: rows (A, K · (D + 1)) hold W_j and b_j."""
 
     labels: Tensor  # (A,) weight of the labels that each annotator gave
-    branch: nn.Module
-
-    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(n, K) logits of n pairs, v (n, D) and rows (n, E)."""
-        raise NotImplementedError
-
-    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(B, J, K) logits of all pairs of v (B, D) and rows (J, E)."""
-        raise NotImplementedError
-
-    def of_annotation(self, codes: Tensor) -> Tensor:
-        """(n, E) rows of annotators who were there."""
-        out: Tensor = self.table(codes)
-        return out
-
-    def in_common(self) -> Tensor | float:
-        """The sum of squares of what all annotators share."""
-        return 0.0
-
-    def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
-        """(n, E) rows of annotators who are asked."""
-        return self.rows_of(codes, self.labels, features)
-
-    def everybody(self, v: Tensor, average: Average) -> Tensor:
-        """(B, K) the mean over all who gave labels of what they would say, or the shares of their classes."""
-        who = torch.nonzero(self.labels)[:, 0]
-        total = torch.zeros((), device=v.device)
-        for some in torch.split(who, max(NUMBERS_AT_ONCE // max(v.numel(), 1), 1)):
-            said = log_softmax(self.pairs(v, self.asked(some))).exp()  # (B, some, K)
-            if average == "mode":
-                said = functional.one_hot(said.argmax(dim=2), said.shape[2]).to(said.dtype)
-            total = total + said.sum(dim=1)
-        return total / len(who)
-
-
-class LinearHeads(PerspectiveHead):
-    """A linear layer per annotator: rows (A, K · (D + 1)) hold W_j and b_j."""
 
     def __init__(self, branch: nn.Module, width: int, objective: AnnotatorHeads):
         super().__init__()
@@ -98,34 +60,54 @@ class LinearHeads(PerspectiveHead):
         return (weight, bias) if self.common is None else (weight + self.common.weight, bias + self.common.bias)
 
     def pair(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(n, K) logits of n pairs."""
+        """(n, K) logits of n pairs, v (n, D) and rows (n, E)."""
         weight, bias = self._layers(rows)
         out: Tensor = (weight * v.unsqueeze(1)).sum(dim=2) + bias
         return out
 
     def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(B, J, K) logits of all pairs."""
+        """(B, J, K) logits of all pairs of v (B, D) and rows (J, E)."""
         weight, bias = self._layers(rows)
         return torch.einsum("bd,jkd->bjk", v, weight) + bias
 
+    def everybody(self, v: Tensor, average: Average) -> Tensor:
+        """(B, K) the mean over all who gave labels of what they would say, or the shares of their classes."""
+        who = torch.nonzero(self.labels)[:, 0]
+        total = torch.zeros((), device=v.device)
+        for some in torch.split(who, max(NUMBERS_AT_ONCE // max(v.numel(), 1), 1)):
+            said = log_softmax(self.pairs(v, self.rows_of(some, self.labels))).exp()  # (B, some, K)
+            if average == "mode":
+                said = functional.one_hot(said.argmax(dim=2), said.shape[2]).to(said.dtype)
+            total = total + said.sum(dim=1)
+        return total / len(who)
 
-class Perspectives(EveryLabel):
-    """An objective whose head is a `PerspectiveHead`."""
 
+@objectives.register(
+    "annotator-heads", summary="what each annotator would say, by a last layer of their own", cite="Davani et al. 2022"
+)
+class AnnotatorHeads(AnnotatorObjective):
+    """A head per annotator."""
+
+    shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
     penalty: float = param(2.0, "pull of an annotator's own numbers to nothing, and of those in common", low=0)
+
+    def head(self, branch: Branch, width: int) -> LinearHeads:
+        """Make the common layer first, then the annotators'."""
+        return LinearHeads(branch(), width, self)
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """−Σ w log P_j(y), the penalty of each annotation's annotator, −Σ log P(gold) of the average annotator."""
         items, who = head.branch(z), targets["annotator"]
         v = items.index_select(0, targets["row"])
-        loss = -label_log_likelihood(log_softmax(head.pair(v, head.of_annotation(who))), targets)
+        loss = -label_log_likelihood(log_softmax(head.pair(v, head.known_rows(who))), targets)
         if self.penalty > 0:
             own = head.table(who).square().sum(dim=1) / head.labels.index_select(0, who)
             loss = loss + self.penalty / 2 * (own + head.in_common() / head.labels.sum())
         total = weighted_sum(loss, targets)
         if "gold" in targets:
-            average = head.asked(torch.full((1,), -1, device=z.device)).detach()  # else all rows have a gradient
+            average = head.rows_of(torch.full((1,), -1, device=z.device), head.labels)
+            average = average.detach()  # else all rows have a gradient
             total = total + hard_loss(head.pairs(items, average)[:, 0], targets["gold"])
         return total
 
@@ -144,21 +126,8 @@ class Perspectives(EveryLabel):
     ) -> Tensor:
         """(n, K) P_j(label | x) of pairs; of −1, where nothing is known of them, the mean of everybody's."""
         v = head.branch(z)
-        found = log_softmax(head.pair(v.index_select(0, row), head.asked(annotators, features))).exp()
+        found = log_softmax(head.pair(v.index_select(0, row), head.rows_of(annotators, head.labels, features))).exp()
         stranger = head.strangers(annotators, head.labels, features)
         if not stranger.any():
             return found
         return torch.where(stranger[:, None], head.everybody(v, "mean")[row], found)
-
-
-@objectives.register(
-    "annotator-heads", summary="what each annotator would say, by a last layer of their own", cite="Davani et al. 2022"
-)
-class AnnotatorHeads(Perspectives):
-    """A head per annotator."""
-
-    shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
-
-    def head(self, branch: Branch, width: int) -> LinearHeads:
-        """Make the common layer first, then the annotators'."""
-        return LinearHeads(branch(), width, self)

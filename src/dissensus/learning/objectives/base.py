@@ -19,7 +19,7 @@ from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
-from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.rows import RowEmbedding, rows_or_mean
 from dissensus.table.annotations import Annotations
 
@@ -40,8 +40,6 @@ class Objective(Parameters, ABC):
     has_posterior: ClassVar[bool] = False
     describes_annotators: ClassVar[bool] = False  # True: it can use features of annotators
     monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that tells when to stop
-
-    annotation_mixup: float | None = None  # α: train on mixtures of two annotations, with their items (`Network`)
 
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
@@ -88,13 +86,6 @@ class Objective(Parameters, ABC):
     @abstractmethod
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """The sum over the batch's items of their losses, in nats where not said otherwise."""
-
-    def mixed_loss(self, head: Any, z: Tensor, targets: Batch, weight: Tensor, partner: Tensor) -> Tensor:
-        """The sum of the losses of mixed annotations, by an objective with `annotation_mixup`.
-
-        z (n, …) is of the mixed items of n annotations, each mixed with that at `partner` (n,) by λ, `weight` (n,).
-        """
-        raise NotImplementedError
 
     def begins(self, epoch: int, epochs: int) -> bool:
         """True if `begin_epoch` has something to do before that epoch."""
@@ -200,6 +191,15 @@ class AnnotatorObjective(Objective):
     models_annotators = True
     labels_given_: FloatArray  # (A,) weight of the labels that each annotator gave
 
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Count the labels of every annotator."""
+        self.count_labels(table, gold, objectives.name_of(type(self)))
+        return self
+
+    def targets(self) -> Columns:
+        """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
+        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
+
     def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
         """Check the keywords, count labels, set what all objectives have; returns (I,) the weight of the votes."""
         self.check_parameters()
@@ -230,3 +230,15 @@ objectives: Registry[type[Objective]] = Registry("objective", "train --help", "d
 def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | None = None) -> Tensor:
     """A tensor that owns its memory, so that a read-only array stays as it is."""
     return torch.as_tensor(np.array(values), dtype=kind)
+
+
+def annotation_rows(table: Annotations) -> Bag:
+    """The rows of a table as a column: `annotator`, `label` or `proba`, and `weight` where they have any."""
+    rows = {"annotator": as_tensor(table.annotator, torch.int64)}
+    if table.proba is None:
+        rows["label"] = as_tensor(table.label, torch.int64)
+    else:
+        rows["proba"] = as_tensor(table.proba, torch.float32)
+    if table.weight is not None:
+        rows["weight"] = as_tensor(table.weight, torch.float32)
+    return Bag(rows, as_tensor(table.item_ptr, torch.int64))

@@ -34,18 +34,15 @@ import math
 from abc import abstractmethod
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray
 from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import Branch, HeadWithMain, objectives
-from dissensus.learning.objectives.labels import EveryLabel
+from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
 from dissensus.learning.rows import RowEmbedding, rows_or_mean
 
 Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
@@ -144,7 +141,7 @@ def log_volume(parts: Tensor) -> Tensor:
     return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
 
-class AnnotationsThroughP(EveryLabel):
+class AnnotationsThroughP(AnnotatorObjective):
     """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
 
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
@@ -236,13 +233,3 @@ class CrowdLayerObjective(AnnotationsThroughP):
         (_, log_p), layer = self.read(head, z), head.crowd
         found: Tensor = layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device)))
         return found.exp()
-
-    @torch.no_grad()
-    def confusion(self, head: Any) -> FloatArray:
-        """(A, K, K) [annotator, true, given] P(label) of an item whose class is certain."""
-        layer, K = head.crowd, self.n_classes_
-        device = next(layer.parameters()).device
-        tables = layer.rows_of(torch.arange(len(self.labels_given_), device=device), self.totals(device))
-        sure = torch.eye(K, device=device).log()  # (K, K) 0 and −∞
-        given = torch.stack([layer.given(sure[k : k + 1], *tables) for k in range(K)], dim=1).exp()
-        return np.asarray(given.cpu().numpy())

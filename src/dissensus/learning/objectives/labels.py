@@ -6,15 +6,12 @@ Known gold always replaces what the votes say. An item with neither teaches noth
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import torch
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
-from dissensus.learning.batches import Bag, Columns
-from dissensus.learning.objectives.base import AnnotatorObjective, as_tensor, objectives
 from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.table.annotations import Annotations
 from dissensus.table.names import shown
@@ -27,31 +24,6 @@ VOTE_KINDS = ("normalized", "softmax", "smoothed")
 def vote_weight(table: Annotations) -> FloatArray:
     """(I,) the total weight of each item's votes."""
     return np.asarray(table.votes().sum(axis=1))
-
-
-def annotation_rows(table: Annotations) -> Bag:
-    """The rows of a table as a column: `annotator`, `label` or `proba`, and `weight` where they have any."""
-    rows = {"annotator": as_tensor(table.annotator, torch.int64)}
-    if table.proba is None:
-        rows["label"] = as_tensor(table.label, torch.int64)
-    else:
-        rows["proba"] = as_tensor(table.proba, torch.float32)
-    if table.weight is not None:
-        rows["weight"] = as_tensor(table.weight, torch.float32)
-    return Bag(rows, as_tensor(table.item_ptr, torch.int64))
-
-
-class EveryLabel(AnnotatorObjective):
-    """An objective whose targets are the labels as they were given."""
-
-    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Count the labels of every annotator."""
-        self.count_labels(table, gold, objectives.name_of(type(self)))
-        return self
-
-    def targets(self) -> Columns:
-        """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
-        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
 
 
 def aggregate(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:

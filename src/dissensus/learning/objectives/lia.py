@@ -3,9 +3,10 @@
     h(x_i) the classes        D_i = d(x_i) difficulty        C_j = c(j) competence, both K × K × L
     Q_ij[k, l] = softmax_l log Σ_m exp(D_i[k, l, m] + C_j[k, l, m])          P(j says l of i | its class is k)
 
-The layers h, d and c are in `lia_head.py`. Eq. 1 has an inner product and leaves it to a footnote to make its rows
-distributions. They are, so Eqs. 4, 7 and 9 must not divide by Σ_k Q[k, y], a sum over a *column*: a misprint, which
-would cancel in the E step and change the M step; it is not implemented.
+h and d are layers on the same encoder. c(j) = V e_j + b is linear in an embedding of the annotator (`annotator_size`),
+or has K·K·L numbers of its own for each (None: the one-hot form, V = 1). Eq. 1 has an inner product and leaves it to a
+footnote to make its rows distributions. They are, so Eqs. 4, 7 and 9 must not divide by Σ_k Q[k, y], a sum over a
+*column*: a misprint, which would cancel in the E step and change the M step; it is not implemented.
 
     E step   q_i(k) ∝ h_k(x_i) Π_j Q_ij[k, y_ij]                                    (Eq. 4; the first: the votes, Eq. 8)
     M step   raises Σ_i Σ_k q_i(k) [log h_k(x_i) + Σ_j log Q_ij[k, y_ij]] − penalty                              (Eq. 7)
@@ -58,19 +59,134 @@ import torch
 from torch import Tensor, nn
 
 from dissensus.common.parameters import Parameters, param
-from dissensus.common.types import IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import log_softmax
-from dissensus.learning.objectives.base import AnnotatorObjective, Branch, Walk, as_tensor, objectives
-from dissensus.learning.objectives.labels import annotation_rows
-from dissensus.learning.objectives.lia_head import Competence, LIAHead, log_confusion
+from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, Walk, as_tensor, objectives
 from dissensus.learning.objectives.lia_others import Others
-from dissensus.models.methods.mmce import CLASS_ITEMS
+from dissensus.learning.rows import RowEmbedding
+from dissensus.models.methods.mmce import CLASS_ITEMS, expected_effect
 from dissensus.table.annotations import Annotations
 
 MIN_OTHERS = 10  # items that teach, from which on they speak of each other
+SPREAD = 0.1  # standard deviation of an annotator's numbers at the start: all of them are nearly alike
 MIN_SHARE = 1e-30  # stands for a share of 0 in the logarithm of votes
+
+
+class Competence(AnnotatorRows):
+    """Annotators, whose labels (A,) are counted → C (…, K, K, L)."""
+
+    share: Tensor
+    unknown: Tensor
+
+    def __init__(
+        self, labels: Tensor, n_classes: int, latent: int, size: int | None, features: FloatArray | None = None
+    ):
+        super().__init__()
+        self.shape = (n_classes, n_classes, latent)
+        first = as_tensor(expected_effect(n_classes), torch.float32)[..., None].expand(self.shape).reshape(-1)
+        width = math.prod(self.shape) if size is None else size
+        self.table = RowEmbedding(torch.randn(len(labels), width) * SPREAD)
+        self.register_buffer("share", torch.where(labels > 0, 1 / labels, 0), persistent=False)
+        self.crowd = nn.Parameter(first.clone())  # b
+        self.register_buffer("unknown", first.clone(), persistent=False)  # b of an annotator nobody knows
+        self.linear: nn.Linear | None = None  # V
+        if size is not None:
+            self.linear = nn.Linear(size, math.prod(self.shape), bias=False)
+        self.describe(features, width)
+
+    def forward(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        """C (n, K, K, L) of codes (n,), and ½ |V u_j|² / labels of j, (n,)."""
+        own = self._made(self.table(annotator))
+        pull = own.square().sum(dim=1) / 2 * self.share.index_select(0, annotator)
+        if (explained := self.explained(annotator)) is not None:
+            own = own + self._made(explained)
+        return (own + self.crowd).reshape(-1, *self.shape), pull
+
+    def _made(self, rows: Tensor) -> Tensor:
+        made: Tensor = rows if self.linear is None else self.linear(rows)
+        return made
+
+    def of(self, rows: Tensor) -> Tensor:
+        """(n, K, K, L) C of embeddings (n, E)."""
+        return (self._made(rows) + self.crowd).reshape(-1, *self.shape)
+
+    def rows(self) -> Tensor:
+        """(A, E) e_j of all annotators."""
+        return self.table.weight if self.described is None else self.table.weight + self.described(self.features)
+
+    def pull(self) -> Tensor:
+        """½ |b − b of an unknown annotator|²."""
+        return (self.crowd - self.unknown).square().sum() / 2
+
+    def effect(self) -> Tensor:
+        """½ |V W|²."""
+        assert self.described is not None
+        effect = self.described.weight if self.linear is None else self.linear.weight @ self.described.weight
+        return effect.square().sum() / 2
+
+
+class LIAHead(nn.Module):
+    """h, d and c, and the posterior q of the last E step."""
+
+    q: Tensor
+    by_others: Tensor
+    prior: Tensor
+    difficulty_penalty: Tensor
+    per_item: Tensor
+
+    def __init__(
+        self,
+        truth: nn.Module,
+        difficulty: nn.Module | None,
+        competence: Competence,
+        n_items: int,
+        per_item: float,
+        prior: Tensor,
+        difficulty_penalty: float,
+    ):
+        super().__init__()
+        self.truth, self.difficulty, self.competence = truth, difficulty, competence
+        self.register_buffer("q", torch.zeros(n_items, len(prior)))
+        self.register_buffer("prior", prior)  # π
+        self.register_buffer("by_others", torch.zeros(n_items, len(prior)))  # log h of items left out
+        self.register_buffer("per_item", torch.tensor(per_item))  # annotations
+        self.register_buffer("difficulty_penalty", torch.tensor(float(difficulty_penalty)))  # δ
+        self.marginal = False  # True: the rounds are over
+
+    @property
+    def main(self) -> nn.Module:
+        """The part that predicts."""
+        return self.truth
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(B, K) logits of the classes."""
+        out: Tensor = self.truth(z)
+        return out
+
+    def hardness(self, z: Tensor) -> Tensor | None:
+        """(B, K, K, L) D of the items."""
+        return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
+
+    def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
+        """(n, K, K) log Q of D (n, K, K, L) of items and of what `competence` says of annotators."""
+        return log_confusion(hard, able)
+
+    def get_extra_state(self) -> Tensor:
+        """`marginal` for the state dict; it is a plain attribute, because a tensor on a device is slow to read."""
+        return torch.tensor(self.marginal)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """From the state dict."""
+        self.marginal = bool(state)
+
+
+def log_confusion(difficulty: Tensor | None, competence: Tensor) -> Tensor:
+    """(…, K, K) log Q of D and C (…, K, K, L)."""
+    both = competence if difficulty is None else difficulty + competence
+    both = both if both.dtype == torch.float64 else both.float()
+    return log_softmax(both[..., 0] if both.shape[-1] == 1 else torch.logsumexp(both, dim=-1))
 
 
 class LIAKeywords(Parameters):
@@ -142,12 +258,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def targets(self) -> Columns:
         """The rows of the table; `item` (I,), its place in q; `votes` (I, K) shares; `gold` (I,) where any is known."""
-        return Columns(
-            annotations=annotation_rows(self._table),
-            item=torch.arange(self._table.n_items),
-            votes=as_tensor(self._table.soft_labels(), torch.float32),
-            **self.known_classes(),
-        )
+        votes = as_tensor(self._table.soft_labels(), torch.float32)
+        return Columns(**super().targets().columns, item=torch.arange(len(votes)), votes=votes)
 
     def head(self, branch: Branch, width: int) -> LIAHead:
         """The classes first, then difficulty, then the annotators.
@@ -183,8 +295,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         head.marginal = self.stage(epoch, epochs) == self.rounds
         if head.marginal and self._others is None:
             return
-        for z, given in walk():
-            targets = self._by_posterior(given)
+        for z, targets in walk():
             if epoch == 0:
                 q = self._known(targets["votes"].clamp(min=MIN_SHARE).log(), targets)  # Eq. 8, Platanios et al. 2020
             elif self._others is None:
@@ -200,7 +311,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
-        targets = self._by_posterior(targets)
         logits, votes, _, _ = self._parts(head, z, targets)
         if self._others is not None:
             teaches = self._others.to(logits.device).teaches[targets["item"]]  # others are like new items
@@ -215,7 +325,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
         """Minus the objective that is raised, see the module."""
-        targets = self._by_posterior(targets)
         logits, votes, log_q, pulls = self._parts(head, z, targets)
         log_h = log_softmax(logits)
         summed = self._by_item(votes, targets)  # (B, K)
@@ -241,10 +350,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         if self.annotator_features_ is not None:
             loss = loss + self.feature_penalty * len(z) / self.n_taught_ * head.competence.effect()
         return loss
-
-    def _by_posterior(self, targets: Batch) -> Batch:
-        """Arrange targets by the rows of q; LIA-ML has several for an item."""
-        return targets
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
         """(B, K) q of the last E step."""

@@ -4,8 +4,12 @@ from scipy.stats import gaussian_kde
 
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning.analysis import class_distributions, label_density
-from reproductions.figures import plot_label_density
+from reproductions.label_figures import (
+    class_distributions,
+    label_density,
+    plot_class_distributions,
+    plot_label_density,
+)
 
 
 def uneven() -> Annotations:

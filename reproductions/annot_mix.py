@@ -11,6 +11,7 @@ as its last bias, log(η (K − 1) / (1 − η)) on the diagonal: all are right 
 mixup (`annotation_mixup=None`) this is a crowd layer whose matrices depend on the item and share an f.
 
 Known gold of an annotated item teaches p(x̃), as often as the item has annotations and so much less each time.
+`AnnotMixClassifier` trains with mixtures; another trainer, or `CrowdClassifier`, without.
 Where features r_j of annotators are given, e_j = u_j + W r_j. p(x) predicts; an annotator who was not there, or had no
 labels, has the mean e of all, weighted by labels.
 """
@@ -18,6 +19,7 @@ labels, has the mean e of all, weighted by labels.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -26,11 +28,16 @@ from torch.nn import functional
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
+from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch
+from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.losses import label_log_likelihood, log_softmax, weighted_sum
+from dissensus.learning.network import Lessons, Mix, Network
 from dissensus.learning.objectives.base import AnnotatorRows, Branch, objectives
 from dissensus.learning.objectives.crowd_layer import AnnotationsThroughP
 from dissensus.learning.rows import RowEmbedding
+from dissensus.learning.run import begin, parameter_groups, torch_seed
+from dissensus.learning.sklearn_loop import table_first
 from dissensus.table.annotations import Annotations
 
 FIRST_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
@@ -117,3 +124,57 @@ class AnnotMix(AnnotationsThroughP):
         e = head.rows_of(annotators, self.totals(z.device), features)
         found: Tensor = head.log_labels(*(one.index_select(0, row) for one in self.read(head, z)), e)
         return found.exp()
+
+
+@dataclass(frozen=True)
+class AnnotationLessons(Lessons):
+    """Lessons whose batches come with mixtures of their annotations: λ (n,) and the places of the partners (n,)."""
+
+    alpha: float = 1.0
+
+    def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
+        """A batch as `MixingNetwork.forward` takes it."""
+        inputs, targets, _ = super().take(rows)
+        n = len(targets["row"])
+        weights = torch.distributions.Beta(self.alpha, self.alpha).sample((n,))
+        return inputs, targets, (weights.to(rows.device), torch.randperm(n).to(rows.device), {})
+
+
+class MixingNetwork(Network):
+    """A network that reads one mixed input per annotation."""
+
+    def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
+        """The sum of the losses of mixed annotations."""
+        if mix is None:
+            return super().forward(inputs, targets)
+        weight, partner, _ = mix
+
+        def mixed(x: Tensor) -> Tensor:
+            x = x.index_select(0, targets["row"])
+            share = weight.reshape(-1, *[1] * (x.ndim - 1))
+            return share * x + (1 - share) * x[partner]
+
+        if self.mixes:
+            z = self.encoder(**{name: mixed(x) for name, x in inputs.items()})
+        else:
+            z = mixed(self.encoder(**inputs))
+        assert isinstance(self.objective, AnnotMix)
+        return self.objective.mixed_loss(self.head, z, targets, weight, partner)
+
+
+class AnnotMixClassifier(CrowdClassifier):
+    """A `CrowdClassifier` whose objective is an `AnnotMix`, and whose trainer mixes annotations."""
+
+    def fit(self, table: Any, X: Any, *, gold: Any = None, validation: Any = None, **keywords: Any) -> Self:
+        """Learn as `CrowdClassifier` does, from mixtures."""
+        if self.mixup is not None:
+            raise BadParameter(f"mixup must be None with annot-mix, which mixes annotations, got {self.mixup}.")
+        table, X, gold = table_first(table, X, gold)
+        run = begin(self, table, X, gold, validation, keywords.get("annotators"))
+        assert isinstance(run.objective, AnnotMix)
+        if (alpha := run.objective.annotation_mixup) is not None:
+            network = MixingNetwork.fresh(run.encoder, run.objective, torch_seed(self.seed))
+            lessons = AnnotationLessons(run.lessons.inputs, run.lessons.targets, alpha=alpha)
+            groups = parameter_groups(self, network, run.encoder)
+            run = replace(run, network=network, lessons=lessons, groups=groups)
+        return self._end(run, run.train(keywords.get("on_step")))

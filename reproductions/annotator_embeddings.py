@@ -23,29 +23,29 @@ e_j = u_j + W_r r_j.
 
 from __future__ import annotations
 
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
-from dissensus.learning.objectives.annotator_heads import PerspectiveHead, Perspectives
+from dissensus.learning.objectives.annotator_heads import AnnotatorHeads, LinearHeads
 from dissensus.learning.objectives.base import Branch, as_tensor, objectives
-from dissensus.learning.objectives.ldl_nm import label_counts
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
+from reproductions.ldl_nm import label_counts
 
 FIRST_SPREAD = 0.1  # standard deviation of the vectors of annotators and labels at the start
 
 
-class EmbeddingHead(PerspectiveHead):
+class EmbeddingHead(LinearHeads):
     """A row (n, 2 D) is an annotator's e_j and n_j."""
 
     given: Tensor  # (A, K) weight of each label that an annotator gave
 
     def __init__(self, branch: nn.Module, width: int, objective: AnnotatorEmbeddings):
-        super().__init__()
+        nn.Module.__init__(self)
         A, K = len(objective.labels_given_), objective.n_classes_
         self.branch, self.out = branch, nn.Linear(width, K)
         self.table = RowEmbedding(torch.randn(A, width) * FIRST_SPREAD)
@@ -57,19 +57,19 @@ class EmbeddingHead(PerspectiveHead):
         self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
         self.register_buffer("given", as_tensor(objective.given_, torch.float32), persistent=False)
 
-    def of_annotation(self, codes: Tensor) -> Tensor:
+    def known_rows(self, codes: Tensor) -> Tensor:
         """(n, 2 D) rows of annotators who were there."""
-        return torch.cat([self.known_rows(codes), self._usual(self.given.index_select(0, codes))], dim=1)
+        return torch.cat([super().known_rows(codes), self._usual(self.given.index_select(0, codes))], dim=1)
 
     def in_common(self) -> Tensor:
         """|N|² + |W|²."""
         return self.label.square().sum() + self.out.weight.square().sum()
 
-    def asked(self, codes: Tensor, features: Tensor | None = None) -> Tensor:
+    def rows_of(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
         """(n, 2 D) rows of annotators who are asked; who has no labels has everybody's shares."""
-        known = (codes >= 0) & (self.labels[codes] > 0)
+        known = (codes >= 0) & (totals[codes] > 0)
         counts = torch.where(known[:, None], self.given[codes], self.given.sum(dim=0))
-        return torch.cat([super().asked(codes, features), self._usual(counts)], dim=1)
+        return torch.cat([super().rows_of(codes, totals, features), self._usual(counts)], dim=1)
 
     def _usual(self, counts: Tensor) -> Tensor:
         """(n, D) Σ_k s_k N_k by counts (n, K)."""
@@ -100,11 +100,12 @@ class EmbeddingHead(PerspectiveHead):
     "annotator-embeddings", summary="what each annotator would say, by a vector added to the item's",
     cite="Deng et al. 2023",
 )  # fmt: skip
-class AnnotatorEmbeddings(Perspectives):
+class AnnotatorEmbeddings(AnnotatorHeads):
     """Vectors of annotators and of their labels beside the item's."""
 
     describes_annotators = True
 
+    shared: ClassVar[bool] = True  # type: ignore[misc]  # no keyword
     weighted: bool = param(False, "weigh both vectors by the item (α), as Deng et al.; False: α = 1")
     size: int = param(16, "numbers that α is an inner product of", low=1)
 

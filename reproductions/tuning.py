@@ -5,6 +5,9 @@
 as in `questions.compare`, the same rows for all. Keywords are chosen one at a time: other values are tried with what
 was chosen so far, and the best stays, so there are as many fits as values, not as their product. Hidden are annotations
 of items that keep others, not items: judged is what LIA says of the items it was fitted to.
+
+    found = tune(LIA(), CHOICES, table, X)
+    model = LIA(**found.keywords).fit(table, X)
 """
 
 from __future__ import annotations
@@ -26,6 +29,19 @@ from dissensus.table.annotations import Annotations
 SHARE = 0.2  # of the annotations that is hidden
 SPLITS = 2  # times that it is hidden
 Choices = Mapping[str, Sequence[Any]]
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "difficulty": (True, False),
+    "penalty": (0.0, 0.01, 0.06),
+    "residual_penalty": (0.3, 1.0, 3.0),
+    "difficulty_penalty": (1.0, 3.0, 10.0),
+    "hidden": ((16, 16, 16, 16), (64, 64)),
+    "dropout": (0.0, 0.5),
+    "entropy": (0.0, 0.1),
+    "weight_decay": (0.0, 0.001),
+    "annotator_size": (4, 16),
+    "latent": (1, 2),
+}
+"""Keywords of LIA that are worth trying, in this order."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +72,6 @@ class Tuned:
             | {"p_value": one.p_value, "chosen": one.chosen, "seconds": one.seconds}
             for one in self.trials
         ]
-
-    def to_tree(self) -> dict[str, Any]:
-        """Return plain values, for a file."""
-        return {"keywords": self.keywords, "trials": [{**vars(one), "gain": vars(one.gain)} for one in self.trials]}
-
-    @classmethod
-    def from_tree(cls, tree: dict[str, Any]) -> Tuned:
-        """Read what `to_tree` made."""
-        return cls(tree["keywords"], tuple(Trial(**{**one, "gain": Estimate(**one["gain"])}) for one in tree["trials"]))
 
     def to_frame(self) -> Any:
         """Return one row per trial: a pandas frame where pandas is installed, else an Arrow table."""

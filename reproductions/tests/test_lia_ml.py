@@ -11,9 +11,10 @@ from torch import nn
 
 from dissensus import Annotations, Questions
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownName, UnreadableFile
-from dissensus.learning import LIAML
-from dissensus.learning.objectives import LIAMLObjective, LIAObjective
+from dissensus.learning.objectives import LIAObjective
 from learning.tables import WIDTH
+from reproductions.lia_ml import LIAML
+from reproductions.lia_ml_objective import LIAMLObjective
 from tables import random_table
 
 A, I = 7, 23

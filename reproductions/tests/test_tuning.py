@@ -6,8 +6,8 @@ import pytest
 from crowds import blobs
 from dissensus import Annotations
 from dissensus.learning import LIA
-from dissensus.learning.tuning import SHARE, SPLITS, tune
 from dissensus.questions import compare as comparison
+from reproductions.tuning import SHARE, SPLITS, tune
 
 QUICK = {
     "steps": 120, "hidden": (16,), "dropout": 0.0, "learning_rate": 0.01, "head_learning_rate": 0.1, "penalty": 0.05,
@@ -53,33 +53,21 @@ def test_a_score_is_the_mean_log_probability_of_what_was_hidden():
     assert found.trials[1].gain.value == pytest.approx(np.mean(logs[2.0]) - np.mean(logs[0.25]), rel=1e-3)
 
 
-def test_what_was_chosen_is_fitted_and_keywords_stay(monkeypatch, tmp_path):
-    choices = {"difficulty": (True, False), "penalty": (0.25, 2.0), "annotator_size": (4, 16)}
-    monkeypatch.setattr("dissensus.learning.lia.CHOICES", choices)
+def test_keywords_are_chosen_one_after_another():
     table, X, _ = blobs(40, redundancy=4)
-    model = LIA(**{**QUICK, "steps": 20, "penalty": 2.0}, tune=True).fit(table, X)
+    model = LIA(**{**QUICK, "steps": 20, "penalty": 2.0})
+    found = tune(model, {"difficulty": (True, False), "penalty": (0.25, 2.0), "annotator_size": (4, 16)}, table, X)
     assert model.penalty == 2.0
-    chosen = model.tuned_.keywords
-    assert chosen["penalty"] == 0.25
-    plain = LIA(**{**QUICK, "steps": 20, "penalty": 2.0, **chosen}).fit(table, X)
-    np.testing.assert_array_equal(model.posterior_, plain.posterior_)
-    assert plain.tuned_ is None
-    frame = model.tuned_.to_frame()
-    assert len(frame) == len(model.tuned_.trials) == 1 + 1 + 1 + 1
-    assert list(frame["keyword"]) == ["", "difficulty", "penalty", "annotator_size"]
-    model.save(tmp_path)
-    loaded = LIA.load(tmp_path)
-    assert loaded.tuned_ == model.tuned_
-    assert loaded.set_params(tune=False).fit(table, X).tuned_ is None
+    assert found.keywords["penalty"] == 0.25
+    assert list(found.to_frame()["keyword"]) == ["", "difficulty", "penalty", "annotator_size"]
 
 
 def test_what_is_known_of_annotators_is_known_in_tuning(monkeypatch):
-    monkeypatch.setattr("dissensus.learning.lia.CHOICES", {"penalty": (0.05,)})
     table, X, _ = blobs(40, redundancy=4)
     frame = {"annotator": table.annotators, "number": np.linspace(-1, 1, table.n_annotators)}
     fits = []
     fit = LIA.fit
     monkeypatch.setattr(LIA, "fit", lambda self, *a, **k: fits.append(k.get("annotators")) or fit(self, *a, **k))
-    LIA(**{**QUICK, "steps": 5}, tune=True).fit(table, X, annotators=frame)
-    assert len(fits) == 1 + SPLITS
+    tune(LIA(**{**QUICK, "steps": 5}), {"penalty": (0.05,)}, table, X, annotators=frame)
+    assert len(fits) == SPLITS
     assert all(one is frame for one in fits)

@@ -27,24 +27,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.exceptions import DataError
+from dissensus.common.parameters import Parameters, param
+from dissensus.common.types import FloatArray, IntArray, Names, OnStep
+from dissensus.exceptions import DataError, NotFitted
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures
+from dissensus.learning.annotator_features import AnnotatorFeatures, Whom, find
 from dissensus.learning.batches import Bag, Batch, Columns
-from dissensus.learning.devices import own_draws
+from dissensus.learning.devices import own_draws, place
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding, encoders
-from dissensus.learning.network import Lessons, OnDevice
+from dissensus.learning.network import Lessons
 from dissensus.learning.objectives.base import AnnotatorRows
-from dissensus.learning.pairs import PairLearner
 from dissensus.learning.rows import RowEmbedding
 from dissensus.learning.run import new_part, torch_seed
-from dissensus.learning.saving import loaded_columns, loaded_part, stored_columns, stored_part
+from dissensus.learning.saving import loaded_part, stored_part, with_learnt
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Trainer
 from dissensus.table.annotations import Annotations
+from reproductions.saved_inputs import loaded_columns, stored_columns
 
 FIRST_SPREAD = 0.1  # standard deviation of annotators' vectors at the start
+FILE = "decision.safetensors"
 PAIRS_AT_ONCE = 2**18  # whose scores are computed together
 
 
@@ -68,7 +70,7 @@ def with_draws(answered: Batch, n_items: int, n_annotators: int, draws: int) -> 
     }
 
 
-class PairNetwork(AnnotatorRows, OnDevice):
+class PairNetwork(AnnotatorRows):
     """An encoder with vectors of items and annotators; `forward` is the loss."""
 
     def __init__(
@@ -104,21 +106,20 @@ class PairNetwork(AnnotatorRows, OnDevice):
         inner: Tensor = (v[..., :-1] * e[..., :-1]).sum(dim=-1)
         return inner + v[..., -1] + e[..., -1]
 
-    def annotators(self, codes: Tensor, features: Tensor | None) -> Tensor:
+    def annotators(self, codes: IntArray, features: FloatArray | None) -> Tensor:
         """Return rows (n, size + 1) of annotators; −1 has the mean, and its features where they are given."""
-        return self.rows_of(codes, torch.ones_like(self.table.weight[:, 0]), features)
+        some = torch.as_tensor(codes.astype(np.int64)).to(self.device)
+        known = None if features is None else torch.as_tensor(features.astype(np.float32)).to(self.device)
+        return self.rows_of(some, torch.ones_like(self.table.weight[:, 0]), known)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.item.weight.device
 
 
-class DecisionFunction(PairLearner):
-    """P(annotator j answers item i).
-
-    >>> from dissensus.table.simulate import simulate
-    >>> model = DecisionFunction(epochs=1).fit(simulate(80, 8, 2, seed=1).annotations)
-    >>> model.predict_proba().shape, model.predict_pairs([0, 1], [3, 4]).shape
-    ((80, 8), (2,))
-    """
-
-    file = "decision.safetensors"
+class DecisionFunction(Parameters):
+    """P(annotator j answers item i)."""
 
     encoder: Encoder | None = param(
         None, "encoder of features; None for one hidden layer (`MLP`) or, without features, for a vector per item"
@@ -139,6 +140,10 @@ class DecisionFunction(PairLearner):
     device: str = param("cpu", "where the network is trained and asked")
     seed: int | None = param(0, "seed of first weights, draws and the order of items; None draws one", low=0)
 
+    items_: Names
+    annotators_: Names
+    annotator_features_: AnnotatorFeatures | None = None
+    trace_: FloatArray
     network_: PairNetwork
 
     def fit(self, table: Annotations, X: Any = None, *, annotators: Any = None, on_step: OnStep | None = None) -> Self:
@@ -198,7 +203,7 @@ class DecisionFunction(PairLearner):
         found = np.empty((items.size, codes.size))
         step = max(PAIRS_AT_ONCE // max(codes.size, 1), 1)
         with torch.inference_mode():
-            e = self.network_.annotators(*self.network_.placed(codes, features))
+            e = self.network_.annotators(codes, features)
             for start in range(0, items.size, step):
                 v = self._items(items[start : start + step])
                 found[start : start + step] = self.network_.score(v[:, None], e[None]).sigmoid().cpu().double().numpy()
@@ -214,13 +219,27 @@ class DecisionFunction(PairLearner):
             for start in range(0, rows.size, PAIRS_AT_ONCE):
                 at = slice(start, start + PAIRS_AT_ONCE)
                 distinct, place = np.unique(rows[at], return_inverse=True)
-                some = self.network_.placed(codes[at], None if features is None else features[at])
-                e = self.network_.annotators(*some)
+                e = self.network_.annotators(codes[at], None if features is None else features[at])
                 v = self._items(distinct)[torch.as_tensor(place).to(e.device)]
                 found[at] = self.network_.score(v, e).sigmoid().cpu().double().numpy()
         return found
 
-    # Inside -----------------------------------------------------------------------------------------------------------
+    # On disk ----------------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        return write_tree(Path(folder) / FILE, self._tree(), type(self).__name__)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str = "cpu") -> Self:
+        """Load the model that `save` wrote into `folder`; all its answers are the same."""
+        path = file_in(folder, FILE)
+        tree = read_tree(path, cls.__name__)
+        with of_this_version(path), own_draws():
+            model: Self = with_learnt(cls(**{**tree["parameters"], "device": device}), tree["results"])
+            model._restore(tree, place(device))
+        return model
 
     def _tree(self) -> dict[str, Any]:
         network, described = self.network_, self.annotator_features_
@@ -236,7 +255,7 @@ class DecisionFunction(PairLearner):
             "weights": dict(network.state_dict()),
         }
 
-    def _restore(self, tree: dict[str, Any], path: Path, on: torch.device) -> None:
+    def _restore(self, tree: dict[str, Any], on: torch.device) -> None:
         self.encoder_, self._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
         if tree["own encoder"]:
             self.encoder = new_part(self.encoder_, encoders, Encoder)
@@ -245,6 +264,17 @@ class DecisionFunction(PairLearner):
         network = PairNetwork(self.encoder_, self.annotators_.size, **tree["network"], features=tree["features"])
         network.load_state_dict(tree["weights"])
         self.network_ = network.to(on)
+
+    # Inside -----------------------------------------------------------------------------------------------------------
+
+    def _found(self, items: Any, annotators: Any) -> tuple[IntArray, Whom]:
+        """Codes of items, and codes of annotators with features where a frame has them; None for all."""
+        self._check_fitted()
+        return given.item_codes(items, self.items_), find(annotators, self.annotators_, self.annotator_features_)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "trace_"):
+            raise NotFitted("this DecisionFunction is not fitted yet; call fit(table, X) first.")
 
     def _items(self, codes: IntArray) -> Tensor:
         """Return rows (n, size + 1) of items."""

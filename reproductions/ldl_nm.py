@@ -43,8 +43,14 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
-from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, as_tensor, objectives
-from dissensus.learning.objectives.labels import annotation_rows
+from dissensus.learning.objectives.base import (
+    AnnotatorObjective,
+    AnnotatorRows,
+    Branch,
+    annotation_rows,
+    as_tensor,
+    objectives,
+)
 from dissensus.learning.rows import RowEmbedding
 from dissensus.table.annotations import Annotations
 

@@ -1,11 +1,19 @@
 import numpy as np
 import pytest
+from sklearn.metrics import adjusted_rand_score
 
+from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered, log_joint, some_params
-from dissensus.clustering import PGMAnnealing, model
-from dissensus.clustering.annealing import State, _accept, _pick
-from dissensus.clustering.model import Edges, Params, Priors
+from clustering.test_model import PRIORS, K, L, literal_posterior
+from clustering.test_model import a_state as a_drawn_state
+from dissensus.clustering import model, select_clusters
+from dissensus.clustering.model import Counts, Edges, Params, Priors
+from dissensus.clustering.start import Start
 from dissensus.exceptions import BadParameter
+from dissensus.table.simulate import simulate
+from reproductions.annealing import PGMAnnealing, State, _accept, _pick, delta_shares, delta_theta, log_posterior
+from reproductions.printed_clusters import product_counts
+from tables import KINDS
 
 
 def a_state(seed=0):
@@ -77,7 +85,7 @@ def test_the_walk_of_prior_proposals_has_the_posterior_as_its_limit():
     rng, sizes, psi, total = np.random.default_rng(0), np.array([6.0, 2.0]), np.array([0.5, 0.5]), np.zeros(2)
     for _ in range(40_000):
         new = rng.dirichlet([2.0, 2.0])
-        if _accept(model.delta_shares(sizes, psi, new, 2.0), 1.0, rng):
+        if _accept(delta_shares(sizes, psi, new, 2.0), 1.0, rng):
             psi = new
         total += psi
     shape = 3 + sizes
@@ -94,9 +102,16 @@ def test_the_best_state_ever_seen_is_returned(proposal):
     assert (np.diff(fitted.trace_) >= 0).all()
 
 
-def test_conditional_proposals_end_higher_than_those_of_the_prior():
+def test_conditional_proposals_end_higher_than_those_of_the_prior(monkeypatch):
+    def random_start(self, edges, votes, number, rng):
+        of_item = rng.dirichlet(np.ones(3), edges.items.size)
+        of_annotator = rng.dirichlet(np.ones(2), edges.annotators.size)
+        params = model.maximise(product_counts(edges, of_item, of_annotator), votes.priors)
+        return Start(params, of_item.argmax(axis=1), of_annotator.argmax(axis=1))
+
+    monkeypatch.setattr(PGMAnnealing, "_first", random_start)
     table = clustered()
-    options = {"item_clusters": 3, "annotator_clusters": 2, "start": "random", "restarts": 1}
+    options = {"item_clusters": 3, "annotator_clusters": 2, "restarts": 1}
     ends = {
         proposal: PGMAnnealing(proposal=proposal, sweeps=100, **options).fit(table).trace_[-1]
         for proposal in ("conditional", "prior")
@@ -115,3 +130,81 @@ def test_schedules():
     for wrong in ([], [1, 0], [1, np.inf], [[1]], "geometric"):
         with pytest.raises(BadParameter, match="schedule"):
             PGMAnnealing(schedule=wrong).fit(clustered())
+
+
+# Equations -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_log_posterior_is_equation_3(kind):
+    table, params, w, z = a_drawn_state(kind)
+    counts = model.hard_counts(Edges(table), w, z, K, L)
+    expected = literal_posterior(table, params, w, z, PRIORS)
+    np.testing.assert_allclose(log_posterior(counts, params, PRIORS), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_delta_is_the_difference_of_full_log_posteriors(kind):
+    table, old, w, z = a_drawn_state(kind)
+    new = some_params(K, L, table.n_classes, 99)
+    counts = model.hard_counts(Edges(table), w, z, K, L)
+
+    def full(params, w, z):
+        return literal_posterior(table, params, w, z, PRIORS)
+
+    before = full(old, w, z)
+    deltas = delta_theta(counts, old.theta, new.theta, PRIORS)
+    for k in range(K):
+        for l in range(L):
+            theta = old.theta.copy()
+            theta[k, l] = new.theta[k, l]
+            np.testing.assert_allclose(deltas[k, l], full(Params(old.psi, old.omega, theta), w, z) - before, atol=1e-9)
+    np.testing.assert_allclose(
+        delta_shares(counts.items, old.psi, new.psi, PRIORS.gamma),
+        full(Params(new.psi, old.omega, old.theta), w, z) - before, atol=1e-9,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        delta_shares(counts.annotators, old.omega, new.omega, PRIORS.tau),
+        full(Params(old.psi, new.omega, old.theta), w, z) - before, atol=1e-9,
+    )  # fmt: skip
+
+
+def test_no_parameters_beat_those_of_the_m_step():
+    rng = np.random.default_rng(0)
+    counts = Counts(rng.uniform(0, 9, (K, L, 4)), rng.uniform(0, 9, K), rng.uniform(0, 9, L))
+    best = log_posterior(counts, model.maximise(counts, PRIORS), PRIORS)
+    for seed in range(50):
+        assert log_posterior(counts, some_params(K, L, 4, seed), PRIORS) < best
+
+
+# As the other clusterings ---------------------------------------------------------------------------------------------
+
+
+def test_known_clusters_of_items_and_annotators_are_found():
+    for seed in range(3):
+        drawn = draw(500, 80, 8, item_clusters=4, annotator_clusters=3, redundancy=10, concentration=0.2, seed=seed)
+        model = PGMAnnealing(item_clusters=4, annotator_clusters=3, sweeps=200).fit(drawn.annotations)
+        assert adjusted_rand_score(drawn.item_cluster, model.item_cluster_) > 0.95
+        assert adjusted_rand_score(drawn.annotator_cluster, model.annotator_cluster_) > 0.95
+
+
+def test_without_a_number_item_clusters_are_the_classes():
+    crowd = simulate(1000, 60, 3, redundancy=6, seed=2)
+    model = PGMAnnealing(item_clusters=None, annotator_clusters=3, restarts=2, sweeps=40).fit(crowd.annotations)
+    assert model.item_clusters_.shape == (1000, 3)
+
+
+def test_threads_and_jobs_change_no_bit():
+    table = clustered()
+    how = {"item_clusters": 3, "annotator_clusters": 2, "restarts": 2, "sweeps": 40}
+    one, two = (PGMAnnealing(threads=threads, **how).fit(table) for threads in (1, 2))
+    np.testing.assert_array_equal(one.item_clusters_, two.item_clusters_)
+    np.testing.assert_array_equal(one.trace_, two.trace_)
+    one, two = (select_clusters(table, "pgm-annealing", K=[2, 3], L=[2], sweeps=20, jobs=jobs) for jobs in (1, 2))
+    assert [point.objective for point in one.points] == [point.objective for point in two.points]
+
+
+@pytest.mark.parametrize(("keyword", "value"), [("proposal", "posterior"), ("sweeps", 0), ("annotator_clusters", 1.5)])
+def test_wrong_keywords_are_named(keyword, value):
+    with pytest.raises(BadParameter, match=keyword):
+        PGMAnnealing(**{keyword: value}).fit(clustered())

@@ -30,7 +30,7 @@ from scipy.special import softmax
 
 from dissensus.clustering import model
 from dissensus.clustering.base import Clusters, JointClustering, Run, stopped
-from dissensus.clustering.model import Edges, Params, Priors
+from dissensus.clustering.model import Counts, Edges, Params, Priors
 from dissensus.clustering.start import Votes
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
@@ -60,7 +60,7 @@ class State:
 
     def log_posterior(self) -> float:
         """Log posterior ℓ of this state."""
-        return model.log_posterior(self.counts, self.params, self.priors)
+        return log_posterior(self.counts, self.params, self.priors)
 
     def conditional(self, temperature: float, rng: np.random.Generator) -> None:
         """Take one step of tempered Gibbs sampling; at temperature 0, one step of coordinate ascent."""
@@ -81,13 +81,13 @@ class State:
         """Propose all values from the prior; accept each by the difference that it makes to ℓ."""
         edges, priors, now = self.edges, self.priors, self.params
         theta = _dirichlet(rng, np.full(now.theta.shape, priors.alpha))
-        taken = _accept(model.delta_theta(self.counts, now.theta, theta, priors), temperature, rng)
+        taken = _accept(delta_theta(self.counts, now.theta, theta, priors), temperature, rng)
         now = Params(now.psi, now.omega, np.where(taken[:, :, None], theta, now.theta))
         psi = _dirichlet(rng, np.full(now.psi.shape, priors.gamma))
-        if _accept(model.delta_shares(self.counts.items, now.psi, psi, priors.gamma), temperature, rng):
+        if _accept(delta_shares(self.counts.items, now.psi, psi, priors.gamma), temperature, rng):
             now = Params(psi, now.omega, now.theta)
         omega = _dirichlet(rng, np.full(now.omega.shape, priors.tau))
-        if _accept(model.delta_shares(self.counts.annotators, now.omega, omega, priors.tau), temperature, rng):
+        if _accept(delta_shares(self.counts.annotators, now.omega, omega, priors.tau), temperature, rng):
             now = Params(now.psi, omega, now.theta)
         self.params = now
         self.item = _propose(model.logits(edges, edges.items, now, self.annotator), self.item, temperature, rng)
@@ -95,6 +95,25 @@ class State:
             model.logits(edges, edges.annotators, now, self.item), self.annotator, temperature, rng
         )
         self.count()
+
+
+def log_posterior(counts: Counts, params: Params, priors: Priors) -> float:
+    """ℓ of a hard clustering with these counts (Eq. 3)."""
+    return model.log_prior(params, priors) + float(
+        (counts.labels * np.log(params.theta)).sum()
+        + counts.items @ np.log(params.psi)
+        + counts.annotators @ np.log(params.omega)
+    )
+
+
+def delta_theta(counts: Counts, old: FloatArray, new: FloatArray, priors: Priors) -> FloatArray:
+    """(K, L) δ of every Θ_kl by itself."""
+    return np.asarray(((priors.alpha - 1 + counts.labels) * np.log(new / old)).sum(axis=2))
+
+
+def delta_shares(sizes: FloatArray, old: FloatArray, new: FloatArray, prior: float) -> float:
+    """δψ or δΩ: Σ (prior − 1 + size of the cluster) log(new / old). The paper leaves the sizes out."""
+    return float((prior - 1 + sizes) @ np.log(new / old))
 
 
 def _dirichlet(rng: np.random.Generator, concentration: FloatArray) -> FloatArray:

@@ -7,14 +7,14 @@ A question that is added later learns the embeddings and biases of its own class
 are those of the fit. Its classes begin as those of the same name in the other questions, and `prior` draws them there:
 it adds prior/2 · Σ own² to minus the log likelihood, own being what an embedding differs by.
 
-The equations are in `dissensus.learning.objectives.lia_ml`; `competence` and `difficulty` are LIA's, by question.
+The equations are in `lia_ml_objective.py`; `competence` and `difficulty` are LIA's, by question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -27,21 +27,22 @@ from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom
 from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.by_annotation import CELLS
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.learning.devices import own_draws
+from dissensus.learning.devices import own_draws, place
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.lia import LIALearner
+from dissensus.learning.lia import LIA
 from dissensus.learning.network import Network
-from dissensus.learning.objectives.lia_head import LIAMLHead
-from dissensus.learning.objectives.lia_ml import LIAMLKeywords, LIAMLObjective
 from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
-from dissensus.learning.saving import learnt, loaded_columns, loaded_part, stored_columns, stored_part, with_learnt
+from dissensus.learning.saving import learnt, loaded_part, stored_part, with_learnt
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
+from reproductions.lia_ml_objective import LIAMLHead, LIAMLKeywords, LIAMLObjective
+from reproductions.saved_inputs import loaded_columns, stored_columns
 
 
-class LIAML(LIAMLKeywords, LIALearner):
+class LIAML(LIAMLKeywords, LIA):
     """Truth, difficulty and competence in many questions at once.
 
     A weight decay of 0.001 has the best likelihood of held-out labels on the medical relations, of 0, 0.001 and 0.01.
@@ -65,19 +66,18 @@ class LIAML(LIAMLKeywords, LIALearner):
     steps: int = param(1000, "steps in all, but at least 20 passes over the items", low=1)
     weight_decay: float = param(1e-3, "weight decay of the layers", low=0)
     dropout: float = param(0.0, "dropout of the layers")
+    checkpoint: ClassVar[None] = None  # type: ignore[misc]  # no keyword
 
     questions_: list[str]
-    classes_: dict[str, Names]
-    posterior_: dict[str, FloatArray]  # (I, K) the E step
-    proba_: dict[str, FloatArray]  # (I, K) h
-    difficulty_: dict[str, FloatArray]  # (I,) P(an average annotator is wrong)
-    embedding_: FloatArray  # (A, annotator_size)
+    classes_: dict[str, Names]  # type: ignore[assignment]
+    posterior_: dict[str, FloatArray]  # type: ignore[assignment]  # (I, K) the E step
+    proba_: dict[str, FloatArray]  # type: ignore[assignment]  # (I, K) h
+    difficulty_: dict[str, FloatArray]  # type: ignore[assignment]  # (I,) P(an average annotator is wrong)
     label_embedding_: dict[str, FloatArray]  # (K, label_size)
-    n_iter_: int
 
     # Learning ---------------------------------------------------------------------------------------------------------
 
-    def fit(
+    def fit(  # type: ignore[override]  # several tables in the place of one
         self,
         questions: Mapping[str, Annotations],
         X: Any = None,
@@ -151,7 +151,9 @@ class LIAML(LIAMLKeywords, LIALearner):
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any = None, questions: Sequence[str] | None = None) -> dict[str, FloatArray]:
+    def predict_proba(  # type: ignore[override]  # an answer for each question
+        self, X: Any = None, questions: Sequence[str] | None = None
+    ) -> dict[str, FloatArray]:
         """Question → (rows, K) P(class | x) by h alone; without X, `posterior_` of the fitted items. None: all."""
         asked = self._asked(questions)
         if X is None:
@@ -159,23 +161,33 @@ class LIAML(LIAMLKeywords, LIALearner):
         self._check_features(self.encoder_)
         return self._answers(self._encode(self.encoder_.prepare(X)), asked)
 
-    def predict(self, X: Any = None, questions: Sequence[str] | None = None) -> dict[str, Names]:
+    def predict(  # type: ignore[override]
+        self, X: Any = None, questions: Sequence[str] | None = None
+    ) -> dict[str, Names]:
         """Question → (rows,) the most probable class names."""
         found = self.predict_proba(X, questions)
         return {name: self._names_of(proba, self.classes_[name], fitted=X is None) for name, proba in found.items()}
 
-    def competence(self, question: str, items: Any = None, annotators: Any = None) -> FloatArray:
+    def competence(  # type: ignore[override]  # in a question
+        self, question: str, items: Any = None, annotators: Any = None
+    ) -> FloatArray:
         """(items, annotators) P(the annotator is right on the item in this question).
 
         Names of fitted items and of annotators, None for all; one who was not there is taken for an average one.
         """
         (question,) = self._asked([question])
-        return self._competence(self.posterior_[question], *self._found(items, annotators), question)
+        return self._competence(question, *self._found(items, annotators))
 
-    def confusion(self, question: str, items: Any = None, annotators: Any = None) -> FloatArray:
+    def confusion(  # type: ignore[override]  # in a question
+        self, question: str, items: Any = None, annotators: Any = None
+    ) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
         (question,) = self._asked([question])
-        return self._confusion(items, annotators, question)
+        (codes, whom), K = self._found(items, annotators), self.classes_[question].size
+        found = np.empty((codes.size, whom[0].size, K, K))
+        for at, pairs in self._confusions(codes, whom, question):
+            found[at] = pairs
+        return found
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
@@ -196,7 +208,9 @@ class LIAML(LIAMLKeywords, LIALearner):
             ],
         }
 
-    def _restore(self, tree: dict[str, Any], path: Path, on: torch.device) -> None:
+    def _restore(self, tree: dict[str, Any], path: Path) -> None:
+        on = place(self.device)
+        with_learnt(self, tree["results"])
         self.encoder_, self._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
         layers = self.encoder_.module()
         layers.load_state_dict(tree["layers"])
@@ -222,7 +236,7 @@ class LIAML(LIAMLKeywords, LIALearner):
         """Make the classifier with the keywords of the training."""
         labels = objective.per_item_ * objective.taught_.sum() / objective.taught_.shape[1]  # of one question
         items = int(np.count_nonzero(objective.teaches_))
-        model = self._preset(self.get_params(deep=False), objective, features=features, items=items, labels=labels)
+        model = self._preset(objective, features=features, items=items, labels=labels)
         return model.set_params(precision="32-true")
 
     def _ready(
@@ -266,7 +280,7 @@ class LIAML(LIAMLKeywords, LIALearner):
         self.proba_ |= self._answers(self._encoded, objective.questions_)
         average: Whom = (np.array([-1]), None)
         for name in objective.questions_:
-            right = self._competence(self.posterior_[name], np.arange(self.items_.size), average, name)
+            right = self._competence(name, np.arange(self.items_.size), average)
             self.difficulty_[name] = 1 - right[:, 0]
 
     def _encode(self, columns: Columns) -> Columns:
@@ -286,12 +300,18 @@ class LIAML(LIAMLKeywords, LIALearner):
             answers[name] = np.asarray(softmax(logits[number][:, q, : self.classes_[name].size], axis=1))
         return answers
 
-    def _n_classes(self, question: str | None) -> int:
-        return self.classes_[str(question)].size
+    def _competence(self, question: str, items: IntArray, whom: Whom) -> FloatArray:
+        """(items, annotators) Σ_k q_i(k) Q_ij[k, k] of codes."""
+        found = np.empty((items.size, whom[0].size))
+        for at, pairs in self._confusions(items, whom, question):
+            found[at] = np.einsum("ik,ijkk->ij", self.posterior_[question][items[at]], pairs)
+        return found
 
-    def _confusion_of(self, items: IntArray, whom: Whom, question: str | None) -> FloatArray:
-        """(items, annotators, K, K) Q in a question."""
-        (number, q), K = self._place[str(question)], self._n_classes(question)
+    def _confusions(  # type: ignore[override]  # in a question
+        self, items: IntArray, whom: Whom, question: str
+    ) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield (rows of items, Q (rows, annotators, K, K) in a question), some items at a time."""
+        (number, q), K = self._place[question], self.classes_[question].size
         block = self._blocks[number]
 
         def ask(batch: Batch) -> Tensor:
@@ -299,7 +319,10 @@ class LIAML(LIAMLKeywords, LIALearner):
             who, _ = block.placed(whom[0])
             return block.objective.question_confusion(block.head, batch["input"], who, q)[..., :K, :K]
 
-        return block.ask(ask, self._encoded, rows=items, at_once=max(items.size, 1))
+        at_once = max(CELLS // max(whom[0].size * K**2, 1), 1)
+        for start in range(0, items.size, at_once):
+            at = slice(start, start + at_once)
+            yield at, block.ask(ask, self._encoded, rows=items[at], at_once=at_once)
 
     def _over_fitted_items(self, table: Annotations, gold: IntArray | None) -> tuple[Annotations, IntArray | None]:
         """Move a table to the fitted items; annotators who were not there become one, the average."""

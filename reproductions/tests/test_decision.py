@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from dissensus import Annotations
+from dissensus import Annotations, recommend
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnreadableFile
-from dissensus.learning import DecisionFunction
 from dissensus.learning.batches import Bag, Columns
-from dissensus.learning.decision import PairNetwork, with_draws
 from dissensus.learning.encoders import Identity, TextCNN
 from dissensus.learning.network import Lessons
+from dissensus.table.simulate import simulate
+from reproductions.decision import DecisionFunction, PairNetwork, with_draws
 
 I, A = 160, 22
 
@@ -134,7 +134,7 @@ def test_pairs_are_the_entries():
     )
     rows = model.network_.table.weight
     np.testing.assert_allclose(
-        model.network_.annotators(torch.tensor([-1]), None).detach()[0], rows.mean(dim=0).detach(), rtol=1e-5
+        model.network_.annotators(np.array([-1]), None).detach()[0], rows.mean(dim=0).detach(), rtol=1e-5
     )
 
 
@@ -142,7 +142,7 @@ def test_in_parts_it_is_the_same(monkeypatch):
     table, _, _ = two_topics()
     model = DecisionFunction(epochs=5).fit(table)
     whole, pairs = model.predict_proba(), model.predict_pairs(table.items[:50], ["w01"] * 50)
-    monkeypatch.setattr("dissensus.learning.decision.PAIRS_AT_ONCE", 60)
+    monkeypatch.setattr("reproductions.decision.PAIRS_AT_ONCE", 60)
     np.testing.assert_allclose(model.predict_proba(), whole, rtol=1e-5)
     np.testing.assert_allclose(model.predict_pairs(table.items[:50], ["w01"] * 50), pairs, rtol=1e-5)
 
@@ -238,3 +238,22 @@ def test_mistakes_are_named():
         model.predict_proba(["zebra"])
     with pytest.raises(DataError, match="1 items and 2 annotators are no pairs"):
         model.predict_pairs(["i001"], ["w01", "w02"])
+
+
+def test_pairs_that_were_seen_are_known_to_a_part():
+    answered = Bag({"annotator": torch.tensor([0, 2, 1, 2])}, torch.tensor([0, 2, 3, 4]))
+    whole = Lessons(Columns(x=torch.eye(3)), Columns(answered=answered))
+    part = whole.part(1, 3)
+    torch.manual_seed(0)
+    expected = with_draws(whole.take(torch.tensor([2, 1]))[1], 2, 3, 50)
+    torch.manual_seed(0)
+    found = with_draws(part.take(torch.tensor([1, 0]))[1], 2, 3, 50)
+    for name in expected:
+        assert torch.equal(found[name], expected[name]), name
+    assert (found["counts"] == 0).any()  # drawn pairs that were seen
+
+
+def test_it_does_not_say_who_is_right_and_is_refused():
+    table = simulate(30, 6, 3, redundancy=2, seed=4).annotations
+    with pytest.raises(BadParameter, match="LIA or CrowdClassifier is needed, got DecisionFunction"):
+        recommend(DecisionFunction(epochs=1).fit(table), table, budget=5)

@@ -11,9 +11,9 @@ from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
-from dissensus.learning.objectives import LDLNMObjective
-from dissensus.learning.objectives import ldl_nm as module
 from learning.tables import fitted, sparse_table
+from reproductions import ldl_nm as module
+from reproductions.ldl_nm import LDLNMObjective
 from tables import KINDS as ROWS
 from tables import some_gold
 
@@ -245,3 +245,18 @@ def test_gold_without_annotations_is_an_error():
     nothing = TABLE.select(rows=np.zeros(len(TABLE), bool))
     with pytest.raises(DataError, match="learns from annotations"):
         LDLNMObjective().fit(nothing, np.zeros(TABLE.n_items, int), 0)
+
+
+@pytest.mark.parametrize("at_once", [1, 2**22])
+def test_the_vector_of_an_item_is_the_mean_of_z_e_over_annotators_with_labels(at_once, monkeypatch):
+    monkeypatch.setattr(module, "NUMBERS_AT_ONCE", at_once)
+    table = sparse_table()
+    silent = table.select(rows=table.annotator != 2)  # an annotator without labels is nobody's opinion
+    objective, head, z, _ = fitted(LDLNMObjective(item_size=3, annotator_size=4), silent)
+    head.eval()
+    assert len(head.labels) > (head.labels > 0).sum()
+    there = [j for j in range(len(head.labels)) if head.labels[j] > 0]
+    z_item = head.z_item(z)
+    for i in (0, 5):
+        each = [head.z_pair(z_item[i : i + 1], head.known_rows(torch.tensor([j])))[0] for j in there]
+        torch.testing.assert_close(objective.item_vectors(head, z)[i], torch.stack(each).mean(dim=0))

@@ -1,12 +1,12 @@
 """Label density and class distributions, the figures of UoR at SemEval-2021 task 12.
 
 How many labels annotators gave, as a kernel density, and how often each class was given and is true.
-`reproductions/figures.py` draws the first.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import DataError
 from dissensus.models.base import check_gold
+from dissensus.report import charts
+from dissensus.report.figures import SIZE, _write
+from dissensus.report.study import distinct
 from dissensus.table.annotations import Annotations
 
 POINTS = 256  # of a density
@@ -54,3 +57,37 @@ def class_distributions(table: Annotations, gold: IntArray | None = None) -> dic
         known = np.bincount(gold[gold >= 0], minlength=table.n_classes)
         found["gold"] = known / known.sum()
     return found
+
+
+def plot_label_density(table: Annotations, path: str | Path) -> Path:
+    """Draw how many labels annotators gave, as a kernel density with a mark per annotator; .svg, .png or .html."""
+    found = label_density(table)
+    x = charts.quantity("x", "labels given by an annotator", "~s")
+    curve = charts.plot(
+        [{"x": x, "density": y} for x, y in zip(found.x.tolist(), found.density.tolist(), strict=True)],
+        {"type": "area", "line": True, "opacity": 0.3},
+        x=x,
+        y=charts.quantity("density", "density of annotators", "~g", ticks=4),
+    )
+    mark = {"type": "tick", "opacity": 0.4, "thickness": 1}
+    ticks = charts.plot([{"x": n} for n in found.labels.tolist()], mark, x=x, y={"value": SIZE[1] - 4})
+    return _write(curve + ticks, path)
+
+
+def plot_class_distributions(table: Annotations, path: str | Path, gold: IntArray | None = None) -> Path:
+    """Draw how often each class is given and, where `gold` (I,) is known, is true; .svg, .png or .html."""
+    parts = class_distributions(table, gold)
+    classes = distinct(parts.pop("class").tolist(), 60)
+    bars = charts.plot(
+        [
+            {"class": name, "of": what, "share": share}
+            for what, shares in parts.items()
+            for name, share in zip(classes, shares.tolist(), strict=True)
+        ],
+        "bar",
+        x=charts.names("class", classes, limit=120, labelAngle=-40),
+        xOffset={"field": "of", "type": "nominal", "sort": list(parts)},
+        y=charts.quantity("share", "share", charts.SHARE),
+        color=charts.color("of", list(parts)),
+    )
+    return _write(bars, path)
