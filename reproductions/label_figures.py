@@ -15,9 +15,8 @@ from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import DataError
 from dissensus.models.base import check_gold
 from dissensus.report import charts
-from dissensus.report.figures import SIZE, _write
-from dissensus.report.study import distinct
 from dissensus.table.annotations import Annotations
+from reproductions.figures import SIZE, _write
 
 POINTS = 256  # of a density
 
@@ -72,22 +71,3 @@ def plot_label_density(table: Annotations, path: str | Path) -> Path:
     mark = {"type": "tick", "opacity": 0.4, "thickness": 1}
     ticks = charts.plot([{"x": n} for n in found.labels.tolist()], mark, x=x, y={"value": SIZE[1] - 4})
     return _write(curve + ticks, path)
-
-
-def plot_class_distributions(table: Annotations, path: str | Path, gold: IntArray | None = None) -> Path:
-    """Draw how often each class is given and, where `gold` (I,) is known, is true; .svg, .png or .html."""
-    parts = class_distributions(table, gold)
-    classes = distinct(parts.pop("class").tolist(), 60)
-    bars = charts.plot(
-        [
-            {"class": name, "of": what, "share": share}
-            for what, shares in parts.items()
-            for name, share in zip(classes, shares.tolist(), strict=True)
-        ],
-        "bar",
-        x=charts.names("class", classes, limit=120, labelAngle=-40),
-        xOffset={"field": "of", "type": "nominal", "sort": list(parts)},
-        y=charts.quantity("share", "share", charts.SHARE),
-        color=charts.color("of", list(parts)),
-    )
-    return _write(bars, path)

@@ -7,7 +7,6 @@ from dissensus.exceptions import BadParameter, DataError
 from reproductions.label_figures import (
     class_distributions,
     label_density,
-    plot_class_distributions,
     plot_label_density,
 )
 
