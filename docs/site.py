@@ -72,7 +72,7 @@ def public_names() -> dict[str, list[tuple[str, Any]]]:
         module = import_module(package)
         for name in names or module.__all__:
             value = getattr(module, name)
-            if inspect.ismodule(value):
+            if inspect.ismodule(value) or isinstance(value, dict):  # of kinds there is a page
                 continue
             home = getattr(value, "__module__", "") if callable(value) else registry_home(module, name)
             page = ".".join(home.split(".")[:2]) if package == "dissensus" else package

@@ -81,6 +81,8 @@ class Aggregator(Parameters, ABC):
     ((200, 3), [0, 2, 2], (200, 3))
     >>> print(model.mean_effective_labels())
     Confidence counts the 5.0 labels of an item as 1.5 (1.0 to 3.3): annotators err alike.
+    >>> model.weights_, model.chosen_.partition(".")[0]
+    ({'dawid-skene': 1.0}, 'DawidSkene')
     >>> model.effective_labels_.shape, model.reliability_interval().shape, model.confusion_interval().shape
     ((200,), (12, 2), (12, 3, 3, 2))
     >>> list(model.to_frame("annotators"))[:3], next(model.item_frames()).num_rows
