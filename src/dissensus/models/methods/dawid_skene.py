@@ -34,7 +34,7 @@ b_c = `class_count` + `vote_count`·A·mean_i v_i(c).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -65,7 +65,6 @@ class DawidSkene(ConfusionModel[Confusions]):
     least_labels: float = param(2.0, "pseudo-counts that a row has at least", low=0, high=MAX_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
-    precision: Literal["float64", "float32"] = param("float64", "of the tables inside a pass; single halves them")
 
     Params, counts_ = Confusions, property(lambda self: self.labels_)
     confusion_: FloatArray
