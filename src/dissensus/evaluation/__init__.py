@@ -60,10 +60,8 @@ same_winner [1.  0.5]
 >>> first, second = np.repeat([1, 0], [80, 20]), np.repeat([1, 0], [70, 30])
 >>> ev.paired_bootstrap(first, second)
 Difference(mean=Estimate(value=0.1, low=0.05, high=0.17, level=0.95), p_value=0.003996003996003996)
->>> ev.mcnemar(first > 0, second > 0)
-Test(statistic=0.0, p_value=0.001953125)
->>> round(ev.mann_whitney([1, 2, 3, 4], [3, 4, 5, 6, 7]).p_value, 3), ev.bootstrap_sums(first).resampled.shape
-(0.064, (1000, 1))
+>>> ev.bootstrap_sums(first).resampled.shape
+(1000, 1)
 >>> from dissensus.table.simulate_spans import simulate_spans
 >>> list(ev.span_agreement(simulate_spans(10, 4, 2, redundancy=3, seed=1).annotations))
 ['exact_f1', 'overlap_f1', 'krippendorff_alpha', 'unitizing_alpha']
@@ -99,7 +97,7 @@ from dissensus.evaluation.hard import (
 from dissensus.evaluation.intervals import Estimate, bootstrap, bootstrap_sums
 from dissensus.evaluation.pairs import Pairs, cohen_kappa, cohen_kappas, concordances
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate
-from dissensus.evaluation.significance import Difference, Test, mann_whitney, mcnemar, paired_bootstrap
+from dissensus.evaluation.significance import Difference, paired_bootstrap
 from dissensus.evaluation.soft import (
     brier,
     cross_entropy,
@@ -116,13 +114,13 @@ from dissensus.evaluation.soft import (
 from dissensus.evaluation.spans import span_agreement, span_scores
 
 __all__ = [
-    "Ceiling", "Difference", "Estimate", "Pairs", "ReliabilityCurve", "Test", "absolute_distance", "accuracy",
+    "Ceiling", "Difference", "Estimate", "Pairs", "ReliabilityCurve", "absolute_distance", "accuracy",
     "agreement", "balanced_accuracy", "bootstrap", "bootstrap_sums", "brier", "cohen_kappa", "cohen_kappas",
     "concordances",
     "confusion_matrix", "cross_entropy", "entropy", "entropy_correlation", "error_rate", "expected_accuracy",
     "expected_calibration_error", "fleiss_kappa", "gwet_ac1", "hard_scores", "hide_annotators",
     "inverse_kl_divergence", "jensen_shannon", "kl_divergence", "krippendorff_alpha", "log_loss", "macro_f1",
-    "manhattan", "mann_whitney", "mcnemar", "micro_f1", "numeric_agreement", "paired_bootstrap", "percent_agreement",
+    "manhattan", "micro_f1", "numeric_agreement", "paired_bootstrap", "percent_agreement",
     "ratings_per_item", "reliability_curve", "same_winner", "soft_scores", "span_agreement", "span_scores",
     "split_half", "total_variation", "wasserstein",
 ]  # fmt: skip
