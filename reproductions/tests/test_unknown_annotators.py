@@ -5,13 +5,14 @@ import pytest
 import torch
 
 from dissensus import Annotations
-from dissensus.evaluation import kl_divergence, manhattan, same_winner
+from dissensus.evaluation import kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from dissensus.learning.objectives import LDLNMObjective
 from learning.test_ldl_nm import TABLE, X, two_camps
 from reproductions.distribution_scores import distribution_scores
+from reproductions.split_half import same_winner
 from reproductions.unknown_annotators import infer_annotators, leaking_proba
 
 Y = TABLE.soft_labels()

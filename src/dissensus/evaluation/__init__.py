@@ -18,13 +18,12 @@ cross_entropy [0.655 0.714]
 kl_divergence [0.092 0.02 ]
 inverse_kl_divergence [0.073 0.02 ]
 jensen_shannon [0.02  0.005]
->>> for distance in (ev.total_variation, ev.manhattan, ev.wasserstein, ev.brier, ev.same_winner):
+>>> for distance in (ev.total_variation, ev.manhattan, ev.wasserstein, ev.brier):
 ...     print(distance.__name__, distance(y, h).round(3))
 total_variation [0.15 0.1 ]
 manhattan [0.3 0.2]
 wasserstein [0.15 0.1 ]
 brier [0.045 0.02 ]
-same_winner [1.  0.5]
 >>> ev.entropy(y).round(3), round(ev.entropy_correlation(y, h), 3), round(ev.soft_scores(y, h)["manhattan"], 3)
 (array([0.562, 0.693]), 1.0, 0.25)
 >>> ev.expected_accuracy([0, 1], y), round(ev.log_loss([0, 1], h), 3)
@@ -51,9 +50,6 @@ same_winner [1.  0.5]
 (['mean_difference', 'krippendorff_alpha', 'icc', 'icc_of_mean'], (15,))
 >>> ev.absolute_distance(table, crowd.truth[table.item]).shape
 (200,)
->>> half = ev.split_half(table, draws=2)
->>> type(half).__name__, list(half.mean)
-('Ceiling', ['kl_divergence', 'inverse_kl_divergence', 'jensen_shannon', 'manhattan', 'accuracy'])
 >>> seen, hidden = ev.hide_annotators(table, 0.25, seed=0)
 >>> seen.n_annotations + hidden.n_annotations
 1000
@@ -84,7 +80,6 @@ from dissensus.evaluation.calibration import (
     log_loss,
     reliability_curve,
 )
-from dissensus.evaluation.ceiling import Ceiling, hide_annotators, same_winner, split_half
 from dissensus.evaluation.hard import (
     accuracy,
     balanced_accuracy,
@@ -94,6 +89,7 @@ from dissensus.evaluation.hard import (
     macro_f1,
     micro_f1,
 )
+from dissensus.evaluation.hiding import hide_annotators
 from dissensus.evaluation.intervals import Estimate, bootstrap, bootstrap_sums
 from dissensus.evaluation.pairs import Pairs, cohen_kappas, concordances
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate
@@ -114,13 +110,13 @@ from dissensus.evaluation.soft import (
 from dissensus.evaluation.spans import span_agreement, span_scores
 
 __all__ = [
-    "Ceiling", "Difference", "Estimate", "Pairs", "ReliabilityCurve", "absolute_distance", "accuracy",
+    "Difference", "Estimate", "Pairs", "ReliabilityCurve", "absolute_distance", "accuracy",
     "agreement", "balanced_accuracy", "bootstrap", "bootstrap_sums", "brier", "cohen_kappas",
     "concordances",
     "confusion_matrix", "cross_entropy", "entropy", "entropy_correlation", "error_rate", "expected_accuracy",
     "expected_calibration_error", "fleiss_kappa", "gwet_ac1", "hard_scores", "hide_annotators",
     "inverse_kl_divergence", "jensen_shannon", "kl_divergence", "krippendorff_alpha", "log_loss", "macro_f1",
     "manhattan", "micro_f1", "numeric_agreement", "paired_bootstrap", "percent_agreement",
-    "ratings_per_item", "reliability_curve", "same_winner", "soft_scores", "span_agreement", "span_scores",
-    "split_half", "total_variation", "wasserstein",
+    "ratings_per_item", "reliability_curve", "soft_scores", "span_agreement", "span_scores",
+    "total_variation", "wasserstein",
 ]  # fmt: skip
