@@ -219,7 +219,7 @@ def test_options_out_of_range_are_refused():
         Torch(part_rows=0)
     with pytest.raises(BadParameter, match=r"^memory_gb must be above 0, got -1\.$"):
         Disk(memory_gb=-1)
-    for keyword in ("partitions", "partition_rows", "broadcast_annotators"):
+    for keyword in ("partitions", "partition_rows"):
         with pytest.raises(BadParameter, match=f"^{keyword} must be a whole number, at least 1.*, got 0"):
             Spark(**{keyword: 0})
 
