@@ -119,7 +119,6 @@ class Outcome(Sums):
     hits: FloatArray  # (A,) weight of each annotator's labels that agree with the outcome
     total: FloatArray  # (A,) weight of all its labels on items that can tell
     votes: FloatArray  # (K,) sums of all votes
-    judged: int  # items that can tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,21 +136,20 @@ class VotePass(Pass[FloatArray, Outcome, Any]):
     def open(self, params: FloatArray, size: Size, workers: int, pool: Threads) -> list[Any]:
         """Skills, whether the table is short, and the sums of each worker."""
         A, K, short = size.n_annotators, size.n_classes, size.n_rows < readable.MIN_KERNEL_ROWS
-        return [(params, short, *np.zeros((2, A)), np.zeros(K), np.zeros(1, np.int64)) for _ in range(workers)]
+        return [(params, short, *np.zeros((2, A)), np.zeros(K)) for _ in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
         """`kernels.vote.vote`, or of a short table its readable form."""
-        skill, short, hits, total, votes, judged = buffer
+        skill, short, hits, total, votes = buffer
         rows, K, none = block.rows, votes.size, np.empty(0)
         if short:
-            *found, told, outcome = kernels.vote_short(rows, skill, K, block.gold, self.alone, self.prior, self.lean)
+            *found, outcome = kernels.vote_short(rows, skill, K, block.gold, self.alone, self.prior, self.lean)
             for whole, part in zip((hits, total, votes), found, strict=True):
                 whole += part
-            judged += told
             if self.prior is not None:
                 out["posterior"][:], out["item_total"][:] = outcome, labels_per_item(rows.item_ptr, rows.weight)
             return
-        judged += kernels.vote(
+        kernels.vote(
             block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, skill, block.gold,
             self.alone, none if self.prior is None else self.prior, none if self.lean is None else self.lean, hits,
             total, votes, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
@@ -159,8 +157,7 @@ class VotePass(Pass[FloatArray, Outcome, Any]):
 
     def close(self, buffers: list[Any], pool: Threads) -> Outcome:
         """The sums of all workers."""
-        hits, total, votes, judged = (sum(part) for part in list(zip(*buffers, strict=True))[2:])
-        return Outcome(hits, total, votes, int(judged[0]))
+        return Outcome(*(sum(part) for part in list(zip(*buffers, strict=True))[2:]))
 
     def on_torch(self, params: FloatArray, data: Any, out: Mapping[str, Any]) -> Outcome:
         """The same in torch."""
@@ -175,7 +172,7 @@ class SkilledVote:
     def __init__(self, engine: Engine):
         self.engine, self.walk = engine, VotePass()
         self.first = self(np.ones(engine.size.n_annotators))  # all count the same
-        if self.first.judged == 0:  # everyone is alone everywhere
+        if not self.first.total.any():  # everyone is alone everywhere
             self.walk = VotePass(alone=True)
             self.first = self(np.ones(engine.size.n_annotators))
         self.total = self.first.total

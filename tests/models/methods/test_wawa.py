@@ -166,3 +166,8 @@ def test_votes_on_a_short_table_are_those_of_the_kernels(kind, with_gold, name, 
     for key in ("posterior_", "reliability_", "hits_", "total_", "prior_", "item_total_", "trace_"):
         np.testing.assert_allclose(getattr(short, key), getattr(compiled, key), atol=1e-12)
     np.testing.assert_allclose(short.predict_proba(table), scored, atol=1e-12)
+
+
+def test_labels_of_weight_0_leave_everyone_alone():
+    table = Annotations.from_arrays([0, 0, 1], [0, 1, 2], [0, 0, 1], weight=[0.0, 0.0, 1.0])
+    assert np.isfinite(Wawa().fit(table).reliability_).all()

@@ -192,10 +192,10 @@ def vote(
     prior: FloatArray | None,
     lean: FloatArray | None,
     out: Mapping[str, Any],
-) -> tuple[FloatArray, FloatArray, FloatArray, int]:
-    """`kernels.vote.vote`: hits and total (A,), votes (K,), items that tell; may write `posterior`, `item_total`."""
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """`kernels.vote.vote`: hits and total (A,), votes (K,); may write `posterior`, `item_total`."""
     A, K, skills = data.n_annotators, data.n_classes, data.put(skill)
-    hits, total, sums, judged = data.zeros(A), data.zeros(A), data.zeros(K), 0
+    hits, total, sums = data.zeros(A), data.zeros(A), data.zeros(K)
     for part in data.parts():
         item = part.item()
         votes = part.votes(part.weighed(skills[part.annotator]), item)
@@ -218,13 +218,12 @@ def vote(
             tells = (part.lengths > 0) & (part.annotator[first] != part.annotator[last])  # rows are in order
             if part.gold is not None:
                 tells |= part.gold >= 0
-        judged += int(tells.sum())
         right = outcome.view(-1)[part.of_label(item)]
         hits.index_add_(0, part.annotator, part.weighed(right * tells[item]))
         total.index_add_(0, part.annotator, part.ones() * tells[item])
         part.write(out.get("posterior"), outcome)
         part.write(out.get("item_total"), part.by_item(part.ones()[:, None])[:, 0])
-    return hits.cpu().numpy(), total.cpu().numpy(), sums.cpu().numpy(), judged
+    return hits.cpu().numpy(), total.cpu().numpy(), sums.cpu().numpy()
 
 
 def _vote_shares(part: Part, item: torch.Tensor, draw: Draw | None, with_gold: bool) -> torch.Tensor:

@@ -50,19 +50,19 @@ def vote(
     sums: FloatArray,
     posterior: FloatArray,
     item_total: FloatArray,
-) -> int:
+) -> None:
     """A vote on items start … stop − 1; adds to `hits` (A,) the labels that agree with its outcome, to `total` all.
 
     A row counts weight · skill; `sums` (K,) gets the votes. The outcome is the class with the largest sum, or the known
     one; classes within `TIE` of the largest share it. Only items of several annotators or of known class tell about
-    anybody, unless those `alone` count too; returns how many told.
+    anybody, unless those `alone` count too.
 
     Where `posterior` (I, K) is not empty it gets, and is, the outcome of all items: the shares of the votes, the prior
     (K,) without votes; where the largest are tied, shares are multiplied by `lean` (K,), unless empty, and sum to one
     again. All items tell then, and `item_total` (I,) gets the weight of the rows.
     """
     K = sums.size
-    judged, keep = 0, posterior.shape[0] > 0
+    keep = posterior.shape[0] > 0
     v = np.empty(K)  # sums, then every class's part of the outcome
     for i in range(start, stop):
         first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
@@ -91,7 +91,6 @@ def vote(
                 sharing += v[k]
             for k in range(K):
                 v[k] /= sharing
-        judged += 1
         if known >= 0:
             v[:] = 0.0
             v[known] = 1.0
@@ -104,7 +103,6 @@ def vote(
         if keep:
             posterior[i] = v
             item_total[i] = own
-    return judged
 
 
 def vote_short(
@@ -115,8 +113,8 @@ def vote_short(
     alone: bool,
     prior: FloatArray | None,
     lean: FloatArray | None,
-) -> tuple[FloatArray, FloatArray, FloatArray, int, FloatArray]:
-    """`vote` in NumPy: hits and total (A,), votes (K,), how many items told, and (I, K) the outcome."""
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """`vote` in NumPy: hits and total (A,), votes (K,), and (I, K) the outcome."""
     item = np.repeat(np.arange(rows.n_items), np.diff(rows.item_ptr))
     weight = np.ones(item.size) if rows.weight is None else rows.weight
     votes = skilled_votes(rows, skill, n_classes)
@@ -131,7 +129,7 @@ def vote_short(
         np.bincount(rows.annotator, part, skill.size).astype(np.float64)
         for part in (weight * outcome[item, rows.label], weight)
     )
-    return hits, total, votes.sum(axis=0), int(tells.sum()), outcome
+    return hits, total, votes.sum(axis=0), outcome
 
 
 def skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> FloatArray:
