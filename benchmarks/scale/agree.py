@@ -29,7 +29,7 @@ from reproductions import record
 from tests.compute.engines.cluster import cluster
 
 HERE = Path(__file__).parent
-METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace")
+METHODS = ("majority-vote", "wawa", "dawid-skene", "one-coin", "hierarchical-dawid-skene", "mace", "glad")
 OTHERS = ("disk", "torch", "spark")
 TIE_TOLERANCE = 1e-9
 

@@ -40,7 +40,7 @@ def engine_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("engine", ["disk", "torch"])
-@pytest.mark.parametrize("method", ["dawid-skene", "wawa"])
+@pytest.mark.parametrize("method", ["dawid-skene", "glad"])
 def test_files_are_those_of_a_run_in_memory(cli, parquet, engine, method, monkeypatch):
     monkeypatch.setattr("dissensus.compute.engines.disk.PART_ROWS", 60)  # several files of items, read in several parts
     monkeypatch.setattr(base, "FRAME_ROWS", 4)

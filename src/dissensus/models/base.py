@@ -370,7 +370,7 @@ class Aggregator(Parameters, ABC):
         """
         self._check_fitted()
         if kind == "items" and backend is None and hasattr(self.posterior_, "item_frame"):
-            return self.posterior_.item_frame(self.item_columns)
+            return self.posterior_.item_frame(getattr(self, "difficulty_", None), self.item_columns)
         if kind == "items":
             difficulty = getattr(self, "difficulty_", None)
             columns = self.item_columns(np.asarray(self.items_), np.asarray(self.posterior_), difficulty)
@@ -406,7 +406,7 @@ class Aggregator(Parameters, ABC):
         self._check_fitted()
         posterior: Any = getattr(self, "posterior_", None)
         if hasattr(posterior, "item_parts"):
-            yield from posterior.item_parts(self.item_columns)
+            yield from posterior.item_parts(getattr(self, "difficulty_", None), self.item_columns)
         elif "items_path_" in vars(self):
             import pyarrow as pa
             import pyarrow.parquet as pq

@@ -203,15 +203,15 @@ def test_no_such_file():
 
 def test_a_fit_leaves_files_and_arrays_mapped_from_them(tmp_path):
     table = write(tmp_path / "in", names=True)
-    model = methods["mace"](engine=Disk(block_rows=500)).fit(tmp_path / "in" / "*.parquet")
-    local = methods["mace"]().fit(table)
+    model = methods["glad"](engine=Disk(block_rows=500)).fit(tmp_path / "in" / "*.parquet")
+    local = methods["glad"]().fit(table)
     assert (tmp_path / "in" / "_.parquet.dissensus").is_dir()
     left = pq.read_table(model.items_path_)
     expected = local.to_frame("items", "pyarrow")
     assert left.column_names == expected.column_names
     for column in ("item", "label"):
         assert left[column].to_pylist() == expected[column].to_pylist()
-    for column in ("confidence", expected.column_names[-1]):
+    for column in ("confidence", "difficulty", expected.column_names[-1]):
         np.testing.assert_allclose(left[column], expected[column], atol=1e-9)
     assert not model.posterior_.flags.writeable
     assert isinstance(model.posterior_.base, np.memmap)

@@ -21,6 +21,7 @@ from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN,
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.models.confusion import OwnCells
 from dissensus.models.confusion_pass import ConfusionPass, Likelihood
+from dissensus.models.methods.glad import AbilityPass, Skills
 from dissensus.models.votes import VotePass
 from dissensus.table.datasets import load_dataset
 from dissensus.table.simulate import simulate
@@ -113,6 +114,7 @@ def passes(table: Annotations):
         "totals": (ConfusionPass(ONES, OWN), None, {}),
         "skill": (VotePass(), skill, {}),
         "share": (VotePass(True, prior, np.ones(K)), skill, {"posterior": (I, K), "item_total": (I,)}),
+        "ability": (AbilityPass(1.3), Skills(4 * skill, np.zeros(I), prior), {"easiness": (I,), "posterior": (I, K)}),
     }
 
 

@@ -28,7 +28,7 @@ from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, some_gold
 
 pytestmark = marks()
-RESTARTED = ("hierarchical-dawid-skene", "mace", "community-bcc")
+RESTARTED = ("hierarchical-dawid-skene", "mace", "glad", "community-bcc")
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_every_method(method, spark):
     engine = Spark(partitions=3)
     drawn = method in ("dawid-skene", "one-coin")  # a second start draws in the cluster
     keywords, gold = short(method, 2) | ({} if drawn or method not in RESTARTED else {"restarts": 1}), some_gold(table)
-    for own in ({}, independent(method)) if method == "one-coin" else ({},):
+    for own in ({}, independent(method)) if method in ("one-coin", "glad") else ({},):
         keywords |= own
         assert_agree(fit(method, table, gold, **keywords), fit(method, table, gold, engine=engine, **keywords))
 
@@ -135,6 +135,15 @@ def test_the_command_line_writes_what_the_cluster_found(spark, tmp_path, monkeyp
     missing = CliRunner().invoke(app, ["aggregate", str(tmp_path / "none/"), "--engine", "spark"])
     assert missing.exit_code == 1
     assert "Spark finds no such Parquet files" in missing.stderr
+
+
+def test_difficulty_goes_with_the_items(spark):
+    frame = frame_of()
+    model = fit("glad", spark.createDataFrame(frame), engine=Spark(partitions=3), max_iter=3)
+    local = fit("glad", read(frame), max_iter=3)
+    np.testing.assert_allclose(
+        model.to_frame("items").toArrow()["difficulty"], local.to_frame("items", "pyarrow")["difficulty"], atol=1e-9
+    )
 
 
 def executor() -> int:

@@ -153,9 +153,9 @@ class Pass(ABC, Generic[P, S, B]):
     def close(self, buffers: list[B], pool: Threads) -> S:
         """The sums that these buffers have taken up."""
 
+    @abstractmethod
     def on_torch(self, params: P, data: Any, out: Mapping[str, Any]) -> S:
-        """The same pass by `kernels.on_torch` over `data`, a `kernels.on_torch.Data`; a method in memory has none."""
-        raise NotImplementedError
+        """The same pass by `kernels.on_torch` over `data`, a `kernels.on_torch.Data`."""
 
 
 class Engine(ABC):

@@ -50,9 +50,11 @@ def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
     run = model.posterior_.run
     folder = run.path / "items"
     folder.mkdir(exist_ok=True)
+    difficulty = getattr(model, "difficulty_", None)
     for number, (first, stop) in enumerate(coded.ranges(PART_ROWS)):
         posterior = model.posterior_.open()[first:stop]  # mapped anew: what was read before is let go
-        columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, None)
+        hard = None if difficulty is None else difficulty[first:stop]
+        columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, hard)
         with atomic(folder / f"part-{number:05d}.parquet") as file:
             pq.write_table(pa.table(columns), file)
     for key, value in list(vars(model).items()):

@@ -74,28 +74,31 @@ class Spread:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def item_frame(self, columns: ItemColumns) -> Any:
-        """The frame of all items as a DataFrame of PySpark; `columns` makes it of names and posterior."""
+    def item_frame(self, difficulty: FloatArray | None, columns: ItemColumns) -> Any:
+        """The frame of all items as a DataFrame of PySpark; `columns` makes it of names, posterior and difficulty."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        parts, schema = self._arrow_parts(columns)
+        parts, schema = self._arrow_parts(difficulty, columns)
         frame = session().createDataFrame(parts, "part binary")
         return frame.mapInArrow(_from_arrow, from_arrow_schema(schema))
 
-    def item_parts(self, columns: ItemColumns) -> Iterator[Any]:
+    def item_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> Iterator[Any]:
         """The same as Arrow tables on the driver, one of the cluster's parts after the other."""
-        parts, _ = self._arrow_parts(columns)
+        parts, _ = self._arrow_parts(difficulty, columns)
         for (part,) in parts.toLocalIterator():
             yield pa.ipc.open_stream(part).read_all()
 
-    def _arrow_parts(self, columns: ItemColumns) -> tuple[Any, Any]:
+    def _arrow_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> tuple[Any, Any]:
         """An RDD of the frame's parts, each as the bytes of an Arrow stream, and their schema."""
-        none = np.empty(0, self.table.items.dtype), np.empty((0, *self.shape[1:])), None
+        table = self.table
+        hard = None if difficulty is None else table.parts.context.broadcast(difficulty)
+        none = np.empty(0, table.items.dtype), np.empty((0, *self.shape[1:])), None if hard is None else np.empty(0)
         schema = pa.schema(
             (name, pa.string() if values.dtype.kind == "O" else pa.array(values).type)  # no row says that it is text
             for name, values in columns(*none).items()
         )
-        return self.table.names.zip(self.parts).mapPartitions(partial(_to_arrow, columns, schema)), schema
+        write = partial(_to_arrow, columns, table.offsets, hard, schema)
+        return table.names.zip(self.parts).mapPartitionsWithIndex(write), schema
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *self.parts.collect()]).astype(
@@ -358,9 +361,13 @@ def _count(partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, int, in
         yield partition, part.n_items, int(part.annotator.size)
 
 
-def _to_arrow(columns: Any, schema: Any, parts: Iterator[Any]) -> Iterator[tuple[bytes]]:
+def _to_arrow(
+    columns: Any, offsets: dict[int, int], hard: Any, schema: Any, partition: int, parts: Iterator[Any]
+) -> Iterator[tuple[bytes]]:
     for names, posterior in parts:
-        frame = pa.table(columns(naming.to_names(names), posterior, None), schema=schema)
+        first = offsets[partition]
+        difficulty = None if hard is None else hard.value[first : first + len(names)]
+        frame = pa.table(columns(naming.to_names(names), posterior, difficulty), schema=schema)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, schema) as stream:
             stream.write_table(frame, max_chunksize=100_000)

@@ -7,7 +7,7 @@ tasks, never accumulators: a part whose task is run twice (speculation, a lost e
 
 What a pass writes per item stays in the cluster: a `scatter.Spread` remembers the pass and its parameters, and its
 parts are walked again when they are asked for, as any frame of Spark's is made. Arrays of the driver that a pass writes
-into (all results of a table that was in memory) come back with the sums.
+into (GLAD's easiness; all results of a table that was in memory) come back with the sums.
 
 A pass that draws goes from part to part, one job each, and takes its generator along: the draws of `local`.
 """

@@ -20,6 +20,7 @@ import torch
 
 from dissensus.common.arrays import TIE
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.compute.kernels.glad import MAX_STEPS, MIN_STEP
 from dissensus.compute.readable import COIN, FULL, LIKELIHOOD, ONES
 
 Draw = Callable[[FloatArray, IntArray | None], FloatArray]
@@ -226,6 +227,40 @@ def vote(
     return hits.cpu().numpy(), total.cpu().numpy(), sums.cpu().numpy()
 
 
+def glad(
+    data: Data, ability: FloatArray, easiness: FloatArray, prior: FloatArray, precision: float, out: Mapping[str, Any]
+) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """`kernels.glad.walk`: log evidence, classes (K,), pull, curvature and hits (A,); writes `easiness`."""
+    K, A, posterior = data.n_classes, data.n_annotators, out.get("posterior")
+    alpha, log_prior, log_wrong = data.put(ability), data.put(prior).log(), float(np.log(max(K - 1, 1)))
+    evidence, classes, pull, curvature, hits = (data.zeros(*shape) for shape in ((), (K,), (A,), (A,), (A,)))
+    for part in data.parts():
+        item, own = part.item(), alpha[part.annotator]
+        b = data.put(easiness[part.start : part.stop])
+        x = own * b.exp()[item]
+        size = x.abs()
+        e = torch.exp(-size)
+        near = 0.25 - size**2 / 48
+        bend = torch.where(size > 1e-4, (1 - e) / ((1 + e) * 2 * size.clamp(min=1e-4)), near)
+        evidence -= part.weighed(x.clamp(min=0) + log_wrong + torch.log1p(e)).sum()
+        q, found = part.posterior(log_prior + part.votes(part.weighed(x + log_wrong), item))
+        evidence += found
+        classes += q.sum(dim=0)
+        right = q.view(-1)[part.of_label(item)]
+        each = torch.stack([part.weighed((right - 0.5) * own), part.weighed(bend * own**2)], dim=1)
+        slope, square = part.by_item(each).unbind(dim=1)
+        b = _climb(slope, square, precision, b)
+        beta = b.exp()[item]
+        pull.index_add_(0, part.annotator, part.weighed((right - 0.5) * beta))
+        curvature.index_add_(0, part.annotator, part.weighed(bend * beta**2))
+        part.write(out["easiness"], b)
+        if posterior is not None:
+            hits.index_add_(0, part.annotator, part.weighed(right))
+            part.write(posterior, q)
+    on_host = [sums.cpu().numpy() for sums in (classes, pull, curvature, hits)]
+    return float(evidence), on_host[0], on_host[1], on_host[2], on_host[3]
+
+
 def _vote_shares(part: Part, item: torch.Tensor, draw: Draw | None, with_gold: bool) -> torch.Tensor:
     """(items, K) the shares of the votes, even where there are none; or what is drawn; known classes."""
     votes = part.votes(part.ones(), item)
@@ -236,3 +271,34 @@ def _vote_shares(part: Part, item: torch.Tensor, draw: Draw | None, with_gold: b
     total = votes.sum(dim=1, keepdim=True)
     q = torch.where(total > 0, votes / torch.where(total > 0, total, 1), 1 / part.data.n_classes)
     return part.known(q, with_gold)
+
+
+def _climb(slope: torch.Tensor, square: torch.Tensor, precision: float, b: torch.Tensor) -> torch.Tensor:
+    """`kernels.glad.climb` for all items at once: each goes on until its own climb ends."""
+
+    def height(at: torch.Tensor) -> torch.Tensor:
+        beta = at.exp()
+        return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
+
+    top, on = height(b), torch.ones_like(b, dtype=torch.bool)
+    for _ in range(MAX_STEPS):
+        beta = b.exp()
+        gradient = (slope - square * beta) * beta - precision * b
+        hessian = (slope - 2 * square * beta) * beta - precision
+        step = torch.where(gradient > 0, 1.0, -1.0).to(b.dtype)
+        newton = (-gradient / torch.where(hessian < 0, hessian, -1.0)).clamp(-1, 1)
+        step = torch.where(hessian < 0, newton, step)
+        trying = on & (step.abs() > MIN_STEP)
+        moved = torch.zeros_like(on)
+        while bool(trying.any()):
+            tried = b + step
+            found = height(tried)
+            better = trying & (found >= top)
+            b, top = torch.where(better, tried, b), torch.where(better, found, top)
+            moved |= better
+            step = step * 0.5
+            trying = trying & ~better & (step.abs() > MIN_STEP)
+        on = moved
+        if not bool(on.any()):
+            break
+    return b

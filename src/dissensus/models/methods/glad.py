@@ -33,12 +33,12 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute import readable
-from dissensus.compute.engines import in_memory
+from dissensus.compute.engines import EngineChoice, in_memory
 from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
-from dissensus.models.base import methods
+from dissensus.models.base import ENGINE, methods
 from dissensus.models.confusion import MAX_UPDATE_PASSES, UPDATE_TOL, softened_sweep
 from dissensus.models.confusion_pass import label_totals
 from dissensus.models.em import EMAggregator
@@ -66,7 +66,7 @@ class Skills(Params):
     cite="Whitehill et al. 2009",
 )  # fmt: skip
 class GLAD(EMAggregator[Skills]):
-    """MAP GLAD for any number of classes; in memory."""
+    """MAP GLAD for any number of classes. On every engine one number per item stays in memory."""
 
     ability_sd: float = param(1.0, "standard deviation of the prior of α, whose mean is 1", low=1e-6, high=1e6)
     easiness_sd: float = param(
@@ -75,6 +75,7 @@ class GLAD(EMAggregator[Skills]):
     class_count: float | None = param(
         None, "pseudo-count of every class in a learnt π; None: all alike", low=MIN_PSEUDO
     )
+    engine: EngineChoice = ENGINE
 
     labels_depend_on_items: ClassVar = True
     ability_: Annotated[FloatArray, "A real"]
@@ -84,7 +85,7 @@ class GLAD(EMAggregator[Skills]):
     curvature_: Annotated[FloatArray, "A real"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with in_memory(table, gold, self.threads) as engine:
+        with self._engine_of(table, gold) as engine:
             walk, labelled = AbilityPass(1 / self.easiness_sd**2), engine.labelled()
 
             def sweep(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
@@ -202,6 +203,7 @@ class GLAD(EMAggregator[Skills]):
 class AbilitySums(Sums):
     """Log evidence, classes (K,), the sums of the next α (A,), and hits (A,) where the posterior was asked for."""
 
+    by_annotator: ClassVar = ("pull", "curvature", "hits")
     evidence: float
     prior_counts: FloatArray
     pull: FloatArray
@@ -244,3 +246,11 @@ class AbilityPass(Pass[Skills, AbilitySums, Any]):
         """The sums of all workers."""
         evidence, *sums = (sum(part) for part in list(zip(*buffers, strict=True))[2:])
         return AbilitySums(float(evidence[0]), *sums)
+
+    def on_torch(self, params: Skills, data: Any, out: Mapping[str, Any]) -> AbilitySums:
+        """The same in torch."""
+        from dissensus.compute.kernels import on_torch
+
+        return AbilitySums(
+            *on_torch.glad(data, params.ability, params.easiness, params.prior, self.easiness_precision, out)
+        )
