@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,10 +15,11 @@ import pytest
 
 import dissensus as dz
 from cli.tables import rows
-from dissensus.cli import results
+from dissensus.cli import results, show
 from dissensus.cli.engine import _spark_in_a_sentence, read_elsewhere
 from dissensus.cli.options import Source
 from dissensus.compute.engines import Spark
+from dissensus.compute.engines.disk import RunFolder
 from dissensus.exceptions import DataError
 from dissensus.models import base
 from dissensus.table.io import read_frame
@@ -103,6 +105,38 @@ def test_the_model_scores_new_tables_and_knows_no_items(cli, parquet):
     refused = cli("aggregate", "labels.csv", "--model", "disk", "--update", "-o", "again")
     assert refused.exit_code == 2
     assert "was written without its items" in refused.stderr
+
+
+def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
+    engine = engine_of("disk")
+    steps: list[int] = []
+
+    @contextmanager
+    def waiting(text, total=None):
+        yield lambda step, objective: steps.append(step)
+
+    monkeypatch.setattr(show, "waiting", waiting)
+    command = ("aggregate", "part-*.parquet", *engine, "--set", "engine.folder=work")
+    assert cli(*command, "-o", "whole").exit_code == 0
+    whole, steps[:] = steps.copy(), []
+    assert whole == list(range(1, len(whole) + 1))
+    assert len(whole) > 4
+    with monkeypatch.context() as patch:
+        save, left = RunFolder.save, iter(range(3))
+
+        def killed(self, state):
+            save(self, state)
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        patch.setattr(RunFolder, "save", killed)
+        assert cli(*command, "-o", "out").exit_code == 130
+    assert not (parquet / "out").exists()
+    before, steps[:] = len(steps), []
+    assert cli(*command, "-o", "out").exit_code == 0
+    assert steps[0] > 3
+    assert before + len(steps) <= len(whole) + 1
+    assert (parquet / "out" / "items.parquet").read_bytes() == (parquet / "whole" / "items.parquet").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from dissensus.compute.engines.local import Local, Threads
 from dissensus.compute.kernels.confusion import chunk_rows
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.exceptions import ConvergenceWarning
-from dissensus.models import confusion, em
+from dissensus.models import confusion
 from dissensus.models.confusion import Classes, ConfusionModel, Focused, OwnCells, soft_counts
 from dissensus.models.confusion_pass import ConfusionPass, Likelihood, label_totals, readable_pass
+from dissensus.models.em import Climb
 from dissensus.models.matrices import expected_pseudo, log_sum, vote_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, moved, positive, real
 from dissensus.table.simulate import simulate
@@ -363,19 +364,19 @@ def test_restarts_start_apart_and_keep_gold(name):
 )
 def test_every_restart_is_climbed_and_the_best_is_kept(name, keywords, monkeypatch):
     table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
-    method, firsts, ends, start, run = methods[name], [], [], methods[name].start, em.climb
+    method, firsts, ends, start, run = methods[name], [], [], methods[name].start, Climb.run
 
     def watched_start(self, *arguments):
         firsts.append(start(self, *arguments))
         return firsts[-1]
 
-    def watched_run(*arguments, **options):
-        done = run(*arguments, **options)
+    def watched_run(self, *arguments, **options):
+        done = run(self, *arguments, **options)
         ends.append(done.trace[-1])
         return done
 
     monkeypatch.setattr(method, "start", watched_start)
-    monkeypatch.setattr(em, "climb", watched_run)
+    monkeypatch.setattr(Climb, "run", watched_run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = method(restarts=4, seed=3, tol=1e-9, **keywords).fit(table)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dissensus.exceptions import BadParameter
-from dissensus.models.em import PASSES_BEFORE_REFINING, climb
+from dissensus.models.em import PASSES_BEFORE_REFINING, Climb, Run, climb, pack, unpack
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,8 @@ def test_parameters_are_refined_once_after_the_first_passes_from_an_em_step(acce
         refined.append((len(steps), point.at))
         return Point(0.01 * point.at)
 
-    done = climb(watched, Point(np.ones(2)), max_iter=30, tol=0, accelerate=accelerate, on_step=quiet, refine=refine)
+    run = Climb(Point(np.ones(2)), accelerate)
+    done = run.run(watched, max_iter=30, tol=0, on_step=quiet, refine=refine)
     ((passes, point),) = refined
     assert passes == PASSES_BEFORE_REFINING
     assert any(np.array_equal(point, step) for step in steps[:passes])  # no look ahead, which may be no good
@@ -168,3 +169,44 @@ def test_every_pass_is_reported_once():
     em_pass = contraction(np.array([0.3, 0.99]), np.zeros(2))
     run = climb(em_pass, Point(np.ones(2)), max_iter=20, tol=0, accelerate="squarem", on_step=lambda *a: seen.append(a))
     assert seen == list(zip(range(1, len(run.trace) + 1), run.trace, strict=True))
+
+
+@pytest.mark.parametrize("accelerate", [None, "squarem"])
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_run_that_is_put_away_after_any_pass_goes_on_as_if_it_had_not_been(cut, accelerate):
+    em_pass = contraction(np.array([0.3, 0.9, 0.99]), np.zeros(3))
+    options = {"max_iter": 40, "tol": 1e-9}
+    whole = climb(em_pass, Point(np.ones(3)), accelerate=accelerate, on_step=quiet, **options)
+
+    class Killed(Exception):
+        pass
+
+    def step(at, objective):
+        if at == cut:
+            stored.update(pack(2, 5, Run(Point(np.full(3, 7.0)), [1.0, 2.0], True), run))
+            raise Killed
+
+    run, stored = Climb(Point(np.ones(3)), accelerate), {}
+    with pytest.raises(Killed):
+        run.run(em_pass, on_step=step, **options)
+    arrays = {name: np.asarray(value) for name, value in stored.items()}  # as a file gives them back
+    passes, best, again = unpack(arrays, Climb(Point(np.zeros(3)), accelerate))
+    done = again.run(em_pass, on_step=quiet, **options)
+    assert done.trace == whole.trace
+    assert done.converged == whole.converged
+    np.testing.assert_array_equal(done.params.at, whole.params.at)
+    assert (passes, best.trace, best.converged) == (5, [1.0, 2.0], True)
+    np.testing.assert_array_equal(best.params.at, np.full(3, 7.0))
+
+
+def test_a_run_that_had_ended_is_not_gone_over_again():
+    em_pass = contraction(np.array([0.5]), np.zeros(1))
+    run = Climb(Point(np.ones(1)), None)
+    done = run.run(em_pass, max_iter=99, tol=1e-6, on_step=quiet)
+    _, best, again = unpack(
+        {k: np.asarray(v) for k, v in pack(0, 0, None, run).items()}, Climb(Point(np.ones(1)), None)
+    )
+    assert best is None
+    same = again.run(lambda point: pytest.fail("another pass"), max_iter=99, tol=1e-6, on_step=quiet)
+    assert (same.trace, same.converged) == (done.trace, True)
+    np.testing.assert_array_equal(same.params.at, done.params.at)

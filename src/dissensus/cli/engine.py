@@ -1,6 +1,7 @@
 """`--engine`: where the passes of a method run, and runs whose table is on a disk or in Spark, never in memory here.
 
-Such a run reads Parquet (Spark: a table too), and its items are counted and written part by part, as Parquet.
+Such a run reads Parquet (Spark: a table too), and its items are counted and written part by part, as Parquet. Killed
+with `--engine disk`, the same command goes on after the last pass that was finished.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Aggregator(Parameters, ABC):
         Parameters
         ----------
         table : Annotations; for `engine="disk"` the path of a Parquet file, for `engine="spark"` that or a DataFrame
-            Of a path (or a pattern that names several files) the codes and results go to a folder, see
+            Of a path (or a pattern that names several files) the codes, checkpoints and results go to a folder, see
             `dissensus.compute.engines.disk`; results with a row per item are arrays mapped from files there, and
             `items_path_` is a folder of Parquet files with what `to_frame("items")` shows. Of a DataFrame of PySpark
             (or a table or path that Spark reads) such results stay in the cluster, and `to_frame("items")` is a

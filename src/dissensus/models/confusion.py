@@ -191,7 +191,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         long = size.n_rows >= MIN_FOCUS_ROWS and size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
         refine = partial(self._focus, engine) if long else None
         climbing = partial(self.em_pass, engine), partial(self.start, engine)
-        params = self.run(*climbing, on_step, refine)
+        params = self.run(*climbing, on_step, engine.checkpoint, refine)
         self._set(params)
 
     def _begin(self, engine: Engine) -> None:

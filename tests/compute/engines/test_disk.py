@@ -1,7 +1,8 @@
-"""Tables on a disk: the codes are those of a table in memory."""
+"""Tables on a disk: the codes are those of a table in memory, and a fit that is killed goes on where it was."""
 
 import gc
 import json
+import signal
 import subprocess
 import sys
 import warnings
@@ -244,6 +245,56 @@ def test_a_model_fitted_on_a_disk_is_saved_and_learns_more(tmp_path):
     assert model.n_annotations_.sum() == len(table) + 7
 
 
+KILLED = """
+import os, signal, sys, warnings
+from dissensus import methods
+from dissensus.compute.engines import Disk
+from dissensus.compute.engines.disk import DiskEngine, RunFolder
+
+walked, walk = 0, DiskEngine._walk
+
+def counted(self, *arguments):
+    global walked
+    walked += 1
+    if walked == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    walk(self, *arguments)
+
+DiskEngine._walk = counted
+methods[sys.argv[3]](engine=Disk(block_rows=500), threads=1, restarts=2).fit(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(("method", "blocks", "passes"), [("dawid-skene", 40, 3), ("mace", 211, 20)])
+def test_a_fit_that_was_killed_goes_on_from_the_last_pass(method, blocks, passes, tmp_path):
+    table = write(tmp_path, parts=1)
+    path = str(tmp_path / "0.parquet")
+    done = subprocess.run([sys.executable, "-c", KILLED, path, str(blocks), method], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    keywords = {"threads": 1, "restarts": 2}
+    steps: list[int] = []
+    model = methods[method](engine=Disk(block_rows=500), **keywords)
+    model.fit(path, on_step=lambda step, _: steps.append(step))
+    assert steps[0] > passes  # those before are not made again
+    assert steps == list(range(steps[0], steps[-1] + 1))
+    local = methods[method](**keywords).fit(table)
+    assert model.n_iter_ == local.n_iter_ == steps[-1]
+    np.testing.assert_allclose(model.trace_, local.trace_, rtol=1e-12)
+    np.testing.assert_allclose(model.posterior_, local.posterior_, atol=1e-9)
+    assert not list(tmp_path.rglob("state.npz"))  # and the next one begins anew
+
+
+def test_a_state_that_was_cut_short_is_not_taken(tmp_path):
+    write(tmp_path, parts=1)
+    model = methods["dawid-skene"](engine=Disk(block_rows=500))
+    model.fit(tmp_path / "0.parquet")
+    first = np.array(model.posterior_)
+    (run,) = tmp_path.rglob("DawidSkene-*")
+    (run / "state.npz").write_bytes(b"PK\x03\x04 half a file")
+    assert model.fit(tmp_path / "0.parquet").n_iter_ > 1
+    np.testing.assert_array_equal(model.posterior_, first)
+
+
 def test_one_block_at_a_time_is_in_memory(tmp_path, monkeypatch):
     write(tmp_path, parts=1)
     rows, open_at_once = [], []
@@ -271,7 +322,7 @@ def test_meta_says_what_the_codes_were_made_of(tmp_path):
     assert made_of["columns"] == {"item": "item", "annotator": "annotator", "label": "label"}
 
 
-def test_a_folder_belongs_to_one_table_method_keywords_and_gold(tmp_path):
+def test_a_state_belongs_to_one_table_method_keywords_and_gold(tmp_path):
     write(tmp_path, parts=1)
     coded, gold = code(tmp_path / "0.parquet", tmp_path / "out"), np.zeros(900, np.int32)
     model = methods["dawid-skene"](engine=Disk(), threads=1)

@@ -158,11 +158,25 @@ class Pass(ABC, Generic[P, S, B]):
         """The same pass by `kernels.on_torch` over `data`, a `kernels.on_torch.Data`."""
 
 
+class Checkpoint:
+    """Where a driver leaves its state between passes, as named arrays. This one keeps nothing: a fit starts again."""
+
+    wanted = False
+
+    def load(self) -> dict[str, Any] | None:
+        """The last state that was saved for this very fit; None where there is none."""
+        return None
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the state, whole or not at all."""
+
+
 class Engine(ABC):
     """A table, placed where passes over it run; `per_annotator` (A,) are the annotations of each annotator."""
 
     def __init__(self, size: Size, per_annotator: IntArray, pool: Threads, gold: IntArray | None):
         self.size, self.per_annotator, self.pool, self.gold = size, per_annotator, pool, gold
+        self.checkpoint = Checkpoint()
         self._once: dict[Any, Sums] = {}
 
     @abstractmethod

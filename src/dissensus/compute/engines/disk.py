@@ -1,18 +1,22 @@
-"""Blocks of a table on a disk, mapped into memory one after the other; results in a folder of the fit.
+"""Blocks of a table on a disk, mapped into memory one after the other; results and checkpoints in a folder of the fit.
 
 A block is a range of items with about `Disk.block_rows` rows. Its files are mapped when its turn comes and unmapped
 when the kernels have walked it, so the memory of a pass is that of one block for each thread, the parameters and the
 counts, however long the table is. What a pass writes per item goes to `<name>.npy`, block by block.
 
 Every fit has a folder of its own below that of the codes, named for the method, its keywords and the known classes.
+Between passes the driver's state is there, written whole or not at all: a fit that was killed goes on after the last
+pass that it finished. When the results are written, the state is removed; a later fit begins anew.
 """
 
 from __future__ import annotations
 
 import os
 import weakref
+import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -20,15 +24,18 @@ import numpy as np
 
 from dissensus.common.atomic import HeldFolder, atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, join_rows
+from dissensus.compute.engines.base import Block, Checkpoint, Engine, P, Pass, Rows, S, join_rows
 from dissensus.compute.engines.coding import Coded
 from dissensus.compute.engines.local import Threads, even
 
+STATE = "state.npz"
 PART_ROWS = 10_000_000  # annotations behind each Parquet file of results
 
 
-class RunFolder:
-    """The folder of one fit."""
+class RunFolder(Checkpoint):
+    """The folder of one fit, and the checkpoint in it."""
+
+    wanted = True
 
     def __init__(self, model: Any, coded: Coded, gold: IntArray | None):
         keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in ("engine", "threads")}
@@ -40,6 +47,22 @@ class RunFolder:
             self._held = HeldFolder(self.path)
             if self._held.got:
                 break
+
+    def load(self) -> dict[str, Any] | None:
+        """The state after the last pass that was finished."""
+        damage = suppress(OSError, ValueError, zipfile.BadZipFile)
+        with damage, (self.path / STATE).open("rb") as file, np.load(file) as stored:
+            return {name: stored[name] for name in stored.files}
+        return None
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the state, whole or not at all."""
+        with atomic(self.path / STATE) as file:
+            np.savez(file, **state)
+
+    def done(self) -> None:
+        """The results are written: a later fit begins anew."""
+        (self.path / STATE).unlink(missing_ok=True)
 
 
 def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
@@ -61,6 +84,7 @@ def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
         if isinstance(value, PerItem):
             setattr(model, key, value.open())
     model.items_path_ = str(folder)
+    run.done()
 
 
 class PerItem:
@@ -92,7 +116,7 @@ class DiskEngine(Engine):
     def __init__(self, coded: Coded, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
         super().__init__(coded.size(), coded.per_annotator, pool, gold)
         self.coded, self.blocks = coded, coded.ranges(block_rows)
-        self.run = run
+        self.run = self.checkpoint = run
 
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Every thread walks its share of the blocks, one after the other."""

@@ -57,7 +57,7 @@ def _pool(model: Any, table: Any) -> Threads:
 class Disk(Local):
     """Annotations on a disk, a few million rows in memory at a time.
 
-    `folder`: where codes and posteriors go; beside the Parquet file where left out. `memory_gb`: of the
+    `folder`: where codes, checkpoints and posteriors go; beside the Parquet file where left out. `memory_gb`: of the
     one sort that makes the codes. `block_rows`: rows that are mapped into memory at once by each thread.
     """
 

@@ -100,7 +100,7 @@ class GLAD(EMAggregator[Skills]):
                 ability, easiness = self._maximise(sums, easiness, labelled)
                 return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
 
-            params = self.run(em_pass, partial(self.start, engine), on_step)
+            params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
             sums = softened_sweep(
                 self, engine, walk, params, label_totals(engine), easiness=np.empty_like(params.easiness)
             )

@@ -41,7 +41,7 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import readable
-from dissensus.compute.engines.base import Rows, hard_rows
+from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.models.base import methods
@@ -129,7 +129,7 @@ class MMCE(EMAggregator[Effects]):
                 prior = params.prior if self.class_prior != "learned" else self._shares(sweep.posterior)
                 return objective, Effects(self._learn(params.effect, sweep.sums), prior, sweep.posterior)
 
-            params = self.run(em_pass, partial(self.start, table, gold), on_step)
+            params = self.run(em_pass, partial(self.start, table, gold), on_step, Checkpoint())
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
             sweep(Effects(params.effect, params.prior, None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect

@@ -38,6 +38,7 @@ import numpy as np
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
+from dissensus.compute.engines.base import Checkpoint
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.answers import AnswerModel, about_confidence
@@ -160,7 +161,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             objective = float(log_total.sum() + nothing_true) + self._log_penalty(params, prior)
             return objective, maximise(q, joint)
 
-        params = self.run(em_pass, start, on_step)
+        params = self.run(em_pass, start, on_step, Checkpoint())
         self.hit_, self.false_tick_, self.chance_ = params.hit, params.false_tick, params.chance
         self.order_, self.parent_ = prior.order, prior.parent
         q = judge(params)[0]
