@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import FloatArray
-from dissensus.evaluation.ceiling import same_winner
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_shannon, kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.table.annotations import Annotations
+from reproductions.split_half import same_winner
 from reproductions.unknown_annotators import leaking_proba
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import mannwhitneyu
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation import Test, mann_whitney
 from dissensus.exceptions import DataError, DataWarning
 
 MIN_VARIANCE = 1e-12  # of a soft label; below it no class stands out
@@ -30,7 +30,7 @@ class ErrorCells:
 
     count: IntArray  # (2, 2) items
     kurtosis: FloatArray  # (2, 2) mean over the soft labels that have one; NaN where there is none
-    test: Test | None  # only the multi-task model right against only the single-task one; None where a cell is empty
+    test: Any  # Mann-Whitney's: only the multi-task model right, against only the other; None where a cell is empty
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -39,7 +39,9 @@ class ErrorCells:
             for a, stl in enumerate(WORDS)
             for b, mtl in enumerate(WORDS)
         ]
-        test = None if self.test is None else {"statistic": self.test.statistic, "p_value": self.test.p_value}
+        test = (
+            None if self.test is None else {"statistic": float(self.test.statistic), "p_value": float(self.test.pvalue)}
+        )
         return {"cells": cells, "mann_whitney": test}
 
     def to_frame(self) -> Any:
@@ -82,7 +84,7 @@ def error_cells(stl: Any, mtl: Any, truth: Any, soft: Any) -> ErrorCells:
     return ErrorCells(
         np.array([[cell.sum() for cell in row] for row in cells]),
         np.array([[cell.mean() if cell.size else np.nan for cell in row] for row in some]),
-        mann_whitney(only_mtl, only_stl) if only_mtl.size and only_stl.size else None,
+        mannwhitneyu(only_mtl, only_stl) if only_mtl.size and only_stl.size else None,
     )
 
 

@@ -332,7 +332,7 @@ def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) ->
     (both, only_stl), (only_mtl, neither) = cells.kurtosis
     return {
         "both": both, "only_stl": only_stl, "only_mtl": only_mtl, "neither": neither,
-        "test": float("nan") if cells.test is None else cells.test.p_value,
+        "test": float("nan") if cells.test is None else float(cells.test.pvalue),
     }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import dissensus as dz
 import reproductions.annealing  # noqa: F401  # registers pgm-annealing
 from dissensus.common.types import FloatArray
-from dissensus.evaluation import entropy, inverse_kl_divergence, kl_divergence, split_half
+from dissensus.evaluation import entropy, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
 from reproductions.experiment import Cell, SeedValues, Values
@@ -241,6 +241,7 @@ def parts_without_texts(name: str) -> dict[str, Annotations]:
 def table3(cell: Cell, device: str) -> Values:
     """Predict the votes of the test items in one way."""
     from reproductions.distribution_scores import compare_distributions
+    from reproductions.split_half import split_half
 
     split, found, how = parts(cell.data), SeedValues(), {"data": cell.data} | cell.keywords
     kind = how.pop("kind")

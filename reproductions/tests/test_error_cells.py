@@ -41,11 +41,11 @@ def test_error_cells_are_the_literal_loop():
         assert found.count[cell] == count[cell]
         assert found.kurtosis[cell] == pytest.approx(np.mean(values))
     expected = mannwhitneyu(cells[1, 0], cells[0, 1])
-    assert found.test.p_value == pytest.approx(expected.pvalue)
+    assert found.test.pvalue == pytest.approx(expected.pvalue)
     assert found.test.statistic == expected.statistic
     rows = found.to_frame().to_pylist()
     assert rows[2] == {"stl": "wrong", "mtl": "right", "items": count[1, 0], "kurtosis": found.kurtosis[1, 0]}
-    assert found.to_dict()["mann_whitney"]["p_value"] == found.test.p_value
+    assert found.to_dict()["mann_whitney"]["p_value"] == found.test.pvalue
 
 
 def test_names_are_compared_too_and_an_empty_cell_has_no_test():

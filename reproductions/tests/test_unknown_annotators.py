@@ -5,12 +5,13 @@ import pytest
 import torch
 
 from dissensus import Annotations
-from dissensus.evaluation import kl_divergence, manhattan, same_winner
+from dissensus.evaluation import kl_divergence, manhattan
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Identity
 from reproductions.distribution_scores import distribution_scores
 from reproductions.ldl_nm import LDLNMObjective
+from reproductions.split_half import same_winner
 from reproductions.tests.test_ldl_nm import TABLE, X, two_camps
 from reproductions.unknown_annotators import infer_annotators, leaking_proba
 

@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dissensus.evaluation import kl_divergence, same_winner, split_half
+from dissensus.evaluation import kl_divergence
 from reproductions import load_paper, weerasooriya2021
+from reproductions.split_half import same_winner, split_half
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
 

@@ -196,27 +196,6 @@ def test_an_item_with_thousands_of_labels_is_scored_exactly(shape):
     np.testing.assert_allclose(sums.evidence, expected[3], rtol=1e-12)
 
 
-def test_single_precision_is_not_used_where_it_cannot_count(monkeypatch):
-    model = methods["dawid-skene"](precision="float32")
-    with placed(random_table(1)) as engine:  # 131 rows by 7 annotators
-        monkeypatch.setattr(confusion, "EXACT_SINGLE_LABELS", 40)
-        assert model._single(engine) == "float32"
-        monkeypatch.setattr(confusion, "EXACT_SINGLE_LABELS", 10)
-        assert model._single(engine) == "float64"
-
-
-def test_single_precision_agrees_to_six_digits():
-    table = simulate(500, 12, 4, seed=5).annotations
-    double, single = (methods["dawid-skene"](precision=kind, max_iter=50) for kind in ("float64", "float32"))
-    np.testing.assert_allclose(single.fit(table).posterior_, double.fit(table).posterior_, atol=1e-3)
-    params, found = Likelihood.of(np.full(4, 0.25), random_cells(1, table, FULL, 2.0)), {}
-    for precision in ("float64", "float32"):
-        found[precision], walk = np.empty((table.n_items, 4)), ConfusionPass(LIKELIHOOD, FULL, precision=precision)
-        with placed(table) as engine:
-            engine.sweep(walk, params, {"posterior": found[precision]})
-    np.testing.assert_allclose(found["float32"], found["float64"], atol=1e-6)
-
-
 def test_what_is_expected_of_an_unknown_annotator():
     expected = np.where(np.eye(4) > 0, 2 + 1.2 / 2, 1.2 / 3)  # W = 0.6 √4
     np.testing.assert_allclose(expected_pseudo(4, smoothing=0.6, margin=2), expected)

@@ -14,7 +14,6 @@ from dissensus.evaluation.calibration import (
     log_loss,
     reliability_curve,
 )
-from dissensus.evaluation.ceiling import Ceiling, hide_annotators, same_winner, split_half
 from dissensus.evaluation.hard import (
     accuracy,
     balanced_accuracy,
@@ -24,10 +23,11 @@ from dissensus.evaluation.hard import (
     macro_f1,
     micro_f1,
 )
+from dissensus.evaluation.hiding import hide_annotators
 from dissensus.evaluation.intervals import Estimate, bootstrap, bootstrap_sums
-from dissensus.evaluation.pairs import Pairs, cohen_kappa, cohen_kappas, concordances
+from dissensus.evaluation.pairs import Pairs, cohen_kappas, concordances
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate
-from dissensus.evaluation.significance import Difference, Test, mann_whitney, mcnemar, paired_bootstrap
+from dissensus.evaluation.significance import Difference, paired_bootstrap
 from dissensus.evaluation.soft import (
     brier,
     cross_entropy,
@@ -44,13 +44,13 @@ from dissensus.evaluation.soft import (
 from dissensus.evaluation.spans import span_agreement, span_scores
 
 __all__ = [
-    "Ceiling", "Difference", "Estimate", "Pairs", "ReliabilityCurve", "Test", "absolute_distance", "accuracy",
-    "agreement", "balanced_accuracy", "bootstrap", "bootstrap_sums", "brier", "cohen_kappa", "cohen_kappas",
+    "Difference", "Estimate", "Pairs", "ReliabilityCurve", "absolute_distance", "accuracy",
+    "agreement", "balanced_accuracy", "bootstrap", "bootstrap_sums", "brier", "cohen_kappas",
     "concordances",
     "confusion_matrix", "cross_entropy", "entropy", "entropy_correlation", "error_rate", "expected_accuracy",
     "expected_calibration_error", "fleiss_kappa", "gwet_ac1", "hard_scores", "hide_annotators",
     "inverse_kl_divergence", "jensen_shannon", "kl_divergence", "krippendorff_alpha", "log_loss", "macro_f1",
-    "manhattan", "mann_whitney", "mcnemar", "micro_f1", "numeric_agreement", "paired_bootstrap", "percent_agreement",
-    "reliability_curve", "same_winner", "soft_scores", "span_agreement", "span_scores",
-    "split_half", "total_variation", "wasserstein",
+    "manhattan", "micro_f1", "numeric_agreement", "paired_bootstrap", "percent_agreement",
+    "reliability_curve", "soft_scores", "span_agreement", "span_scores",
+    "total_variation", "wasserstein",
 ]  # fmt: skip

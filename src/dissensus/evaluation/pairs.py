@@ -6,15 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from scipy.sparse import csr_array
 
-from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.evaluation.intervals import Estimate, resampled_sums, score_interval
+from dissensus.evaluation.intervals import score_interval
 from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places, ratio
-from dissensus.exceptions import BadParameter, DataError
-from dissensus.table import names as naming
+from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
 Weights = Literal["none", "linear", "quadratic"]
@@ -46,7 +43,7 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
 
     The interval is Wilson's (1927) for the agreement 1 − D, carried over to κ at the E that was found. It needs no
     resampling, however many pairs there are, and unlike a bootstrap it is not of width zero for two annotators who
-    agreed on all of twenty items. `cohen_kappa` bootstraps one pair.
+    agreed on all of twenty items.
 
     Parameters
     ----------
@@ -110,48 +107,6 @@ def concordances(table: Annotations, *, least: int = 20) -> Pairs:
     return Pairs(
         table.annotators[first], table.annotators[second], shared.astype(np.int64), same / shared, rho, low, high
     )
-
-
-def cohen_kappa(
-    table: Annotations,
-    first: Any,
-    second: Any,
-    *,
-    weights: Weights = "none",
-    values: Any = None,
-    level: float = 0.95,
-    **bootstrap: Any,
-) -> Estimate:
-    """Cohen's κ of two annotators, by name, with an interval by `bootstrap` over the items that both have labelled.
-
-    `first` and `second` are names of `table.annotators`; `weights` and `values` are those of `cohen_kappas`.
-
-    >>> from dissensus.table.simulate import simulate
-    >>> print(cohen_kappa(simulate(200, 12, 3, seed=1).annotations, 0, 1))
-    0.246 (95 % interval -0.102 to 0.576)
-    """
-    distance = _distance(table, weights, values)
-    part = table.select(annotators=[first, second])
-    if part.n_annotators < 2:
-        raise BadParameter(f"first and second are the same annotator, {naming.shown(first)}; give two.")
-    rows, K = Ratings.of(part), table.n_classes
-    mine, theirs = np.flatnonzero(rows.annotator == 0), np.flatnonzero(rows.annotator == 1)
-    start, stop = (np.searchsorted(rows.item[theirs], rows.item[mine], side) for side in ("left", "right"))
-    one, other = np.repeat(mine, stop - start), theirs[ranges(start, stop - start)]  # rows on the same item
-    if one.size == 0:
-        raise DataError(f"annotators {naming.shown(first)} and {naming.shown(second)} have no item in common.")
-    cell = rows.label[one] * np.int64(K) + rows.label[other]
-    cells, column = np.unique(cell, return_inverse=True)  # those that occur
-    items, row = np.unique(rows.item[one], return_inverse=True)
-    counts = csr_array((rows.share[one] * rows.share[other], (row, column)), shape=(items.size, cells.size))
-    sums = resampled_sums(counts, **bootstrap)
-    of_first, of_second, apart = np.eye(K)[cells // K], np.eye(K)[cells % K], distance[cells // K, cells % K]
-
-    def statistic(counts: FloatArray) -> FloatArray:
-        chance = (counts @ of_first @ distance * (counts @ of_second)).sum(axis=1) / items.size
-        return 1 - ratio(counts @ apart, chance)
-
-    return sums.estimate(statistic, level)
 
 
 def _chance(found: LabelPairs, distance: FloatArray) -> FloatArray:

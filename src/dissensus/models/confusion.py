@@ -54,7 +54,6 @@ from dissensus.table.annotations import Annotations
 
 MAX_UPDATE_PASSES = 20  # over the rows of one update
 UPDATE_TOL = 1e-4  # largest change of a posterior that ends them
-EXACT_SINGLE_LABELS = 2**22  # labels of one annotator that single precision can count; from 2^24 on it cannot add one
 MIN_FOCUS_ROWS = 2_000_000  # rows from which on the passes over items in doubt save time
 MAX_FOCUS_BYTES = 2**31  # of the posterior that says which items those are
 DOUBT = 1e-3  # probability that an item's best class is not its class, from which on it is in doubt
@@ -120,7 +119,6 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
     engine: EngineChoice = ENGINE
 
     shape: ClassVar[int] = FULL
-    precision: str = "float64"
 
     labels_: Annotated[FloatArray, "A 1|K 1|K count"]  # [annotator, true, given] sums of the last pass
     label_totals_: Annotated[FloatArray, "A 1 K count"]  # weight of all labels
@@ -200,13 +198,9 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         """What EM needs to know of the whole table."""
         votes = self.votes(engine)
         self.label_totals_ = votes.labels.sum(axis=1, keepdims=True) if self.shape == FULL else label_totals(engine)
-        self._walk = ConfusionPass(LIKELIHOOD, self.shape, precision=self._single(engine))
+        self._walk = ConfusionPass(LIKELIHOOD, self.shape)
         self.class_pseudo_ = np.ones(votes.classes.size)
         self.prepare(votes, engine)
-
-    def _single(self, engine: Engine) -> str:
-        """The precision asked for, or double where single could not count an annotator's labels."""
-        return self.precision if engine.per_annotator.max(initial=0) < EXACT_SINGLE_LABELS else "float64"
 
     def start(self, engine: Engine, rng: np.random.Generator | None) -> P:
         """One M step from the votes; a random start draws the shares of the votes from Dirichlet(1 + votes)."""

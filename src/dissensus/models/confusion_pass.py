@@ -92,7 +92,6 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
     with_gold: bool = True
     given: FloatArray | None = None
     rng: np.random.Generator | None = None
-    precision: str = "float64"
     cells: Any = None  # (workers, A, given, 2, true), kept between passes
 
     @property
@@ -109,7 +108,7 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
 
         shape = (workers, A, 1 if self.shape == COIN else K, 2, K if self.shape == FULL else 1)
         if self.cells is None or self.cells.shape != shape:
-            self.cells = np.zeros(shape, self.precision)
+            self.cells = np.zeros(shape)
         prior: FloatArray = np.ones((1, K))
         chunk = 0
         if params is not None:

@@ -22,7 +22,7 @@ from dissensus.exceptions import BadParameter, DataError, MissingExtra, Unreadab
 from dissensus.models.confusion import OwnCells
 from dissensus.models.confusion_pass import ConfusionPass, Likelihood
 from dissensus.models.methods.glad import AbilityPass, Skills
-from dissensus.models.votes import SharePass, Skilled, SkillPass
+from dissensus.models.votes import VotePass
 from dissensus.table.datasets import load_dataset
 from dissensus.table.simulate import simulate
 from tables import KINDS, placed, random_table, some_gold
@@ -112,8 +112,8 @@ def passes(table: Annotations):
         "votes": (ConfusionPass(VOTES, FULL), None, {}),
         "given": (ConfusionPass(GIVEN, COIN, given=every), None, {}),
         "totals": (ConfusionPass(ONES, OWN), None, {}),
-        "skill": (SkillPass(), skill, {"votes": (I, K)}),
-        "share": (SharePass(), Skilled(skill, prior, np.ones(K)), {"posterior": (I, K), "item_total": (I,)}),
+        "skill": (VotePass(), skill, {}),
+        "share": (VotePass(True, prior, np.ones(K)), skill, {"posterior": (I, K), "item_total": (I,)}),
         "ability": (AbilityPass(1.3), Skills(4 * skill, np.zeros(I), prior), {"easiness": (I,), "posterior": (I, K)}),
     }
 
@@ -219,7 +219,7 @@ def test_options_out_of_range_are_refused():
         Torch(part_rows=0)
     with pytest.raises(BadParameter, match=r"^memory_gb must be above 0, got -1\.$"):
         Disk(memory_gb=-1)
-    for keyword in ("partitions", "partition_rows", "broadcast_annotators"):
+    for keyword in ("partitions", "partition_rows"):
         with pytest.raises(BadParameter, match=f"^{keyword} must be a whole number, at least 1.*, got 0"):
             Spark(**{keyword: 0})
 

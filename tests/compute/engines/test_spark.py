@@ -54,7 +54,7 @@ def frame_of(names: bool = False, weight: bool = False, n_items: int = 300):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method(method, spark):
     table = random_table(3, n_annotators=60, **KINDS["both"])  # items without rows, parts without some annotators
-    engine = Spark(partitions=3, broadcast_annotators=25)
+    engine = Spark(partitions=3)
     drawn = method in ("dawid-skene", "one-coin")  # a second start draws in the cluster
     keywords, gold = short(method, 2) | ({} if drawn or method not in RESTARTED else {"restarts": 1}), some_gold(table)
     for own in ({}, independent(method)) if method in ("one-coin", "glad") else ({},):

@@ -251,11 +251,9 @@ BAD = {
 """Keyword → values that no method takes."""
 BAD_OF = {
     "community-bcc": {"communities": [0, 2.5], "community_count": [0]},
-    "dawid-skene": {
-        "smoothing": [0.0, 1e308], "crowd_labels": [-1], "least_labels": [-1], "precision": ["float16"],
-    },
+    "dawid-skene": {"smoothing": [0.0, 1e308], "crowd_labels": [-1], "least_labels": [-1]},
     "glad": {"ability_sd": [0.0, math.inf], "easiness_sd": [-1.0, math.nan]},
-    "kos": {"messages": ["mean"], "crowd_labels": [-1, math.inf]},
+    "kos": {"crowd_labels": [-1, math.inf]},
     "m-msr": {"trim": [-0.1, 0.5], "least": [-1], "right": [0.0], "wrong": [-1]},
     "mace": {"alpha": [0.0], "beta": [-1], "strategy_count": [math.inf], "class_prior": ["flat"]},
     "metal": {

@@ -1,4 +1,4 @@
-"""KOS: messages against literal sums that leave one out, the paper's labels, and probabilities that hold."""
+"""KOS: messages against literal sums that leave one out, and probabilities that hold."""
 
 import math
 import warnings
@@ -21,20 +21,9 @@ KINDS = {
     "both": {"weight": lambda rng, n: rng.uniform(0, 3, n), "proba": lambda rng, n: rng.dirichlet(np.ones(2), n)},
 }
 
-# 12 items by 7 annotators, the last mostly wrong; the labels are those of crowd-kit 1.4.2's KOS(n_iter=100), for all of
-# ten seeds; five of them are not majority vote's
-SHEET = ["0--0-10", "011-100", "1111000", "-0-001-", "1-010--", "0011101",
-         "-1110-0", "0000-11", "0000011", "11-0000", "0-01-11", "111--00"]  # fmt: skip
-SHEET_LABELS = [int(label) for label in "011010100101"]
-
 
 def two_classes(seed: int, kind: str = "hard", **sizes) -> Annotations:
     return random_table(seed, n_classes=2, **sizes, **KINDS[kind])
-
-
-def sheet_table() -> Annotations:
-    cells = [(i, a, int(given)) for i, row in enumerate(SHEET) for a, given in enumerate(row) if given != "-"]
-    return Annotations.from_arrays(*zip(*cells, strict=True))
 
 
 def some_gold(table: Annotations) -> np.ndarray:
@@ -49,7 +38,7 @@ def one_coin_table(seed: int, I: int, A: int, labels: int, low: float, high: flo
     return Annotations.from_arrays(item, annotator, np.where(right, truth[item], 1 - truth[item])), truth
 
 
-def literal_passes(table: Annotations, gold, share: bool, labels: float, passes: int):
+def literal_passes(table: Annotations, gold, labels: float, passes: int):
     """The equations of the module as plain sums over everyone else, without ever subtracting."""
     a: dict[tuple[int, int], float] = {}
     right, known = np.zeros(table.n_annotators), np.zeros(table.n_annotators)
@@ -63,74 +52,40 @@ def literal_passes(table: Annotations, gold, share: bool, labels: float, passes:
             a[i, j] = a.get((i, j), 0.0) + answer
     pairs = [(a[e], a[f]) for e in a for f in a if e[0] == f[0] and e != f]
     kappa = np.sqrt(max((sum(p * q for p, q in pairs) + 2 / 9) / (sum(abs(p * q) for p, q in pairs) + 2), 0.01**2))
-    y, crowd = dict.fromkeys(a, kappa if share else 1.0), kappa
+    y = dict.fromkeys(a, kappa)
     for _ in range(passes):
-        says = {e: math.atanh(min(max(y[e], -0.99), 0.99)) if share else y[e] for e in a}
+        says = {e: math.atanh(min(max(y[e], -0.99), 0.99)) for e in a}
         x = {(i, j): sum(a[e] * says[e] for e in a if e[0] == i and e[1] != j) for i, j in a}
-        margin = sum(abs(a[e] * x[e]) for e in a) / sum(map(abs, a.values()))
-        sure = 1 if share else 2 * margin  # of items of known class
 
-        def reply(j, but, x=x, sure=sure):
-            h = {e: a[e] * (x[e] / (1 + abs(x[e])) if share else x[e]) for e in a if e[1] == j and e[0] != but}
-            Y, Q = sum(h.values()) + sure * right[j], sum(map(abs, h.values())) + sure * known[j]
-            return (Y + labels * kappa) / (Q + labels) if share else Y
+        def reply(j, but, x=x):
+            h = {e: a[e] * x[e] / (1 + abs(x[e])) for e in a if e[1] == j and e[0] != but}
+            Y, Q = sum(h.values()) + right[j], sum(map(abs, h.values())) + known[j]
+            return (Y + labels * kappa) / (Q + labels)
 
         weight = np.array([reply(j, None) for j in range(table.n_annotators)])
         y = {(i, j): reply(j, i) for i, j in a}
-        if not share:
-            size = known + [sum(abs(a[e]) for e in a if e[1] == j) for j in range(table.n_annotators)]
-            norm = size.sum() / (size @ np.abs(weight)) * (-1 if gold is None and size @ weight < 0 else 1)
-            weight, y = weight * norm, {e: y[e] * norm for e in y}
-            crowd = max(size @ weight / size.sum(), 0.01)
-    return a, x, np.arctanh(np.clip(weight, -0.99, 0.99)) if share else weight, kappa, crowd
+    return a, x, np.arctanh(np.clip(weight, -0.99, 0.99)), kappa
 
 
 @pytest.mark.parametrize(("threads", "min_kernel_rows"), [(1, 0), (3, 0), (1, 10**6)])
-@pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_messages_equal_the_literal_sums(kind, with_gold, share, threads, min_kernel_rows, monkeypatch):
+def test_messages_equal_the_literal_sums(kind, with_gold, threads, min_kernel_rows, monkeypatch):
     monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
     table = two_classes(1, kind, n=97)
     gold = some_gold(table) if with_gold else None
-    a, x, weight, kappa, crowd = literal_passes(table, gold, share, 3.0, passes=3)
+    a, x, weight, kappa = literal_passes(table, gold, 3.0, passes=3)
     edges = Edges.of(table, gold)
     item = np.repeat(np.arange(table.n_items), np.diff(edges.item_ptr))
     assert list(zip(item.tolist(), edges.annotator.tolist(), strict=True)) == sorted(a)
     np.testing.assert_allclose(edges.answer, [a[e] for e in sorted(a)], atol=1e-12)
     with Threads(threads) as pool:
-        talk = Talk(edges, known_answers(table, gold), pool, share, 3.0)
+        talk = Talk(edges, known_answers(table, gold), pool, 3.0)
         for _ in range(3):
             talk()
     np.testing.assert_allclose(talk.message, [x[e] for e in sorted(a)], atol=1e-9)
     np.testing.assert_allclose(talk.weight, weight, atol=1e-9)
-    np.testing.assert_allclose([talk.kappa, talk.crowd], [kappa, crowd])
-
-
-def test_sums_give_the_labels_of_crowd_kit():
-    model = KOS(messages="sum").fit(sheet_table())
-    np.testing.assert_array_equal(model.predict(), SHEET_LABELS)
-    assert (methods["majority-vote"]().fit(sheet_table()).posterior_[np.arange(12), SHEET_LABELS] <= 0.5).sum() == 5
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_settled_sums_have_the_sign_that_leaving_the_item_out_gives(seed):
-    table, _ = one_coin_table(seed, 60, 12, 8, 0.5, 0.95)
-    edges = Edges.of(table, None)  # an annotator may label an item twice
-    edges = Edges(edges.item_ptr, edges.annotator, np.sign(edges.answer) + (edges.answer == 0))
-    with Threads(1) as pool:
-        talk = Talk(edges, np.zeros((12, 2)), pool, False, 0.0)
-        for _ in range(400):
-            talk()
-        x, Y, scale_before = talk.message.copy(), talk.heard[:, 0].copy(), talk.scale
-        talk()
-    growth = 1 / scale_before * np.linalg.norm(talk.message) / np.linalg.norm(x)  # λ, of y as it is without a norm
-    np.testing.assert_allclose(talk.message / np.linalg.norm(talk.message), x / np.linalg.norm(x), atol=1e-9)
-    item = np.repeat(np.arange(60), np.diff(edges.item_ptr))
-    left_out = np.bincount(item, edges.answer * (Y[edges.annotator] - edges.answer * x), 60)  # the paper's
-    whole = np.bincount(item, edges.answer * Y[edges.annotator], 60)
-    np.testing.assert_allclose((growth - 1 + np.diff(edges.item_ptr)) * left_out, growth * whole, rtol=1e-6)
-    assert growth > 1
+    np.testing.assert_allclose(talk.crowd, kappa)
 
 
 def mean_margin(talk: Talk) -> float:
@@ -144,19 +99,19 @@ def literal_likelihood(talk: Talk, beta: float) -> float:
         (abs(a), np.sign(a) * np.tanh(beta * x / 2)) for a, x in zip(talk.edges.answer, talk.message, strict=True)
     ]
     t = np.tanh(beta * mean_margin(talk) / 2)
-    more = np.log(1 + talk.kappa * t) + np.log(1 - talk.kappa * t)
-    return sum(w * np.log(1 + talk.kappa * s) for w, s in agrees) + more
+    more = np.log(1 + talk.crowd * t) + np.log(1 - talk.crowd * t)
+    return sum(w * np.log(1 + talk.crowd * s) for w, s in agrees) + more
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scale_is_what_predicts_left_out_labels_best(kind):
     table = two_classes(3, kind, n_items=40, n=300)
     with Threads(2) as pool:
-        talk = Talk(Edges.of(table, None), np.zeros((7, 2)), pool, True, 5.0)
+        talk = Talk(Edges.of(table, None), np.zeros((7, 2)), pool, 5.0)
         for _ in range(5):
             talk()
         table = simulate(80, 9, 2, redundancy=4, seed=1).annotations
-        good = Talk(Edges.of(table, None), np.zeros((9, 2)), pool, True, 5.0)
+        good = Talk(Edges.of(table, None), np.zeros((9, 2)), pool, 5.0)
         for _ in range(5):
             good()
         for each in (talk, good):
@@ -180,7 +135,7 @@ def test_posterior_is_made_of_the_score():
 def test_weights_equal_their_definition_over_all_items():
     table, _ = one_coin_table(1, 50, 6, 4, 0.6, 0.9)
     model = KOS(crowd_labels=7).fit(table)
-    _, _, weight, *_ = literal_passes(table, None, True, 7.0, model.n_iter_)
+    _, _, weight, *_ = literal_passes(table, None, 7.0, model.n_iter_)
     np.testing.assert_allclose(model.weight_, weight, atol=1e-9)
 
 
@@ -240,7 +195,7 @@ def test_probabilities_hold_where_annotators_err_together():
     assert loss["kos"] < 0.6 * min(loss["one-coin"], loss["dawid-skene"])
 
 
-def test_shares_hold_where_sums_favour_who_labels_most():
+def test_shares_hold_where_two_copy_on_all_items():
     # three careful annotators per item, of 40 labels each, and two who copy the same guesses, on all items
     rng = np.random.default_rng(4)
     truth = rng.integers(0, 2, 600)
@@ -249,13 +204,11 @@ def test_shares_hold_where_sums_favour_who_labels_most():
     annotator = np.concatenate([np.arange(1800) // 40, np.full(600, 100), np.full(600, 101)])
     right = np.concatenate([rng.random(1800) < 0.85, np.tile(rng.random(600) < 0.5, 2)])
     table = Annotations.from_arrays(item, annotator, np.where(right, truth[item], 1 - truth[item]))
-    share, sums = ((KOS(messages=kind).fit(table).predict() == truth).mean() for kind in ("share", "sum"))
-    assert share > 0.85
-    assert sums < 0.6
+    assert (KOS().fit(table).predict() == truth).mean() > 0.85
 
 
 def test_parts_that_hardly_meet_do_not_silence_each_other():
-    # sums settle where the graph is densest, and are next to nothing elsewhere
+    # the paper's sums settle where the graph is densest, and are next to nothing elsewhere
     dense, truth_1 = one_coin_table(1, 800, 40, 10, 0.5, 0.95)
     sparse, truth_2 = one_coin_table(2, 800, 40, 3, 0.5, 0.95)
     truth = np.concatenate([truth_1, truth_2])
@@ -265,30 +218,26 @@ def test_parts_that_hardly_meet_do_not_silence_each_other():
         np.concatenate([dense.label, sparse.label]),
     )  # fmt: skip
     alone = (KOS().fit(sparse).predict() == truth_2).mean()
-    share, sums = ((KOS(messages=kind).fit(table).predict() == truth)[800:].mean() for kind in ("share", "sum"))
-    assert share > alone - 0.02
-    assert sums < alone - 0.1
+    assert (KOS().fit(table).predict() == truth)[800:].mean() > alone - 0.02
 
 
-@pytest.mark.parametrize("messages", ["share", "sum"])
-def test_no_overlap_is_left_to_the_votes(messages):
+def test_no_overlap_is_left_to_the_votes():
     table = Annotations.from_arrays([1, 2, 3, 3], [1, 2, 3, 3], [0, 1, 1, 1])
-    model = KOS(messages=messages).fit(table)
+    model = KOS().fit(table)
     np.testing.assert_array_equal(model.predict(), [0, 1, 1])
-    crowd = np.arctanh(1 / 3) if messages == "share" else 1  # a newcomer is right two times in three
+    crowd = np.arctanh(1 / 3)  # a newcomer is right two times in three
     np.testing.assert_allclose(model.posterior_[1:, 1], 1 / (1 + np.exp(-2 * crowd * np.array([1, 2]))))
     assert model.converged_
 
 
-@pytest.mark.parametrize("messages", ["share", "sum"])
 @pytest.mark.parametrize("seed", range(3))
-def test_an_oracle_is_best_and_one_who_is_always_wrong_worst(seed, messages):
-    model = KOS(messages=messages).fit(with_extremes(simulate(600, 20, 2, redundancy=5, seed=seed), labels=100))
+def test_an_oracle_is_best_and_one_who_is_always_wrong_worst(seed):
+    model = KOS().fit(with_extremes(simulate(600, 20, 2, redundancy=5, seed=seed), labels=100))
     assert model.annotators_[[model.reliability_.argmax(), model.reliability_.argmin()]].tolist() == [1000, 1001]
     assert model.weight_[model.annotators_ == 1001] < 0
 
 
-def test_the_sign_of_sums_is_the_crowd_s_but_for_gold():
+def test_the_sign_is_the_crowd_s_but_for_gold():
     # two thirds are wrong, and agree on it: the crowd wins, unless some classes are known
     rng = np.random.default_rng(5)
     truth, accuracy = rng.integers(0, 2, 300), np.where(np.arange(30) < 20, 0.15, 0.85)
@@ -296,10 +245,9 @@ def test_the_sign_of_sums_is_the_crowd_s_but_for_gold():
     right = rng.random(1800) < accuracy[annotator]
     table = Annotations.from_arrays(item, annotator, np.where(right, truth[item], 1 - truth[item]))
     gold = np.where(np.arange(300) < 60, truth, -1)
-    for messages in ("share", "sum"):
-        alone, told = KOS(messages=messages).fit(table), KOS(messages=messages).fit(table, gold=gold)
-        assert (alone.predict() == truth).mean() < 0.1
-        assert (told.predict() == truth)[60:].mean() > 0.9
+    alone, told = KOS().fit(table), KOS().fit(table, gold=gold)
+    assert (alone.predict() == truth).mean() < 0.1
+    assert (told.predict() == truth)[60:].mean() > 0.9
 
 
 def test_unseen_annotator_weighs_as_the_crowd_and_empty_item_has_the_prior():
@@ -345,10 +293,9 @@ def test_rte_needs_shares():
 
     data = load_dataset("rte")
     truth = data.annotations.classes[data.gold]
-    share, sums = (KOS(messages=kind).fit(data.annotations) for kind in ("share", "sum"))
-    assert (share.predict() == truth).mean() > 0.92
-    assert (sums.predict() == truth).mean() < 0.55  # crowd-kit's KOS: 0.4975 for all of 20 seeds
-    assert -np.log(share.posterior_[np.arange(800), data.gold]).mean() < 0.25
+    model = KOS().fit(data.annotations)
+    assert (model.predict() == truth).mean() > 0.92  # crowd-kit's KOS, by sums: 0.4975 for all of 20 seeds
+    assert -np.log(model.posterior_[np.arange(800), data.gold]).mean() < 0.25
 
 
 def test_log_odds_of_a_share_nearby_are_exact():

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
+from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.kernels.vote import skilled_votes
 from dissensus.models.methods import Wawa
-from dissensus.models.votes import SkillPass
+from dissensus.models.votes import VotePass
 from dissensus.table.simulate import simulate
 from tables import KINDS, judged, placed, random_table, shares_of, sheet_table, some_gold
 
@@ -37,12 +39,11 @@ def test_one_walk_equals_the_literal_loops(kind, with_gold):
     skill = np.random.default_rng(2).uniform(0, 1, table.n_annotators)
     skill[0] = 0
     sums, hits = literal_vote(table, skill, gold)
-    votes = np.full_like(sums, np.nan)
     with placed(table, gold, 2) as engine:
-        outcome = engine.sweep(SkillPass(), skill, {"votes": votes})
+        outcome = engine.sweep(VotePass(), skill)
     np.testing.assert_allclose(outcome.hits, hits, atol=1e-12)
     np.testing.assert_allclose(outcome.votes, sums.sum(axis=0), atol=1e-12)
-    np.testing.assert_allclose(votes, sums, atol=1e-12)
+    np.testing.assert_allclose(skilled_votes(hard_rows(table), skill, 4), sums, atol=1e-12)
 
 
 @pytest.mark.parametrize("with_gold", [False, True])
@@ -165,3 +166,8 @@ def test_votes_on_a_short_table_are_those_of_the_kernels(kind, with_gold, name, 
     for key in ("posterior_", "reliability_", "hits_", "total_", "prior_", "item_total_", "trace_"):
         np.testing.assert_allclose(getattr(short, key), getattr(compiled, key), atol=1e-12)
     np.testing.assert_allclose(short.predict_proba(table), scored, atol=1e-12)
+
+
+def test_labels_of_weight_0_leave_everyone_alone():
+    table = Annotations.from_arrays([0, 0, 1], [0, 1, 2], [0, 0, 1], weight=[0.0, 0.0, 1.0])
+    assert np.isfinite(Wawa().fit(table).reliability_).all()

@@ -140,23 +140,20 @@ class Spark(Local):
     """Annotations in a Spark cluster, one part of them for each task of a pass.
 
     `partitions`: how many parts; left out: one for each core, and more where a part would have more than
-    `partition_rows` rows. `broadcast_annotators`: whose parameters go out together; a worker fetches those broadcasts
-    only in which annotators of its part are. `master`: the address of the cluster (`spark://host:7077`), where there is
-    no session yet; left out: what Spark's own settings say, or this machine.
+    `partition_rows` rows. `master`: the address of the cluster (`spark://host:7077`), where there is no session yet;
+    left out: what Spark's own settings say, or this machine.
 
     >>> Spark(master="spark://host:7077")
-    Spark(partitions=None, partition_rows=10000000, broadcast_annotators=1000000, master='spark://host:7077')
+    Spark(partitions=None, partition_rows=10000000, master='spark://host:7077')
     """
 
     partitions: int | None = None
     partition_rows: int = 10_000_000
-    broadcast_annotators: int = 1_000_000
     master: str | None = None
 
     def __post_init__(self) -> None:
         check_argument("partitions", self.partitions, int | None, low=1)
         check_argument("partition_rows", self.partition_rows, int, low=1)
-        check_argument("broadcast_annotators", self.broadcast_annotators, int, low=1)
         if self.master is not None and not MASTER.fullmatch(self.master):
             raise BadParameter(
                 "master must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', "
@@ -177,7 +174,7 @@ class Spark(Local):
         from dissensus.compute.engines.spark import SparkEngine
 
         scattered = spread_table(table, self) if isinstance(table, Annotations) else table
-        return SparkEngine(scattered, self, _pool(model, table), gold)
+        return SparkEngine(scattered, _pool(model, table), gold)
 
     def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
         """In the cluster; they know the table that they are of."""

@@ -1,7 +1,7 @@
 """Parts of a table in a Spark cluster, one walked by each task: parameters are broadcast, sums come back as a tree.
 
 A pass is one job over the parts that `scatter` left in the cluster. A task takes the parameters of its own annotators
-out of the broadcasts, opens a buffer, walks its part with the same kernels as `local` and closes the buffer; sums, over
+out of the broadcast, opens a buffer, walks its part with the same kernels as `local` and closes the buffer; sums, over
 the task's own annotators, are added pair by pair in the cluster and the last few on the driver. They are values of
 tasks, never accumulators: a part whose task is run twice (speculation, a lost executor) counts once.
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -26,7 +25,6 @@ import numpy as np
 from dissensus.common.types import BoolArray, IntArray
 from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, Sums, join_rows
 from dissensus.compute.engines.local import Threads
-from dissensus.compute.engines.options import Spark
 from dissensus.compute.engines.scatter import Part, Scattered, Spread
 
 
@@ -53,36 +51,11 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Sent:
-    """Parameters as broadcasts, each of so many annotators."""
-
-    broadcasts: list[Any]
-    each: int
-
-    def of(self, annotators: IntArray) -> Any:
-        """The parameters of these annotators (codes in order); None of a pass that has none."""
-        if not self.broadcasts:
-            return None
-        edges = np.searchsorted(annotators, self.each * np.arange(len(self.broadcasts) + 1))
-        pieces = [
-            by_annotator(partial(_take, at=annotators[start:stop] - number * self.each), self.broadcasts[number].value)
-            for number, (start, stop) in enumerate(pairwise(edges))
-            if stop > start or number == 0
-        ]
-        return pieces[0] if len(pieces) == 1 else by_annotator(lambda *parts: np.concatenate(parts), *pieces)
-
-    def destroy(self) -> None:
-        """Free them everywhere."""
-        for broadcast in self.broadcasts:
-            broadcast.destroy()
-
-
-@dataclass(frozen=True)
 class Task:
     """All that a worker is sent to walk its part."""
 
     walk: Pass[Any, Any, Any]
-    sent: Sent
+    sent: Any  # a broadcast of the parameters; None of a pass that has none
     size: Size
     gold: Any  # a broadcast of (I,) codes; None where nothing is known
     offsets: dict[int, int]
@@ -94,7 +67,8 @@ class Task:
         gold = None if self.gold is None else self.gold.value[first : first + n]
         written = {name: np.empty((n, *shape)) for name, shape in self.shapes.items()}
         size = replace(self.size, n_annotators=part.annotators.size)
-        buffers = self.walk.open(self.sent.of(part.annotators), size, 1, pool)
+        own = None if self.sent is None else by_annotator(partial(_take, at=part.annotators), self.sent.value)
+        buffers = self.walk.open(own, size, 1, pool)
         self.walk.walk(Block(0, n, part, gold, first), buffers[0], written)
         return self.walk.close(buffers, pool), written
 
@@ -102,14 +76,15 @@ class Task:
 class SparkEngine(Engine):
     """A table in a cluster."""
 
-    def __init__(self, table: Scattered, options: Spark, pool: Threads, gold: IntArray | None):
+    def __init__(self, table: Scattered, pool: Threads, gold: IntArray | None):
         super().__init__(table.size(), table.per_annotator, pool, gold)
-        self.table, self.each = table, options.broadcast_annotators
+        self.table = table
         self._gold = None if gold is None else table.parts.context.broadcast(gold)
 
     def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
         """One job over all parts, or where the pass draws one after the other."""
-        out, sent = out or {}, self._send(params)
+        out, context = out or {}, self.table.parts.context
+        sent = None if params is None else context.broadcast(params)
         shapes = {name: tuple(to.shape[1:]) for name, to in out.items()}
         task = Task(walk, sent, self.size, self._gold, self.table.offsets, shapes)
         keep = [name for name, to in out.items() if not isinstance(to, Spread)]
@@ -123,14 +98,9 @@ class SparkEngine(Engine):
         spread = {name: to for name, to in out.items() if isinstance(to, Spread)}
         for name, to in spread.items():
             to.parts = self.table.parts.mapPartitionsWithIndex(partial(_write, task, name))
-        if not spread:
+        if sent is not None and not spread:
             sent.destroy()
         return found.over(np.arange(self.size.n_annotators, dtype=np.int32))  # type: ignore[no-any-return]
-
-    def _send(self, params: Any) -> Sent:
-        starts = range(0, 0 if params is None else max(self.size.n_annotators, 1), self.each)
-        pieces = (by_annotator(itemgetter(slice(start, start + self.each)), params) for start in starts)
-        return Sent([self.table.parts.context.broadcast(piece) for piece in pieces], self.each)
 
     def _in_turn(self, task: Task, keep: list[str]) -> Found:
         found: Found | None = None

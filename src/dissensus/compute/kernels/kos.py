@@ -3,7 +3,7 @@
 An edge is an item and an annotator who labelled it, with the annotator's answer a: −1 or 1, or a signed weight. Edges
 stand in the order of items. Of the two messages of an edge only the item's, x, is kept. The annotator's, y, is made
 when it is read: of Y − a·h and Q − |a·h|, where Y = Σ a·h and Q = Σ |a·h| over the annotator's edges and h is
-x/(1 + |x|), or x itself. So a pass is one walk over the edges.
+x/(1 + |x|). So a pass is one walk over the edges.
 """
 
 from __future__ import annotations
@@ -48,12 +48,6 @@ def _near_odds(share: float, near: float, odds: float) -> float:
 
 
 @compiled
-def _heard(x: float, share: bool) -> float:
-    """What an annotator makes of an item's message: h."""
-    return x / (1 + abs(x)) if share else x
-
-
-@compiled
 def sweep(
     start: int,
     stop: int,
@@ -63,8 +57,6 @@ def sweep(
     message: FloatArray,
     heard: FloatArray,
     odds: FloatArray,
-    share: bool,
-    scale: float,
     crowd: float,
     labels: float,
     sums: FloatArray,
@@ -72,29 +64,25 @@ def sweep(
     """New `message` (E,) x of items start … stop − 1; their Y and Q are added to `sums` (A, 2).
 
     `heard` (A, 2) has Y and Q of the last pass, with items of known class, and `odds` (A, 2) what `whole_odds` makes of
-    them. An annotator says scale·(Y − a·h), or with `share` the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| +
-    labels).
+    them. An annotator says the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| + labels).
     """
     for i in range(start, stop):
         first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
         total = 0.0
         for e in range(first, end):
             j, a = np.uintp(annotator[e]), float(answer[e])
-            own = a * _heard(message[e], share)
-            if share:
-                y, others = crowd, heard[j, 1] - abs(own)
-                if others > ROUNDING * heard[j, 1]:
-                    y = (heard[j, 0] - own + labels * crowd) / (others + labels)
-                y = _near_odds(y, odds[j, 0], odds[j, 1])
-            else:
-                y = scale * (heard[j, 0] - own)
+            own = a * message[e] / (1 + abs(message[e]))
+            y, others = crowd, heard[j, 1] - abs(own)
+            if others > ROUNDING * heard[j, 1]:
+                y = (heard[j, 0] - own + labels * crowd) / (others + labels)
+            y = _near_odds(y, odds[j, 0], odds[j, 1])
             message[e] = y
             total += a * y
         for e in range(first, end):
             j, a = np.uintp(annotator[e]), float(answer[e])
             x = total - a * message[e]
             message[e] = x
-            own = a * _heard(x, share)
+            own = a * x / (1 + abs(x))
             sums[j, 0] += own
             sums[j, 1] += abs(own)
 
@@ -118,23 +106,18 @@ def sweep_short(
     answer: Any,
     message: FloatArray,
     heard: FloatArray,
-    share: bool,
-    scale: float,
     crowd: float,
     labels: float,
 ) -> tuple[FloatArray, FloatArray]:
     """`sweep` over all edges in NumPy, given each edge's item (E,): the new messages and sums."""
-    own = answer * (message / (1 + np.abs(message)) if share else message)
+    own = answer * message / (1 + np.abs(message))
     Y, Q = heard[annotator].T
-    if share:
-        others = Q - np.abs(own)
-        known = others > ROUNDING * Q
-        y = np.divide(Y - own + labels * crowd, others + labels, out=np.full(item.size, crowd), where=known)
-        y = np.arctanh(np.clip(y, -SURE, SURE))
-    else:
-        y = scale * (Y - own)
+    others = Q - np.abs(own)
+    known = others > ROUNDING * Q
+    y = np.divide(Y - own + labels * crowd, others + labels, out=np.full(item.size, crowd), where=known)
+    y = np.arctanh(np.clip(y, -SURE, SURE))
     message = np.bincount(item, answer * y)[item] - answer * y
-    own = answer * (message / (1 + np.abs(message)) if share else message)
+    own = answer * message / (1 + np.abs(message))
     sums = (np.bincount(annotator, part, len(heard)) for part in (own, np.abs(own)))
     return message, np.stack([*sums], axis=1).astype(np.float64)
 

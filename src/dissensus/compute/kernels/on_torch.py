@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dissensus.common.arrays import TIE
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.kernels.glad import MAX_STEPS, MIN_STEP
 from dissensus.compute.readable import COIN, FULL, LIKELIHOOD, ONES
@@ -185,51 +186,45 @@ def _fused(data: Data) -> Callable[..., tuple[torch.Tensor, ...]] | None:
     return on_triton.confusion if data.n_classes <= on_triton.MAX_CLASSES else None
 
 
-def skilled_vote(
-    data: Data, skill: FloatArray, alone: bool, tie: float
-) -> tuple[FloatArray, FloatArray, FloatArray, int]:
-    """`kernels.vote.skilled_vote`: hits and total (A,), votes (K,), items that tell."""
+def vote(
+    data: Data,
+    skill: FloatArray,
+    alone: bool,
+    prior: FloatArray | None,
+    lean: FloatArray | None,
+    out: Mapping[str, Any],
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """`kernels.vote.vote`: hits and total (A,), votes (K,); may write `posterior`, `item_total`."""
     A, K, skills = data.n_annotators, data.n_classes, data.put(skill)
-    hits, total, sums, judged = data.zeros(A), data.zeros(A), data.zeros(K), 0
+    hits, total, sums = data.zeros(A), data.zeros(A), data.zeros(K)
     for part in data.parts():
         item = part.item()
-        votes, top = _tally(part, item, skills)
+        votes = part.votes(part.weighed(skills[part.annotator]), item)
+        votes = torch.where(votes.amax(dim=1, keepdim=True) > 0, votes, part.votes(part.ones(), item))
+        tied = (votes >= votes.amax(dim=1, keepdim=True) * (1 - TIE)).double()
         sums += votes.sum(dim=0)
-        outcome = (votes >= top * (1 - tie)).double()
-        outcome = part.known(outcome / outcome.sum(dim=1, keepdim=True))
+        if prior is None:
+            outcome = tied / tied.sum(dim=1, keepdim=True)
+        else:
+            whole = votes.sum(dim=1, keepdim=True)
+            outcome = torch.where(whole > 0, votes / torch.where(whole > 0, whole, 1), data.put(prior))
+            if lean is not None:
+                leant = outcome * data.put(lean)
+                leans = (tied.sum(dim=1, keepdim=True) > 1) & (whole > 0)
+                outcome = torch.where(leans, leant / leant.sum(dim=1, keepdim=True), outcome)
+        outcome = part.known(outcome)
         tells = torch.ones(part.n, dtype=torch.bool, device=item.device)
         if not alone:
             first, last = part.ptr[:-1].clamp(max=max(item.numel() - 1, 0)), (part.ptr[1:] - 1).clamp(min=0)
             tells = (part.lengths > 0) & (part.annotator[first] != part.annotator[last])  # rows are in order
             if part.gold is not None:
                 tells |= part.gold >= 0
-        judged += int(tells.sum())
         right = outcome.view(-1)[part.of_label(item)]
         hits.index_add_(0, part.annotator, part.weighed(right * tells[item]))
         total.index_add_(0, part.annotator, part.ones() * tells[item])
-    return hits.cpu().numpy(), total.cpu().numpy(), sums.cpu().numpy(), judged
-
-
-def shares(
-    data: Data, skill: FloatArray, prior: FloatArray, lean: FloatArray | None, tie: float, out: Mapping[str, Any]
-) -> FloatArray:
-    """`kernels.vote.shares`: writes `posterior` and `item_total`; (A,) labels that are right by the posterior."""
-    skills, expected = data.put(skill), data.put(prior)
-    hits = data.zeros(data.n_annotators)
-    for part in data.parts():
-        item = part.item()
-        votes, top = _tally(part, item, skills)
-        total = votes.sum(dim=1, keepdim=True)
-        q = torch.where(total > 0, votes / torch.where(total > 0, total, 1), expected)
-        if lean is not None:
-            tied = ((votes >= top * (1 - tie)).sum(dim=1, keepdim=True) > 1) & (top > 0)
-            leant = q * data.put(lean)
-            q = torch.where(tied, leant / leant.sum(dim=1, keepdim=True), q)
-        q = part.known(q)
-        hits.index_add_(0, part.annotator, part.weighed(q.view(-1)[part.of_label(item)]))
-        part.write(out["posterior"], q)
-        part.write(out["item_total"], part.by_item(part.ones()[:, None])[:, 0])
-    return hits.cpu().numpy()
+        part.write(out.get("posterior"), outcome)
+        part.write(out.get("item_total"), part.by_item(part.ones()[:, None])[:, 0])
+    return hits.cpu().numpy(), total.cpu().numpy(), sums.cpu().numpy()
 
 
 def glad(
@@ -276,13 +271,6 @@ def _vote_shares(part: Part, item: torch.Tensor, draw: Draw | None, with_gold: b
     total = votes.sum(dim=1, keepdim=True)
     q = torch.where(total > 0, votes / torch.where(total > 0, total, 1), 1 / part.data.n_classes)
     return part.known(q, with_gold)
-
-
-def _tally(part: Part, item: torch.Tensor, skill: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """`kernels.vote.tally`: votes (items, K) by skill, all alike where nobody has any; and the largest (items, 1)."""
-    votes = part.votes(part.weighed(skill[part.annotator]), item)
-    votes = torch.where(votes.amax(dim=1, keepdim=True) > 0, votes, part.votes(part.ones(), item))
-    return votes, votes.amax(dim=1, keepdim=True)
 
 
 def _climb(slope: torch.Tensor, square: torch.Tensor, precision: float, b: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 
 I32, I64, DOUBLE = ir.IntType(32), ir.IntType(64), ir.DoubleType()
 TABLE, COUNTS = 0, 1  # the halves of a cell
-CACHE_LINE_BYTES = 64
+DOUBLE_BYTES, CACHE_LINE_BYTES = 8, 64
 
 
 @intrinsic(prefer_literal=True)
@@ -31,7 +31,7 @@ def ask(typing_context: Any, K: Any, cells: Any, annotator: Any, label: Any, fir
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         with emit.over_rows() as (row, _):
             emit.prefetch(emit.cell(row, TABLE))
-            if 2 * emit.n * emit.number_bytes > CACHE_LINE_BYTES:  # a third line, of long rows, the hardware fetches
+            if 2 * emit.n * DOUBLE_BYTES > CACHE_LINE_BYTES:  # a third line, of long rows, the hardware fetches
                 emit.prefetch(emit.cell(row, COUNTS))
         return context.get_dummy_value()
 
@@ -57,13 +57,11 @@ def times(
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         product = cgutils.alloca_once(builder, emit.doubles)
         begin = emit.whole(6, builder.mul(arguments[7], I64(emit.n)))
-        builder.store(builder.load(begin, align=8), product)
+        builder.store(builder.load(begin, align=DOUBLE_BYTES), product)
         with emit.over_rows() as (row, _):
-            factor = builder.load(emit.cell(row, TABLE), align=emit.number_bytes)
-            if factor.type != emit.doubles:
-                factor = builder.fpext(factor, emit.doubles)
+            factor = builder.load(emit.cell(row, TABLE), align=DOUBLE_BYTES)
             builder.store(builder.fmul(builder.load(product), factor), product)
-        builder.store(builder.load(product), emit.whole(8), align=8)
+        builder.store(builder.load(product), emit.whole(8), align=DOUBLE_BYTES)
         return context.get_dummy_value()
 
     return types.void(K, cells, annotator, label, types.int64, types.int64, start, types.int64, q), generate
@@ -75,13 +73,11 @@ def plus(typing_context: Any, K: Any, cells: Any, annotator: Any, label: Any, fi
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         emit = Emit(context, builder, signature, arguments, K.literal_value)
-        values = builder.load(emit.whole(6), align=8)
-        if emit.number_bytes != 8:
-            values = builder.fptrunc(values, emit.numbers)
+        values = builder.load(emit.whole(6), align=DOUBLE_BYTES)
         with emit.over_rows() as (row, _):
             counts = emit.cell(row, COUNTS)
-            added = builder.fadd(builder.load(counts, align=emit.number_bytes), values)
-            builder.store(added, counts, align=emit.number_bytes)
+            added = builder.fadd(builder.load(counts, align=DOUBLE_BYTES), values)
+            builder.store(added, counts, align=DOUBLE_BYTES)
         return context.get_dummy_value()
 
     return types.void(K, cells, annotator, label, types.int64, types.int64, q), generate
@@ -93,7 +89,7 @@ def settle(typing_context: Any, K: Any, q: Any, sums: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         emit = Emit(context, builder, signature, arguments, K.literal_value)
-        values = builder.load(emit.whole(1), align=8)
+        values = builder.load(emit.whole(1), align=DOUBLE_BYTES)
         total = builder.extract_element(values, I64(0))
         for k in range(1, emit.n):  # in order: the same bits as a loop
             total = builder.fadd(total, builder.extract_element(values, I64(k)))
@@ -102,8 +98,10 @@ def settle(typing_context: Any, K: Any, q: Any, sums: Any) -> Any:
         for k in range(emit.n):
             scales = builder.insert_element(scales, scale, I64(k))
         values = builder.fmul(values, scales)
-        builder.store(values, emit.whole(1), align=8)
-        builder.store(builder.fadd(builder.load(emit.whole(2), align=8), values), emit.whole(2), align=8)
+        builder.store(values, emit.whole(1), align=DOUBLE_BYTES)
+        builder.store(
+            builder.fadd(builder.load(emit.whole(2), align=DOUBLE_BYTES), values), emit.whole(2), align=DOUBLE_BYTES
+        )
         return total
 
     return types.float64(K, q, sums), generate
@@ -126,16 +124,6 @@ class Emit(NamedTuple):
         """The type of K doubles."""
         return ir.VectorType(DOUBLE, self.n)
 
-    @property
-    def number_bytes(self) -> int:
-        """Size of a number in the cells."""
-        return int(self.signature.args[1].dtype.bitwidth) // 8
-
-    @property
-    def numbers(self) -> Any:
-        """The type of K numbers of the cells."""
-        return self.doubles if self.number_bytes == 8 else ir.VectorType(ir.FloatType(), self.n)
-
     def element(self, array: int, index: Any) -> Any:
         """Pointer to an element of the array that is argument number `array`."""
         struct = self.context.make_array(self.signature.args[array])(self.context, self.builder, self.arguments[array])
@@ -146,11 +134,11 @@ class Emit(NamedTuple):
         return self.builder.bitcast(self.element(array, I64(0) if first is None else first), self.doubles.as_pointer())
 
     def cell(self, row: Any, half: int) -> Any:
-        """Pointer to the K numbers of a row's annotator and label, as one vector."""
+        """Pointer to the K doubles of a row's annotator and label, as one vector."""
         builder = self.builder
         annotator, label = (builder.sext(builder.load(self.element(array, row)), I64) for array in (2, 3))
         at = builder.mul(builder.add(builder.mul(annotator, I64(self.n)), label), I64(2 * self.n))
-        return builder.bitcast(self.element(1, builder.add(at, I64(half * self.n))), self.numbers.as_pointer())
+        return builder.bitcast(self.element(1, builder.add(at, I64(half * self.n))), self.doubles.as_pointer())
 
     def over_rows(self) -> Any:
         """A loop over rows first … end − 1."""

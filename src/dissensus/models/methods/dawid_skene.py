@@ -34,7 +34,7 @@ b_c = `class_count` + `vote_count`·A·mean_i v_i(c).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -77,8 +77,6 @@ class CrowdPseudo(Parameters):
 )
 class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
     """MAP Dawid-Skene."""
-
-    precision: Literal["float64", "float32"] = param("float64", "of the tables inside a pass; single halves them")
 
     Params, counts_ = Confusions, property(lambda self: self.labels_)
     confusion_: FloatArray

@@ -3,7 +3,7 @@
 With answers a_ij = ±1 (a row of weight w: ±w, of probabilities p: w (p_1 − p_0); rows of the same pair are added up),
 
     x_{i→j} = Σ_{j'≠j} a_ij' y_{j'→i}          what the others make of item i
-    y_{j→i} = Σ_{i'≠i} a_i'j x_{i'→j}          how j fares with the others on its other items
+    y_{j→i} = Σ_{i'≠i} a_i'j x_{i'→j}          how j fares with the others on its other items; see below
 
 from equal y, so that the first x are majority votes. The label of an item is the sign of
 
@@ -17,12 +17,8 @@ from equal y, so that the first x are majority votes. The label of an item is th
 | w | `weight_` | (A,) |
 | β | `scale_` | |
 
-The paper sums a_ij y_{j→i}, without item i in y, to S⁰_i. In its own form (`messages="sum"`) that has the same sign:
-settled messages have λ x_{i→j} = S⁰_i − a y_{j→i} and y_{j→i} = Y_j − a x_{i→j}, so (λ − 1) y_{j→i} = λ Y_j − a S⁰_i,
-and over the n_i annotators of an item (λ − 1 + n_i) S⁰_i = λ Σ_j a_ij Y_j, where λ > 1 is how much they grow in a pass.
-
-Sums grow with how much somebody labels, and as an eigenvector they live where the graph is densest. The paper has
-regular graphs, where neither matters; real ones are not (rte: 50 % right by sums). So by default (`messages="share"`)
+In the paper's form sums grow with how much somebody labels, and as an eigenvector they live where the graph is densest.
+The paper has regular graphs, where neither matters; real ones are not (rte: 50 % right by sums). So here
 
     y_{j→i} = (Σ_{i'≠i} a h + m κ)/(Σ_{i'≠i} |a h| + m)          h = x_{i'→j}/(1 + |x_{i'→j}|)
 
@@ -41,7 +37,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -55,7 +51,6 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.reliability import CROWD_LABELS
 from dissensus.table.annotations import Annotations
 
-KNOWN = 2.0  # how many average items one of known class counts for in sums
 NEWCOMER = 1 / 3  # weight of an annotator who is right two times in three
 MIN_CROWD_WEIGHT = 0.01  # of the crowd's weight: on the whole, annotators are right
 MIN_WEIGHT = 1e-100  # of weights: nothing
@@ -71,8 +66,7 @@ MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # log odds at the mean margin, at least
 class KOS(Aggregator):
     """Message passing for two classes."""
 
-    messages: Literal["share", "sum"] = param("share", "what annotators send: a share, or the sum, as in the paper")
-    crowd_labels: float = param(10.0, "labels of average quality added to everyone's own; not used by sums", low=0)
+    crowd_labels: float = param(10.0, "labels of average quality added to everyone's own", low=0)
     max_iter: int = param(200, "passes over the data at most", low=1)
     tol: float = param(1e-9, "stop when no weight changes by more", low=0)
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
@@ -90,13 +84,13 @@ class KOS(Aggregator):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         edges = Edges.of(table, gold)
         with Threads(thread_count(self.threads, edges.annotator.size)) as pool:
-            talk = Talk(edges, known_answers(table, gold), pool, self.messages == "share", self.crowd_labels)
+            talk = Talk(edges, known_answers(table, gold), pool, self.crowd_labels)
             change, self.n_iter_ = np.inf, 0
             while self.n_iter_ < self.max_iter and change > self.tol:
                 change = talk()
                 self.n_iter_ += 1
                 on_step(self.n_iter_, float("nan"))
-            self.weight_, self.population_weight_ = talk.weight, talk.say(talk.crowd)
+            self.weight_, self.population_weight_ = talk.weight, float(np.arctanh(min(talk.crowd, kernels.SURE)))
             self.scale_ = scale(talk)
         self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
         if not self.converged_:
@@ -176,84 +170,55 @@ def known_answers(table: Annotations, gold: IntArray | None) -> FloatArray:
 class Talk:
     """Messages over one table, pass by pass.
 
-    Of the last pass: `message` (E,) x, `weight` (A,) w and `crowd`, that of an average annotator.
+    Of the last pass: `message` (E,) x, and `weight` (A,) w; `crowd` is κ, the share of an average annotator.
     """
 
-    def __init__(self, edges: Edges, known: FloatArray, pool: Threads, share: bool, crowd_labels: float):
-        self.edges, self.known, self.pool, self.share = edges, known, pool, share
-        self.crowd_labels = float(crowd_labels)
+    def __init__(self, edges: Edges, known: FloatArray, pool: Threads, crowd_labels: float):
+        self.edges, self.known, self.pool = edges, known, pool
         self.items = balanced(edges.item_ptr, pool.threads)
-        size: FloatArray = np.abs(edges.answer)
-        self.size = float(size.sum(dtype=np.float64))
-        self.labels = np.bincount(edges.annotator, size, len(known)) + known[:, 1]  # (A,)
         self.short = edges.answer.size < readable.MIN_KERNEL_ROWS
         agree, pairs = kernels.pair_agreement(edges.item, edges.answer)
         beyond_chance = (agree + 2 * NEWCOMER**2) / (pairs + 2)  # one pair of newcomers more
-        self.kappa = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
-        self.crowd = self.kappa if share else 1.0
+        self.crowd = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
+        self.options = self.crowd, float(crowd_labels)
         self.message: FloatArray = np.zeros(edges.annotator.size)
         self.heard: FloatArray = np.zeros((len(known), 2))  # Y, Q
-        self.heard[:, 0] = 1.0  # so that sums start at 1, and shares, having heard nothing, at the crowd's
-        self.scale = 1.0
-        self.weight: FloatArray = np.full(len(known), self.crowd)
+        self.odds = kernels.whole_odds(self.heard, *self.options)
+
+    @property
+    def weight(self) -> FloatArray:
+        """(A,) w."""
+        return self.odds[:, 1]
 
     def __call__(self) -> float:
         """One pass; returns the largest change of a weight."""
-        edges = self.edges
-        options = self.share, self.scale, self.crowd, self.crowd_labels
+        edges, before = self.edges, self.weight
         if self.short:
-            self.message, self.heard = kernels.sweep_short(
-                edges.item, edges.annotator, edges.answer, self.message, self.heard, *options
+            self.message, heard = kernels.sweep_short(
+                edges.item, edges.annotator, edges.answer, self.message, self.heard, *self.options
             )
         else:
             sums = np.zeros((self.pool.threads, *self.known.shape))
-            odds = kernels.whole_odds(self.heard, self.crowd, self.crowd_labels)
             self.pool.map(
                 lambda number, start, stop: kernels.sweep(
-                    start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard, odds,
-                    *options, sums[number],
+                    start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard, self.odds,
+                    *self.options, sums[number],
                 ),
                 self.items,
             )  # fmt: skip
-            self.heard = sums.sum(axis=0)
-        before = self.weight
-        self.weight = self._shares() if self.share else self._sums()
+            heard = sums.sum(axis=0)
+        self.heard = heard + self.known  # h of a known class is −1 or 1
+        self.odds = kernels.whole_odds(self.heard, *self.options)
         return float(np.abs(self.weight - before).max(initial=0) / max(1.0, np.abs(self.weight).max(initial=0)))
-
-    def _shares(self) -> FloatArray:
-        self.heard += self.known  # h of a known class is −1 or 1
-        Y, Q = self.heard.T
-        size = Q + self.crowd_labels
-        own = Y + self.crowd_labels * self.crowd
-        share = np.divide(own, size, out=np.full_like(own, self.crowd), where=size > 0)
-        return np.asarray(self.say(share))
-
-    def say(self, share: Any) -> Any:
-        """The weight of annotators with such shares; sums are weights already."""
-        return np.arctanh(np.clip(share, -kernels.SURE, kernels.SURE)) if self.share else share
-
-    def _sums(self) -> FloatArray:
-        margin = self.heard[:, 1].sum() / max(self.size, MIN_WEIGHT)
-        self.heard += KNOWN * (margin or 1.0) * self.known
-        Y, R = self.heard[:, 0], self.labels
-        mass = float(R @ np.abs(Y))
-        if mass < MIN_WEIGHT:  # nobody shares a cycle of items with others: all there is are the votes
-            self.scale = self.crowd = 1.0
-            return np.ones_like(Y)
-        self.scale = float(R.sum() / mass)
-        if R @ Y < 0 and not self.known.any():  # the sign is free; on the whole, annotators are right
-            self.scale = -self.scale
-        weight = self.scale * Y
-        self.crowd = max(float(R @ weight / R.sum()), MIN_CROWD_WEIGHT)
-        return np.asarray(weight)
 
 
 def scale(talk: Talk) -> float:
     """β: log odds of a class per unit of S, such that the messages x predict the labels that they leave out."""
     from scipy.optimize import brentq
 
-    answer, message, kappa, pool = talk.edges.answer, talk.message, talk.kappa, talk.pool
-    margin = float(np.abs(answer * message).sum() / max(talk.size, MIN_WEIGHT))  # mean of |x|
+    answer, message, kappa, pool = talk.edges.answer, talk.message, talk.crowd, talk.pool
+    size = float(np.abs(answer).sum(dtype=np.float64))
+    margin = float(np.abs(answer * message).sum() / max(size, MIN_WEIGHT))  # mean of |x|
     if margin < MIN_WEIGHT:
         return 2.0  # a weight of artanh(2 p − 1) has log odds of twice that
     ranges = even(message.size, pool.threads)

@@ -27,7 +27,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dissensus.common.arrays import TIE
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import Rows
 from dissensus.compute.kernels.vote import several_annotators
@@ -65,7 +64,7 @@ class Wawa(VoteModel):
         sums = vote(skill)
         self.skill_ = skill
         self.population_skill_ = vote.population(vote.total * skill)
-        self._conclude_on(vote.engine, skill, sums.votes, EDGE)
+        self._conclude_on(vote.engine, skill, sums.votes)
         self._judge(sums.hits, vote.total)
         return sums.hits
 
@@ -95,14 +94,8 @@ class Wawa(VoteModel):
         tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - EDGE)
         return super()._agreement(table, tied / tied.sum(axis=1, keepdims=True))
 
-    def _shares(self, votes: FloatArray) -> FloatArray:
-        """Shares of the votes, ties leaning to the class with more votes elsewhere; without votes the prior."""
-        shares, lean = super()._shares(votes), leaning(self.prior_, EDGE)
-        top = votes.max(axis=1, keepdims=True, initial=0)
-        tied = (top[:, 0] > 0) & ((votes >= top * (1 - TIE)).sum(axis=1) > 1)
-        leant = shares[tied] * lean
-        shares[tied] = leant / leant.sum(axis=1, keepdims=True)
-        return shares
+    def _leaning(self) -> FloatArray:
+        return leaning(self.prior_, EDGE)
 
 
 def judged_items(table: Annotations, gold: IntArray | None) -> BoolArray:

@@ -9,33 +9,18 @@ from dissensus import Annotations
 from dissensus import evaluation as ev
 from dissensus.evaluation import hide_annotators
 from dissensus.exceptions import BadParameter, DataError
-from evaluation.tables import matrix
+from reproductions.split_half import split_half
 
 
-def test_half_of_an_items_annotators_are_hidden_with_all_their_labels():
-    item = np.repeat(np.arange(20), 8)
-    annotator = np.tile(np.repeat(np.arange(4), 2), 20)  # two labels of each annotator
-    label = np.tile([0, 1], 80)
-    lonely = [20], [0], [0]  # one annotator: nothing of it can be hidden
-    table = Annotations.from_arrays(
-        *(np.concatenate(pair) for pair in zip((item, annotator, label), lonely, strict=True))
-    )
-    given, hidden = hide_annotators(table, 0.5, 0)
-    assert given.n_items == hidden.n_items == 20
-    assert (np.diff(given.item_ptr) == 4).all()
-    assert (np.diff(hidden.item_ptr) == 4).all()
-    for i in range(20):
-        here, there = (set(t.annotator[t.item_ptr[i] : t.item_ptr[i + 1]].tolist()) for t in (given, hidden))
-        assert not here & there
-        assert len(here) == len(there) == 2
-    assert not np.array_equal(hide_annotators(table, 0.5, 1)[0].annotator, given.annotator)
-    with pytest.raises(DataError, match="no item has two annotators"):
-        hide_annotators(table.select(items=[20]), 0.5, 0)
+def matrix(I: int, A: int, K: int, seed: int, missing: float = 0.4) -> np.ndarray:
+    """(I, A) labels, −1 where there is none."""
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random((I, A)) < missing, -1, rng.integers(0, K, (I, A)))
 
 
 def test_scores_are_those_of_one_half_against_the_other_by_hand():
     table = Annotations.from_matrix(matrix(30, 8, 3, seed=1, missing=0.7))
-    found = ev.split_half(table, draws=3, pseudocount=0.5, epsilon=0.01, seed=7)
+    found = split_half(table, draws=3, pseudocount=0.5, epsilon=0.01, seed=7)
     values: dict[str, list[float]] = {name: [] for name in found.mean}
     for child in np.random.SeedSequence(7).spawn(3):
         judging, predicting = hide_annotators(table, 0.5, child)
@@ -59,7 +44,7 @@ def test_scores_are_those_of_one_half_against_the_other_by_hand():
 
 def test_people_who_agree_have_nothing_between_their_halves():
     table = Annotations.from_matrix(np.repeat(np.arange(12)[:, None] % 3, 6, axis=1))
-    found = ev.split_half(table, draws=2)
+    found = split_half(table, draws=2)
     assert found.mean["accuracy"] == 1
     assert found.mean["manhattan"] == found.mean["jensen_shannon"] == 0
     assert found.mean["kl_divergence"] == pytest.approx(-np.log((3 + 1 / 3) / 4))  # of what is added
@@ -72,7 +57,7 @@ def test_the_true_distribution_is_closer_to_a_half_than_the_other_half_is():
     truth = rng.dirichlet(np.ones(4), 400)
     labels = np.array([rng.choice(4, 10, p=p) for p in truth])
     table = Annotations.from_matrix(labels)
-    found = ev.split_half(table, draws=2)
+    found = split_half(table, draws=2)
     half, _ = hide_annotators(table, 0.5, 0)
     for name in ("manhattan", "jensen_shannon", "kl_divergence"):
         assert getattr(ev, name)(half.soft_labels(), truth).mean() < 0.9 * found.mean[name]
@@ -85,24 +70,24 @@ def test_the_order_of_rows_changes_nothing_and_the_seed_does():
     order = np.random.default_rng(0).permutation(item.size)
     label = given[item, annotator]
     tables = [Annotations.from_arrays(item[o], annotator[o], label[o]) for o in (order, order[::-1])]
-    assert ev.split_half(tables[0], draws=2) == ev.split_half(tables[1], draws=2)
-    assert ev.split_half(tables[0], draws=2) != ev.split_half(tables[0], draws=2, seed=1)
+    assert split_half(tables[0], draws=2) == split_half(tables[1], draws=2)
+    assert split_half(tables[0], draws=2) != split_half(tables[0], draws=2, seed=1)
     nothing = np.zeros(3)
     weighted = Annotations.from_arrays(
         np.append(item, [0, 1, 2]), np.append(annotator, [90, 91, 92]),
         np.append(label, [0, 0, 0]), weight=np.append(np.ones(item.size), nothing),
     )  # fmt: skip
     plain = Annotations.from_arrays(item, annotator, label)
-    assert ev.split_half(weighted, draws=2) == ev.split_half(plain, draws=2)
+    assert split_half(weighted, draws=2) == split_half(plain, draws=2)
 
 
 def test_what_cannot_be_halved_is_named():
     table = Annotations.from_arrays([0, 1], [0, 0], [0, 1])
     with pytest.raises(DataError, match="no item has two annotators"):
-        ev.split_half(table)
+        split_half(table)
     with pytest.raises(BadParameter, match="draws must be a whole number, at least 1"):
-        ev.split_half(table, draws=0)
+        split_half(table, draws=0)
     with pytest.raises(BadParameter, match="seed must be a whole number, at least 0"):
-        ev.split_half(table, seed=-1)
+        split_half(table, seed=-1)
     with pytest.raises(BadParameter, match="pseudocount must be above 0"):
-        ev.split_half(table, pseudocount=0)
+        split_half(table, pseudocount=0)
