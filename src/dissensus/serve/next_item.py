@@ -79,7 +79,7 @@ class Assigner:
         waits = False
         if len(chosen) < count:
             least = MIN_SHARE if self.waited.get(annotator, 0) < MAX_WAITS else 0.0
-            found, waits = self._choose(who, now, count - len(chosen), set(chosen), among, least)
+            found, waits = self._choose(who, count - len(chosen), set(chosen), among, least)
             chosen += found
         self.waited[annotator] = self.waited.get(annotator, 0) + 1 if waits and not chosen else 0
         for item in chosen:
@@ -175,40 +175,31 @@ class Assigner:
         return self.median + MORE_LABELS
 
     def _choose(
-        self, who: int, now: float, count: int, without: set[int], among: IntArray | None, least: float
+        self, who: int, count: int, without: set[int], among: IntArray | None, least: float
     ) -> tuple[list[int], bool]:
         """The best items for somebody, and True where some were left for others and none found."""
         self._refresh()
-        found, waits = self._walk(self.pool, self.belief, who, now, count, without, among, least)
+        found, waits = self._walk(self.pool, self.belief, who, count, without, among, least)
         if len(found) < count and self.more and not waits:  # this person knows the pool; look at all items
             candidates = np.setdiff1d(self._candidates(), self.pool)
             columns = self.project.rows.columns()
             candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
             belief, rest = self._beliefs(candidates), count - len(found)
-            others, waits = self._walk(candidates, belief, who, now, rest, without | set(found), among, least)
+            others, waits = self._walk(candidates, belief, who, rest, without | set(found), among, least)
             found += others
         return found, waits
 
     def _walk(
-        self,
-        codes: IntArray,
-        belief: FloatArray,
-        who: int,
-        now: float,
-        count: int,
-        without: set[int],
-        among: IntArray | None,
-        least: float,
+        self, codes: IntArray, belief: FloatArray, who: int, count: int, without: set[int], among: Any, least: float
     ) -> tuple[list[int], bool]:
         """As `_choose`, of some items; those that others were asked about come last, if they may have more labels."""
         if not codes.size:
             return [], False
-        open_ = self._open(codes)
-        asked = np.zeros(codes.size, np.int64)
+        asked, now = np.zeros(codes.size, np.int64), time.monotonic()
         for item, others in self.leases.items():
             if (place := self.at.get(item, -1)) >= 0 and codes is self.pool:
                 asked[place] = sum(until > now for until in others.values())
-        room = open_ & (self.project.n_labels[codes] + asked < self.most())
+        room = self._open(codes) & (self.project.n_labels[codes] + asked < self.most())
         usual = self.usual if codes is self.pool else self._worth(codes, belief, -1)
         free = np.flatnonzero(room & (asked == 0))
         wanted = self._best(codes[free], usual[free], who, 1, set())
