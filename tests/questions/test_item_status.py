@@ -54,6 +54,9 @@ def test_status_and_reason(votes, label, confidence, status, reason):
 def test_a_known_class_settles_an_item_with_one_label():
     found = item_status(answers("a", "a", ""), np.zeros(3, int), np.array([1.0, 1.0, 1.0]), np.array([0, -1, 0]))
     assert found.status.tolist() == [0, 1, 0]
+    decided = "decided: its answer was given"
+    assert found.reason.to_pylist() == [decided, "only 1 label", decided]  # not the votes
+    assert found.reason_of(0) == decided
 
 
 def test_an_item_is_split_where_its_annotators_would_hardly_agree_so_little():
@@ -126,7 +129,9 @@ def test_numbers_are_settled_by_their_reliability_and_split_where_labels_lie_apa
     assert found.reason[3].as_py() == "only 1 label"
     assert found.reason[7].as_py() == "0 of 4 labels lie close to the value where 3 usually would"
     assert 0.3 < (found.status == 0).mean() < 1
-    assert status_of(model, table, np.where(np.arange(80) == 7, 1.5, np.nan)).status[7] == 0  # its value is known
+    known = status_of(model, table, np.where(np.arange(80) == 7, 1.5, np.nan))
+    assert (known.status[7], known.reason[7].as_py()) == (0, "decided: its answer was given")
+    assert known.reason[3].as_py() == "only 1 label"
 
 
 @pytest.mark.parametrize(("kind", "method"), [("sets", "set-tree"), ("pairs", "bradley-terry")])

@@ -574,3 +574,23 @@ def test_what_a_label_is_worth_to_next_is_its_equation(opened):
                 share = sum(q[k] * theta[k, said] for k in range(3))
                 told += sum(q[k] * theta[k, said] * np.log(theta[k, said] / share) for k in range(3))
             assert worth[code] == pytest.approx(told / np.sqrt(1 + given[item] * model.dependence_), abs=1e-12)
+
+
+def test_next_turns_away_who_is_often_wrong_twice_in_a_row_and_nobody_else(opened):
+    rows = [
+        {"item": f"i{k:02}", "annotator": who, "label": "xy"[k % 2] if who in "abc" else "xyyx"[k % 4]}
+        for k in range(40) for who in ("a", "b", "c", "wild")
+    ]  # fmt: skip
+    service = opened(fits=False)
+    service.create("p", classes=["x", "y"])
+    service.append("p", annotation_events(rows))
+    service.append("p", item_events([{"item": f"new {k}"} for k in range(9)]))
+    project = service.project("p")
+    project.refit()
+    for _ in range(2):
+        told = project.next("wild")
+        assert told["items"] == []
+        assert "ask later again" in told["stop"]
+    for who in ("wild", "a", "b", "c", "somebody"):
+        (asked,) = project.next(who)["items"]
+        assert asked["item"].startswith("new")

@@ -49,6 +49,7 @@ MIN_LABELS = 2  # of an item that can be settled: one label is not checked by an
 MAX_CHANCE = 0.05  # that annotators who only err agree so little
 MIN_LABELS_SPLIT = 4  # with fewer, an item is not called split
 INTERVAL_SDS = 3.92  # standard deviations in a 95 % interval
+DECIDED, DECIDED_REASON = len(STATUSES), "decided: its answer was given"  # in place of a status; of known items
 MAX_CELLS_PER_ROW = 20  # items × classes beyond which votes are counted by sorting
 
 
@@ -165,7 +166,8 @@ def item_status(
     status, expected = _judged(table, agree, share, is_settled(confidence, labels, known))
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
-    facts = np.array([status, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0)])
+    told = status if known is None else np.where(known >= 0, DECIDED, status)
+    facts = np.array([told, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0)])
     return ItemStatus(labels, status, confidence, table.classes, partial(_reasons, table.classes, facts),
                       (given, count, ptr))  # fmt: skip
 
@@ -238,13 +240,13 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
     agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
     # the interval is as wide where labels lie far apart, so that has to be asked too
     status, expected = _judged(table, agree, _share_of_rows(table, near), is_settled(sure, labels), unless_apart=True)
-    if known is not None:
-        status[~np.isnan(known)] = 0
+    told = status if known is None else np.where(np.isnan(known), status, DECIDED)
+    status = np.where(told == DECIDED, 0, status).astype(np.int8)
     pair, count = _votes_cast(table)
     item, given = np.divmod(pair, table.n_classes)
     order = np.lexsort((given, -count, item))
     ptr = np.searchsorted(item, np.arange(table.n_items + 1))
-    reasons = partial(_number_reasons, (labels, status, agree, expected), model.interval_)
+    reasons = partial(_number_reasons, (labels, told, agree, expected), model.interval_)
     return ItemStatus(labels, status, sure, table.classes, reasons, (given[order], count[order], ptr))
 
 
@@ -285,7 +287,8 @@ def _number_reasons(facts: tuple[IntArray, ...], interval: Any, some: slice) -> 
         said = f"between {low:.4g} and {high:.4g} (95 %)"
         if code == 2:
             said = f"{near} of {n} labels lie close to the value where {usual} usually would"
-        found.append("no label" if n == 0 else "only 1 label" if n == 1 else said)
+        said = "no label" if n == 0 else "only 1 label" if n == 1 else said
+        found.append(DECIDED_REASON if code == DECIDED else said)
     return found
 
 
@@ -297,6 +300,8 @@ def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> Any:
 def _reason(classes: Names, status: int, labels: int, agree: int, tied: int, overruled: int, expected: int) -> str:
     """Say in a few words why an item has its status; `overruled` is 1 + the class that most labels say, else 0."""
     most = naming.shown(classes[overruled - 1]) if overruled else ""
+    if status == DECIDED:
+        return DECIDED_REASON
     if labels == 0:
         return "no label"
     if labels == 1:

@@ -5,17 +5,16 @@ an item with n labels is worth
 
     w = I(y; z_i) / √(1 + n ρ)        I(y; z) = H(Θ q) − Σ_k q_k H(Θ[k, ·])
 
-nats: `questions.recommend`'s `about_item`, less where labels repeat each other. For an item without a label q is even:
-it is worth the most to everybody, whatever the shares of the classes. Θ is drawn to the crowd's by `CROWD_LABELS`
-beside the person's labels on items that others labelled too: what nobody checked says nothing about anybody.
+nats: `questions.recommend`'s `about_item`, less where labels repeat each other. For an item without a label q is even,
+whatever the shares of the classes, so that it comes before others. Θ is drawn to the crowd's by `CROWD_LABELS` beside
+the person's labels on items that others labelled too: what nobody checked says nothing about anybody.
 
-People come as they like, so a label that tells little is better not asked for while others come who tell more: somebody
-is served whose best label is worth at least `level` times what an ordinary annotator's would be on the item that needs
-one most, of those this person has not labelled. The level is `MAX_LEVEL` at most, rises with each request that is
-served and falls with each that is not, so that one request of three is served at least, as long as a label is worth
-`MIN_WORTH`. First come items without a label; those that somebody else was just asked about (a lease, of one process)
-come last. Never asked for: what this person has labelled, what is sure by `SURE_LABELS` labels or was decided, and what
-has as many labels as an item may have. The constants were chosen by `benchmarks/serve`.
+A label that tells little is better not asked for while others come who tell more: somebody whose best label is worth
+less than `MIN_SHARE` of what an ordinary annotator's would be, on the item that needs one most of those this person has
+not labelled, is asked to wait, `MAX_WAITS` times in a row at most. Items that somebody else was just asked about (a
+lease, of one process) come last. Never asked for: a label worth less than `MIN_WORTH`, what this person has labelled,
+what is sure by `SURE_LABELS` labels or was decided, and what has as many labels as an item may have. The constants were
+chosen by `benchmarks/serve`.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ MAX_COUNT = 100  # items at once
 SURE, SURE_LABELS = 0.99, 3  # P(label), and labels, from which an item gets no more
 MIN_WORTH = 0.002  # nats below which a label is not worth asking for
 ROUNDING = 1e-9  # of what an ordinary annotator would tell, that somebody new may be below it
-MAX_LEVEL = 0.85  # of what an ordinary annotator would tell: who tells as much is always served
-FALL, RISE = 0.98, 1 / 0.98**2  # of the level, by a request that is not served and one that is: 1 of 3 is, at least
+MIN_SHARE = 0.85  # of what an ordinary annotator would tell: who tells as much is always served
+MAX_WAITS = 2  # requests in a row for which somebody is asked to wait: one of three is served, of everybody's
 
 
 class Assigner:
@@ -62,7 +61,7 @@ class Assigner:
         self.belief = np.empty((0, 1))
         self.usual: FloatArray = np.empty(0)  # of the pool: what an ordinary annotator would tell about each item
         self.median, self.more = 0, False
-        self.level, self.waits = MAX_LEVEL, False  # whether the last who asked was left for others
+        self.waited: dict[str, int] = {}  # annotator → requests in a row that were turned away
         self.people: dict[int, FloatArray] = {}
 
     def next(self, annotator: str, count: int, among: IntArray | None = None) -> dict[str, Any]:
@@ -77,13 +76,17 @@ class Assigner:
                 f"you have given {project.n_given[who]:,} labels, as many as one person gives here: thank you."
             )
         chosen = self._held(annotator, who, now)[:count]
+        waits = False
         if len(chosen) < count:
-            chosen += self._choose(who, now, count - len(chosen), set(chosen), among)
+            least = MIN_SHARE if self.waited.get(annotator, 0) < MAX_WAITS else 0.0
+            found, waits = self._choose(who, count - len(chosen), set(chosen), among, least)
+            chosen += found
+        self.waited[annotator] = self.waited.get(annotator, 0) + 1 if waits and not chosen else 0
         for item in chosen:
             self.leases.setdefault(item, {})[annotator] = now + LEASE_SECONDS
             self.own.setdefault(annotator, {})[item] = now + LEASE_SECONDS
         if not chosen:
-            if self.waits:
+            if waits:
                 return self._stop("others are asked first about what is left: stop for now, ask later again, thanks.")
             return self._stop("no item is left that needs a label from you now: stop here, and thank you.")
         texts, data = project.names[0].texts, project.shown(chosen)
@@ -171,57 +174,47 @@ class Assigner:
             return (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0) + MORE_LABELS
         return self.median + MORE_LABELS
 
-    def _choose(self, who: int, now: float, count: int, without: set[int], among: IntArray | None) -> list[int]:
+    def _choose(
+        self, who: int, count: int, without: set[int], among: IntArray | None, least: float
+    ) -> tuple[list[int], bool]:
+        """The best items for somebody, and True where some were left for others and none found."""
         self._refresh()
-        self.waits = False
-        found = self._walk(self.pool, self.belief, who, now, count, without, among)
-        if len(found) < count and self.more and not self.waits:  # this person knows the pool; look at all items
+        found, waits = self._walk(self.pool, self.belief, who, count, without, among, least)
+        if len(found) < count and self.more and not waits:  # this person knows the pool; look at all items
             candidates = np.setdiff1d(self._candidates(), self.pool)
             columns = self.project.rows.columns()
             candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
-            belief = self._beliefs(candidates)
-            found += self._walk(candidates, belief, who, now, count - len(found), without | set(found), among)
-        if found or self.waits:
-            self.level = min(self.level * (RISE if found else FALL), MAX_LEVEL)
-        return found
+            belief, rest = self._beliefs(candidates), count - len(found)
+            others, waits = self._walk(candidates, belief, who, rest, without | set(found), among, least)
+            found += others
+        return found, waits
 
     def _walk(
-        self,
-        codes: IntArray,
-        belief: FloatArray,
-        who: int,
-        now: float,
-        count: int,
-        without: set[int],
-        among: IntArray | None,
-    ) -> list[int]:
-        """The best items for somebody; those that others were asked about come last, if they may have more labels."""
+        self, codes: IntArray, belief: FloatArray, who: int, count: int, without: set[int], among: Any, least: float
+    ) -> tuple[list[int], bool]:
+        """As `_choose`, of some items; those that others were asked about come last, if they may have more labels."""
         if not codes.size:
-            return []
-        open_ = self._open(codes)
-        asked = np.zeros(codes.size, np.int64)
+            return [], False
+        asked, now = np.zeros(codes.size, np.int64), time.monotonic()
         for item, others in self.leases.items():
             if (place := self.at.get(item, -1)) >= 0 and codes is self.pool:
                 asked[place] = sum(until > now for until in others.values())
-        labels = self.project.n_labels[codes]
-        room = open_ & (labels + asked < self.most())
+        room = self._open(codes) & (self.project.n_labels[codes] + asked < self.most())
         usual = self.usual if codes is self.pool else self._worth(codes, belief, -1)
         free = np.flatnonzero(room & (asked == 0))
         wanted = self._best(codes[free], usual[free], who, 1, set())
-        level = self.level * usual[codes == wanted[0]][0] * (1 - ROUNDING) if wanted else 0.0
+        level = least * usual[codes == wanted[0]][0] * (1 - ROUNDING) if wanted else 0.0
         if among is not None:
             room &= np.isin(codes, among)
         worth = np.where(room, self._worth(codes, belief, who), -np.inf)
         found: list[int] = []
-        for some in (labels + asked == 0, (labels > 0) & (asked == 0), asked > 0):
+        for some in (asked == 0, asked > 0):
             places = np.flatnonzero(some & (worth >= max(level, MIN_WORTH)))
             found += self._best(codes[places], worth[places], who, count - len(found), without)
             if len(found) == count:
-                return found
-        if not found:
-            places = np.flatnonzero(worth >= MIN_WORTH)
-            self.waits |= bool(self._best(codes[places], worth[places], who, 1, without))
-        return found
+                return found, False
+        places = np.flatnonzero(worth >= MIN_WORTH)
+        return found, not found and bool(self._best(codes[places], worth[places], who, 1, without))
 
     def _best(self, codes: IntArray, gain: FloatArray, who: int, count: int, without: set[int]) -> list[int]:
         """So many of the items with the largest gain that somebody has not labelled."""
@@ -306,8 +299,7 @@ class Assigner:
         if self.more:
             size += len(self.leases)
         if self.more and size < codes.size:
-            worth = np.where(project.n_labels[codes] > 0, self._worth(codes, belief, -1), np.inf)
-            best = np.argpartition(-worth, size)[:size]
+            best = np.argpartition(-self._worth(codes, belief, -1), size)[:size]
             codes, belief = codes[best], belief[best]
         self.pool, self.belief = codes, np.ascontiguousarray(belief)
         self.usual = self._worth(self.pool, self.belief, -1)
