@@ -45,8 +45,8 @@ class Case:
     gold: Any
     dependence: float
     held: Any  # β log π of `models.dependence`, or None
-    shares: Any  # (K,) π
-    unanimous: Any  # items whose labels, two or more, all agree
+    shares: Any = None  # (K,) π, for `best_of_family`
+    unanimous: Any = None  # items whose labels, two or more, all agree
 
     def soften(self, rho: float) -> Any:
         """The posterior with another ρ."""
