@@ -66,9 +66,9 @@ from dissensus.learning.objectives.base import AnnotatorObjective, Branch, Walk,
 from dissensus.learning.objectives.labels import annotation_rows
 from dissensus.learning.objectives.lia_head import Competence, LIAHead, log_confusion
 from dissensus.learning.objectives.lia_others import Others
-from dissensus.models.methods.mmce import CLASS_ITEMS
 from dissensus.table.annotations import Annotations
 
+CLASS_ITEMS = 400.0  # of no vote, shared evenly by the classes, in what h starts from
 MIN_OTHERS = 10  # items that teach, from which on they speak of each other
 MIN_SHARE = 1e-30  # stands for a share of 0 in the logarithm of votes
 
