@@ -129,7 +129,7 @@ class MMCE(EMAggregator[Effects]):
         rows, I = hard_rows(table), self.items_.size  # more items in the table stand for many each
         self.item_penalty_ = self.beta(table, I)
         told = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
-        cost = votes_cost(np.count_nonzero(told), table.n_classes) if self.class_prior == "learned" else 0.0
+        cost = votes_cost(int(told.sum()), table.n_classes) if self.class_prior == "learned" else 0.0
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, gold, I)
 
