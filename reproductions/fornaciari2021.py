@@ -200,6 +200,7 @@ def train(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: 
         return predict_released(
             X, votes, labels, fold.train[~tied[fold.train]], fold.dev[~tied[fold.dev]], fold.X, seed=seed,
             divergence=how.get("divergence"), ours=how["program"], epochs=how.get("epochs", KEYWORDS["epochs"]),
+            device=device,
         )  # fmt: skip
     model = learn(how, fold, labels, seed, device)
     return np.asarray(model.predict_proba(fold.X).argmax(axis=1))

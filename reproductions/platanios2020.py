@@ -144,13 +144,20 @@ table3 = votes = often = table2
 
 
 def most_probable(posterior: FloatArray, how: dict[str, Any], seeds: tuple[int, ...]) -> Winners:
-    """Classes of posteriors (S, I, K); with `as_often`, yes to as many items as MMCE with all classes alike says it."""
+    """Classes of posteriors (S, I, K).
+
+    With `as_often`, yes to a share of the items or, if it is True, to as many as MMCE with all classes alike says it.
+    """
     if "as_often" not in how:
         return np.asarray(posterior.argmax(axis=2))
-    uniform = (("class_prior", "uniform"),)
-    others = posteriors(how["set"], how["redundancy"], "mmce", seeds, how.get("items"), uniform).argmax(axis=2)
+    if how["as_often"] is True:
+        uniform = (("class_prior", "uniform"),)
+        others = posteriors(how["set"], how["redundancy"], "mmce", seeds, how.get("items"), uniform).argmax(axis=2)
+        most = others.sum(axis=1)[:, None]
+    else:
+        most = round(how["as_often"] * posterior.shape[1])
     rank = np.argsort(np.argsort(-posterior[:, :, 1], axis=1, kind="stable"), axis=1)
-    return np.asarray(rank < others.sum(axis=1)[:, None], np.int32)
+    return np.asarray(rank < most, np.int32)
 
 
 def scores(winners: Winners, golds: dict[str, IntArray]) -> Values:

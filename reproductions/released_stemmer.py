@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import macro_f1
+from dissensus.learning.devices import place
 from dissensus.learning.encoders.tagger import Block
 
 WINDOWS, CHANNELS, CHARACTERS, INNER, DROPOUT = (3, 4, 5), 128, 300, 2048, 0.1
@@ -33,6 +34,8 @@ BATCH, RATE = 1024, 1e-3
 class ReleasedStemmer(nn.Module):
     """One-hot windows of word and stem → logit of yes (B,) and log P of the second task (B, 2), yes first."""
 
+    place: Tensor
+
     def __init__(self, n_characters: int, ours: Sequence[str]):
         super().__init__()
         self.ours = ours
@@ -42,7 +45,7 @@ class ReleasedStemmer(nn.Module):
         self.blocks = nn.ModuleList(nn.Sequential(Block(WIDTH, dropout=DROPOUT), nn.LayerNorm(WIDTH)) for _ in sides)
         for block in (one for one in self.blocks.modules() if isinstance(one, Block)):
             block.wide, block.narrow = nn.Linear(WIDTH, INNER), nn.Linear(INNER, WIDTH)
-        self.place = (torch.arange(WIDTH) % 2).float()  # sin 0, cos 0, sin 0, …
+        self.register_buffer("place", (torch.arange(WIDTH) % 2).float())  # sin 0, cos 0, sin 0, …
         self.dropout = nn.Dropout(DROPOUT)
         self.hard, self.soft = nn.Linear(2 * WIDTH, 2 if "two logits" in ours else 1), nn.Linear(2 * WIDTH, 2)
 
@@ -73,6 +76,7 @@ def windows_of(texts: Sequence[str], known: dict[str, int], longest: int) -> lis
 def predict_released(
     X: Sequence[tuple[str, str]], votes: FloatArray, labels: IntArray, train: IntArray, dev: IntArray,
     test: Sequence[tuple[str, str]], *, seed: int, divergence: str | None, ours: Sequence[str], epochs: int,
+    device: str = "cpu",
 ) -> IntArray:  # fmt: skip
     """Train as the program does, in bfloat16 products; return the classes of the test pairs.
 
@@ -82,16 +86,17 @@ def predict_released(
     texts = [[word.lower() for word in side] for side in zip(*X, *test, strict=True)]
     known = {character: code for code, character in enumerate(sorted(set("".join(map("".join, texts)))), 1)}
     longest = max(len(text) for side in texts for text in side)
-    sides = [windows_of(side, known, longest) for side in texts]
-    soft = torch.tensor(np.asarray(votes)[:, ::-1].copy()).float().log_softmax(1)  # of counts, yes first
-    y, asked = torch.tensor(labels).float(), np.arange(len(X), len(X) + len(test))
+    where = place(device)
+    sides = [[windows.to(where) for windows in windows_of(side, known, longest)] for side in texts]
+    soft = torch.tensor(np.asarray(votes)[:, ::-1].copy()).float().log_softmax(1).to(where)  # of counts, yes first
+    y, asked = torch.tensor(labels).float().to(where), np.arange(len(X), len(X) + len(test))
     torch.manual_seed(seed)
     order, unit = np.random.default_rng(seed), 1.0 if "nats" in ours else math.log(2)
-    model = ReleasedStemmer(len(known) + 1, ours)
+    model = ReleasedStemmer(len(known) + 1, ours).to(where)
     optimizer, best, kept = torch.optim.Adam(model.parameters(), RATE), -1.0, np.zeros(0, np.int64)
 
     def ask(rows: IntArray) -> Any:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(where.type, torch.bfloat16):
             return model([[window[rows] for window in side] for side in sides])
 
     for _ in range(epochs):
@@ -108,7 +113,7 @@ def predict_released(
             optimizer.step()
         model.eval()
         with torch.no_grad():
-            found, tested = ((ask(some)[0] >= 0).long().numpy() for some in (dev, asked))
+            found, tested = ((ask(some)[0] >= 0).long().cpu().numpy() for some in (dev, asked))
         score = round(100 * macro_f1(labels[dev], found), 2)
         if score > best or (score == best and "first epoch" not in ours):
             best, kept = score, tested

@@ -9,7 +9,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from reproductions import fornaciari2021, load_paper, make_page, render_markdown
 from reproductions.fornaciari2021 import derived, folds, load, silver
-from reproductions.pooled import bootstrap_p_values, pack, score_leads, unpack
+from reproductions.pooled import bootstrap_p_values, pack, pooled_f1, score_leads, unpack
 
 pytest.importorskip("torch", reason="needs the `learning` extra")
 
@@ -240,3 +240,12 @@ def test_claims_are_in_points_and_cross_entropy_is_not_counted_again():
     best = told["Inverse KL is the best of the losses, gold and silver (points)"]
     assert len(best.differences) == 2
     assert best.verdict == "the other way round"
+
+
+def test_pooled_f1_and_its_error_by_hand():
+    truth, predicted = np.array([0, 1, 1]), np.array([[0, 1, 0], [1, 1, 1], [0, 1, 1]])
+    value, error = pooled_f1(truth, predicted)
+    by_hand = lambda hits, given: (2 * hits[0] / given[0] + 2 * hits[1] / given[1]) / 2  # noqa: E731
+    assert value == pytest.approx(by_hand((2, 5), (3 + 3, 6 + 6)))
+    without = [by_hand((1, 4), (2 + 1, 4 + 5)), by_hand((2, 3), (2 + 3, 4 + 3)), by_hand((1, 3), (2 + 2, 4 + 4))]
+    assert error == pytest.approx(np.sqrt(2 / 3 * np.square(without - np.mean(without)).sum()))

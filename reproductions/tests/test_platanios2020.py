@@ -55,6 +55,7 @@ def test_yes_is_said_as_often_as_mmce_says_it(monkeypatch):
     how = {"set": "rte", "redundancy": 2}
     assert platanios2020.most_probable(posterior, how, (0,)).tolist() == [[0, 0, 0]]
     assert platanios2020.most_probable(posterior, how | {"as_often": True}, (0,)).tolist() == [[0, 1, 1]]
+    assert platanios2020.most_probable(posterior, how | {"as_often": 0.33}, (0,)).sum() == 1
 
 
 @pytest.mark.realdata

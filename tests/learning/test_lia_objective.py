@@ -16,9 +16,10 @@ from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.network import Network
 from dissensus.learning.objectives import LIAObjective
+from dissensus.learning.objectives.lia import CLASS_ITEMS
 from dissensus.learning.rows import use_row_sparse
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.models.methods.mmce import CLASS_ITEMS, MMCE
+from dissensus.models.methods.mmce import MMCE
 from learning.tables import fitted, sparse_table
 from tables import KINDS as ROWS
 from tables import some_gold

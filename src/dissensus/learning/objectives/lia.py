@@ -66,9 +66,10 @@ from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, Walk, as_tensor, objectives
 from dissensus.learning.objectives.lia_others import Others
 from dissensus.learning.rows import RowEmbedding
-from dissensus.models.methods.mmce import CLASS_ITEMS, expected_effect
+from dissensus.models.methods.mmce import expected_effect
 from dissensus.table.annotations import Annotations
 
+CLASS_ITEMS = 400.0  # of no vote, shared evenly by the classes, in what h starts from
 MIN_OTHERS = 10  # items that teach, from which on they speak of each other
 SPREAD = 0.1  # standard deviation of an annotator's numbers at the start: all of them are nearly alike
 MIN_SHARE = 1e-30  # stands for a share of 0 in the logarithm of votes

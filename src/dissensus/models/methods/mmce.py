@@ -6,9 +6,9 @@
 This is the dual of the paper's problem, the classes for which the conditional entropy of the labels, made as large as
 the seen ones allow, is least, once q, the distribution of the classes, has taken its best value. The paper has σ̄ = 0:
 who gave few labels is thought to guess, and where everyone gave few, all are, and nothing is learnt at all. Here σ̄ is
-what annotators have in common, with n0 unknown annotators σ0 (`expected_effect`) among them, and π are the shares of
-the votes with 400 items more, spread evenly over the classes, instead of all the same. (`centre`, `class_prior`.) What
-annotators name too often is no class that is too frequent, and few items cannot tell the two apart.
+what annotators have in common, with n0 unknown annotators σ0 (`expected_effect`) among them. The paper's π are all the
+same; here they are between that and the shares of the votes, which must explain the labels better by log(items) nats
+for every class but one (`class_shares`). (`centre`, `class_prior`.)
 
 E step  q_i(k) ∝ π_k Π_{j∈M_i} P(y_ij | k)
 M step  raises Σ_i Σ_k q_i(k) Σ_j log P(y_ij | k) minus the penalties, first in τ, then in σ̄ and σ
@@ -20,7 +20,7 @@ M step  raises Σ_i Σ_k q_i(k) Σ_j log P(y_ij | k) minus the penalties, first 
 | n0 | `known` | a number |
 | τ | `item_effect_` | (n, K), of the item and class in `item_effect_cell_` (n,), item·K + class; zero for all others |
 | α, β | penalties | α = γK², β = α · (annotations per annotator) / (annotations per item), but at least α |
-| π | prior | (K,) |
+| π | prior | (K,), made of e, `even` (1,), and `shares` (K,) |
 
 τ would be (I, K, K). But given q and σ it is the top of a concave function of K numbers for each item and class, so it
 is found again in every pass (`kernels.mmce`), and what is carried from pass to pass is q. F(q, σ, τ), the objective
@@ -45,13 +45,14 @@ from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.models.base import methods
+from dissensus.models.class_shares import FIRST_EVENNESS, best_evenness, votes_cost
 from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
 from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
-from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
+from dissensus.models.params import SHARE, Params, moved, real
 from dissensus.table.annotations import Annotations
 
-CLASS_ITEMS = 400.0  # of no vote, shared evenly by the classes, in π; the reason is in docs/methods/mmce.md
+EVENNESS = {"votes": 0.0, "learned": FIRST_EVENNESS, "uniform": 1.0}  # of π where EM begins, by `class_prior`
 MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
 BLOCK_NUMBERS = 2**18  # rows times K² that NumPy walks together: they stay in the cache
 BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
@@ -62,14 +63,20 @@ MAX_EFFECT = 50.0  # a look ahead may not take |σ| beyond this, where exp(σ) w
 
 @dataclass(frozen=True)
 class Effects(Params):
-    """The parameters: σ (A, K, K) [annotator, true, given], π (K,), and q (I, K), of which τ is made.
+    """The parameters: σ (A, K, K) [annotator, true, given], how even π is, and q (I, K), of which τ is made.
 
     q follows σ and π when they are moved; None: to be found, beginning at τ = 0.
     """
 
     effect: FloatArray = moved(real(MAX_EFFECT), "A K K")
-    prior: FloatArray = moved(LOG_SIMPLEX)
+    even: FloatArray = moved(SHARE)  # (1,)
+    shares: FloatArray = moved()  # (K,) where it is 0
     belief: FloatArray | None = moved()
+
+    @property
+    def prior(self) -> FloatArray:
+        """π (K,)."""
+        return np.asarray(self.shares + self.even * (1 / self.shares.size - self.shares))
 
     def confusion(self) -> FloatArray:
         """(A, K, K) P(label | class) on an item without an effect of its own."""
@@ -92,10 +99,10 @@ class MMCE(EMAggregator[Effects]):
     )
     centre: Literal["crowd", "zero"] = param("crowd", "where effects are drawn to: what annotators share, or none")
     known: float = param(5.0, "weight, in annotators, of an unknown one in what they share", low=MIN_PSEUDO)
-    class_prior: Literal["votes", "uniform", "learned"] = param("votes", "π: shares of the votes, all alike, or learnt")
-    class_count: float | None = param(
-        None, "pseudo-count of every class in π, where it is not uniform; None: 400 items / classes", low=MIN_PSEUDO
+    class_prior: Literal["learned", "votes", "uniform"] = param(
+        "learned", "π: shares of the votes, all alike, or learnt between the two"
     )
+    class_count: float = param(1.0, "pseudo-count of every class in the shares of the votes", low=MIN_PSEUDO)
 
     labels_depend_on_items: ClassVar = True
     annotator_effect_: Annotated[FloatArray, "A K K real"]
@@ -121,17 +128,21 @@ class MMCE(EMAggregator[Effects]):
         given, table = table, bounded(table)
         rows, I = hard_rows(table), self.items_.size  # more items in the table stand for many each
         self.item_penalty_ = self.beta(table, I)
+        told = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
+        cost = votes_cost(int(told.sum()), table.n_classes) if self.class_prior == "learned" else 0.0
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, gold, I)
 
             def em_pass(params: Effects) -> tuple[float, Effects]:
-                objective = sweep(params, 1) + self.log_penalty(params)
-                prior = params.prior if self.class_prior != "learned" else self._shares(sweep.posterior)
-                return objective, Effects(self._learn(params.effect, sweep.sums), prior, sweep.posterior)
+                objective = sweep(params, 1) + self.log_penalty(params) - cost * float(1 - params.even[0])
+                even = params.even
+                if self.class_prior == "learned":
+                    even = np.array([best_evenness(sweep.posterior[told].sum(axis=0), params.shares, cost)])
+                return objective, Effects(self._learn(params.effect, sweep.sums), even, params.shares, sweep.posterior)
 
             params = self.run(em_pass, partial(self.start, table, gold), on_step, Checkpoint())
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
-            sweep(Effects(params.effect, params.prior, None), MAX_ROUNDS)
+            sweep(replace(params, belief=None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect
         self.confusion_, self.crowd_effect_ = params.confusion(), self._middle(params.effect)
         hits, total = self._agreement(given, self.posterior_)
@@ -165,7 +176,7 @@ class MMCE(EMAggregator[Effects]):
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
             effect = with_unseen(self.annotator_effect_, np.log(self.population_confusion_), known)
-            sweep(Effects(effect, self.prior_, None), MAX_ROUNDS)
+            sweep(Effects(effect, np.zeros(1), self.prior_, None), MAX_ROUNDS)
         return sweep.posterior
 
     def _confusions(self, known: IntArray) -> FloatArray:
@@ -191,18 +202,9 @@ class MMCE(EMAggregator[Effects]):
         belief /= belief.sum(axis=1, keepdims=True)
         counts = soft_counts(table, readable.with_known(belief, gold))
         sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
-        prior = (
-            np.full(K, 1 / K) if self.class_prior == "uniform" else self._shares(belief[np.diff(table.item_ptr) > 0])
-        )
-        return Effects(self._learn(np.zeros_like(counts), sums), prior, belief)
-
-    def _class_count(self, n_classes: int) -> float:
-        return CLASS_ITEMS / n_classes if self.class_count is None else self.class_count
-
-    def _shares(self, belief: FloatArray) -> FloatArray:
-        """π that goes with a q (I, K)."""
-        prior = belief.sum(axis=0) + self._class_count(belief.shape[1])
-        return np.asarray(prior / prior.sum())
+        shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
+        even = np.array([EVENNESS[self.class_prior]])
+        return Effects(self._learn(np.zeros_like(counts), sums), even, shares / shares.sum(), belief)
 
     def _middle(self, effect: FloatArray) -> FloatArray:
         """σ̄ (K, K) that goes with σ."""
@@ -220,14 +222,12 @@ class MMCE(EMAggregator[Effects]):
         return kernels.maximise(effect, *sums, alpha, centre)
 
     def log_penalty(self, params: Effects) -> float:
-        """Minus the penalty of σ, and the log density of a learnt π, up to a constant."""
+        """Minus the penalty of σ."""
         middle = self._middle(params.effect)
         square = float(np.square(params.effect - middle).sum())
         if self.centre == "crowd":
             square += self.known * float(np.square(middle - expected_effect(len(middle))).sum())
-        count = self._class_count(params.prior.size)
-        density = count * float(np.log(params.prior).sum()) if self.class_prior == "learned" else 0.0
-        return density - 0.5 * self.alpha(params.prior.size) * square
+        return -0.5 * self.alpha(params.prior.size) * square
 
 
 def bounded(table: Annotations) -> Annotations:
