@@ -57,7 +57,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
 INNER = (
-    *("bring", "check", "columns", "deciding", "drift_sentences", "expected_labels", "from_tree", "in_order"),
+    *("bring", "check", "columns", "deciding", "expected_labels", "from_tree", "in_order"),
     *("item_columns", "likelihoods", "leave", "params_", "place", "row_weights", "rows", "run", "shown", "snap_items"),
     *("take", "temperatures", "to_tree", "trainer"),
 )

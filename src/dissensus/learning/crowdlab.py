@@ -45,8 +45,8 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
     >>> found = crowdlab(crowd.annotations, np.eye(2)[crowd.truth] * 0.8 + 0.1)
-    >>> found.quality.shape, found.to_frame().num_rows, found.to_frame("annotators").num_rows
-    ((8,), 80, 8)
+    >>> found.posterior.shape, found.annotator_weight.shape
+    ((80, 2), (8,))
     """
     proba = np.asarray(proba, np.float64)
     if proba.shape != (table.n_items, table.n_classes):

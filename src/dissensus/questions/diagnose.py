@@ -96,7 +96,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | H
     >>> found.flagged("contrary"), len(found.flagged("unrelated")), [len(group) for group in found.groups]
     (['a20'], 5, [5])
     >>> found.to_frame().shape
-    (42, 8)
+    (42, 9)
     """
     if table.kind not in CLASS_KINDS:
         return find_habits(table)

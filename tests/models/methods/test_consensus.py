@@ -124,3 +124,17 @@ def test_few_labels_or_items_or_a_large_table_leave_dawid_skene(monkeypatch):
         assert dz.methods["consensus"]().fit(table).dependence_ == DEFAULT
     monkeypatch.setattr(consensus, "MAX_COST", 1000)
     assert dz.methods["consensus"]().fit(panel(2.5)).weights_ == {"dawid-skene": 1.0}
+
+
+def test_judges_who_err_in_families_are_left_to_dawid_skene():
+    rng = np.random.default_rng(1)
+    good, family = rng.random(800) < 0.55, np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
+    luck = np.where(rng.random((800, 10)) < 0.6, rng.random((800, 3))[:, family], rng.random((800, 10)))
+    said = np.where(luck < np.where(good, 0.33, 0.12)[:, None], ~good[:, None], good[:, None])
+    table = dz.Annotations.from_matrix(said.astype(int))
+    right = {
+        name: (dz.methods[name]().fit(table).posterior_.argmax(axis=1) == good).mean()
+        for name in ("consensus", "dawid-skene", "item-effect")
+    }
+    assert right["item-effect"] < right["dawid-skene"] - 0.1  # what the effect makes of families
+    assert right["consensus"] == right["dawid-skene"]

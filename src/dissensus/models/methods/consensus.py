@@ -8,8 +8,9 @@ new: a group that copies (`models.copies` finds it, without gold) shares one lab
 
 Given the class, labels of an item still share how easy the item is. `item-effect` models that; its answers are taken
 where the table can show it: items have `MANY_LABELS` labels or more on average, or `MIN_LABELS` and the effect is seen
-(mean |λ| ≥ `MIN_LOADING`; in crowds that err independently it is 0). n labels are then worth n^(1 − γ) independent
-ones, γ = `PANEL_POWER`, so
+(mean |λ| ≥ `MIN_LOADING`; in crowds that err independently it is 0), and at most `MAX_CHANGED` of the labels become
+others: it fails where annotators err in groups, which it takes for easy and hard items, and then changes many. n labels
+are worth n^(1 − γ) independent ones, γ = `PANEL_POWER`, so
 
     ρ = (n^γ − 1) / (n − 1)        n labels of an item on average
 
@@ -42,6 +43,7 @@ from dissensus.table.annotations import Annotations
 MANY_LABELS = 8  # of an item, on average: so many show how easy it is
 MIN_LABELS = 4.5  # of an item, on average, with which the effect may be seen; "five" with a few missing
 MIN_LOADING = 0.3  # mean |λ| from which it is; 0.0 to 0.2 and 0.6 to 1.6 on twelve sets with five labels
+MAX_CHANGED = 0.15  # share of the labels; at most 0.13 on real panels, 0.2 to 0.4 in simulated ones of families
 MIN_ITEMS = 100
 MAX_COST = 2**25  # rows × classes × points, and twenty times cells × points: about a second
 PANEL_POWER = 0.57  # γ; log loss over six sets is level from 0.5 to 0.6, leaving out any
@@ -66,16 +68,16 @@ class Consensus(DawidSkene):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         assumes = vars(self).pop("_assumes", False)
-        self.copy_group_, effect = np.full(self.annotators_.size, -1), None
+        self.copy_group_ = np.full(self.annotators_.size, -1)
         if isinstance(table, Annotations):
             n = self.items_.size  # items beyond stand for what was known before
             own = table if table.n_items == n else table.select(rows=table.item < n)
             self.copy_group_ = copy_groups(own)
             table = self._weigh(table, np.arange(table.n_annotators))
-            effect = self._seen_effect(table, gold)
+        super()._fit(table, gold, on_step)
+        self.theta_ = self.loading_ = self.population_theta_ = None
+        effect = self._seen_effect(table, gold) if isinstance(table, Annotations) else None
         if effect is None:
-            self.theta_ = self.loading_ = self.population_theta_ = None
-            super()._fit(table, gold, on_step)
             return
         self._take(effect, table)
         if assumes:
@@ -83,7 +85,7 @@ class Consensus(DawidSkene):
             self.dependence_, self.dependence_interval_ = rho, [min(PANEL_RANGE[0], rho), max(PANEL_RANGE[1], rho)]
 
     def _seen_effect(self, table: Annotations, gold: IntArray | None) -> ItemEffect | None:
-        """`item-effect` fitted to the table; None where it has too few labels or items, or shows no effect."""
+        """`item-effect` fitted to the table; None where too few labels or no effect are seen, or too many change."""
         own = {name: getattr(self, name) for name in ItemEffect.parameter_names() if hasattr(self, name)}
         effect, labelled = ItemEffect(**own | {"dependence": None}), np.count_nonzero(np.diff(table.item_ptr))
         cost = (len(table) + 20 * table.n_annotators * table.n_classes) * table.n_classes * effect.points
@@ -92,10 +94,13 @@ class Consensus(DawidSkene):
         effect.fit(table, gold=gold)
         if len(table) < MANY_LABELS * labelled and np.abs(effect.loading_) @ effect.prior_ < MIN_LOADING:
             return None
-        return effect
+        changed = effect.posterior_.argmax(axis=1) != np.asarray(self.posterior_).argmax(axis=1)
+        return effect if np.count_nonzero(changed) <= MAX_CHANGED * labelled else None
 
     def _take(self, effect: ItemEffect, table: Annotations) -> None:
         """Set the results of a fit of `item-effect`; confusion matrices are those that its posterior makes."""
+        del self.item_total_  # so that the posterior is softened
+        self.held_ = None
         for name in ("theta_", "loading_", "population_theta_", "pseudo_", "class_pseudo_", "trace_", "posterior_"):
             setattr(self, name, getattr(effect, name))
         self.n_iter_, self.converged_ = effect.n_iter_, effect.converged_
