@@ -138,3 +138,15 @@ def test_judges_who_err_in_families_are_left_to_dawid_skene():
     }
     assert right["item-effect"] < right["dawid-skene"] - 0.1  # what the effect makes of families
     assert right["consensus"] == right["dawid-skene"]
+
+
+def test_a_large_table_is_looked_at_by_some_of_its_items_first(monkeypatch):
+    monkeypatch.setattr(consensus, "MAX_LOOK_ROWS", 500)
+    looked, fit = [], consensus.ItemEffect.fit
+    monkeypatch.setattr(
+        consensus.ItemEffect, "fit", lambda self, table, **more: looked.append(len(table)) or fit(self, table, **more)
+    )
+    assert dz.methods["consensus"]().fit(panel(0.0, 400, 5)).weights_ == {"dawid-skene": 1.0}
+    assert looked == [500]
+    assert dz.methods["consensus"]().fit(panel(2.5, 400, 5)).weights_ == {"item-effect": 1.0}
+    assert looked == [500, 500, 2000]

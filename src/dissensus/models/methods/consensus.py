@@ -44,6 +44,7 @@ MANY_LABELS = 8  # of an item, on average: so many show how easy it is
 MIN_LABELS = 4.5  # of an item, on average, with which the effect may be seen; "five" with a few missing
 MIN_LOADING = 0.3  # mean |λ| from which it is; 0.0 to 0.2 and 0.6 to 1.6 on twelve sets with five labels
 MAX_CHANGED = 0.15  # share of the labels; at most 0.13 on real panels, 0.2 to 0.4 in simulated ones of families
+MAX_LOOK_ROWS = 50_000  # labels by which it is looked for, of some of the items
 MIN_ITEMS = 100
 MAX_COST = 2**25  # rows × classes × points, and twenty times cells × points: about a second
 PANEL_POWER = 0.57  # γ; log loss over six sets is level from 0.5 to 0.6, leaving out any
@@ -91,8 +92,14 @@ class Consensus(DawidSkene):
         cost = (len(table) + 20 * table.n_annotators * table.n_classes) * table.n_classes * effect.points
         if labelled < MIN_ITEMS or len(table) < MIN_LABELS * labelled or cost > MAX_COST:
             return None
+        few = len(table) < MANY_LABELS * labelled
+        if few and len(table) > MAX_LOOK_ROWS:  # most large tables show none: look at some items first
+            some = np.arange(table.n_items) % (-(-len(table) // MAX_LOOK_ROWS)) == 0
+            effect.fit(table.select(items=some), gold=None if gold is None else gold[some])
+            if not is_seen(effect):
+                return None
         effect.fit(table, gold=gold)
-        if len(table) < MANY_LABELS * labelled and np.abs(effect.loading_) @ effect.prior_ < MIN_LOADING:
+        if few and not is_seen(effect):
             return None
         changed = effect.posterior_.argmax(axis=1) != np.asarray(self.posterior_).argmax(axis=1)
         return effect if np.count_nonzero(changed) <= MAX_CHANGED * labelled else None
@@ -170,6 +177,11 @@ def copy_groups(table: Annotations) -> IntArray:
     for at, group in enumerate(find_copies(table).groups):
         number[list(group)] = at
     return number
+
+
+def is_seen(effect: ItemEffect) -> bool:
+    """True if the loading is more than what chance makes of crowds that err independently."""
+    return bool(np.abs(effect.loading_) @ effect.prior_ >= MIN_LOADING)
 
 
 def panel_dependence(n_labels: FloatArray) -> float:
