@@ -168,7 +168,9 @@ def test_which_model_is_asked_is_never_a_guess(cli, some, here):
 
 def test_limits_are_said_and_can_be_changed(cli, some):
     usual = cli("recommend", some, "--budget", 30)
-    assert "Nobody gets more than twice the share that they had of the labels so far (--capacity)." in usual.stdout
+    assert (
+        "Nobody gets more than twice the share that they had of the labels so far, or 5 (--capacity)." in usual.stdout
+    )
     assert "No item gets more than 10 labels in all (--per-item)." in usual.stdout
     assert "nats" not in usual.stdout
     parsed = json.loads(cli("recommend", some, "--budget", 30, "--json").stdout)
@@ -189,7 +191,7 @@ def test_limits_are_said_and_can_be_changed(cli, some):
 def test_nothing_left_to_buy_is_said(cli, labels):
     result = cli("recommend", labels, "--budget", 500, "-o", "next.csv")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "Nothing is left to buy here: there is no pair of an item and an annotator" in result.stdout
+    assert "Nothing is left to buy here: everybody has labelled every item" in result.stdout
     assert read_frame("next.csv").num_rows == 0
 
 

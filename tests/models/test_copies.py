@@ -101,3 +101,13 @@ def test_probabilities_are_raised_to_the_least_mean_and_never_lowered():
 def test_pairs_of_an_item_are_all_pairs():
     left, right = copies._pairs(np.array([3, 0, 2, 1]))
     assert list(zip(left.tolist(), right.tolist(), strict=True)) == [(0, 1), (0, 2), (1, 2), (3, 4)]
+
+
+def test_two_who_agree_where_nobody_else_looked_copy_nobody():
+    rng = np.random.default_rng(0)
+    said = rng.integers(0, 2, 200)
+    pair = Annotations.from_matrix(np.stack([said, said], axis=1))
+    assert find_copies(pair).groups == ()
+    beside = np.where(rng.random((200, 4)) < 0.6, rng.integers(0, 2, (200, 1)), rng.integers(0, 2, (200, 4)))
+    seen = Annotations.from_matrix(np.column_stack([said, said, beside]))  # now others say what would be expected
+    assert find_copies(seen).groups == ((0, 1),)

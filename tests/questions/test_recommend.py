@@ -489,4 +489,4 @@ def test_a_budget_below_every_price_says_so():
     found = recommend(model, table, budget=1, cost=2)
     assert found.verdict() == "Nothing is left to buy here: the budget does not pay for a label."
     everybody = recommend(*uneven([60, 60]), budget=5)
-    assert "there is no pair of an item and an annotator that has no label yet" in everybody.verdict()
+    assert "everybody has labelled every item; only somebody new could say more" in everybody.verdict()

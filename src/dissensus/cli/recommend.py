@@ -161,7 +161,7 @@ def _limit_sentences(found: Recommendation, limits: dict[str, Any], budget: floa
     if (left := budget - float(found.cost.sum())) >= found.cost.min():
         yield f"{left:g} of the budget is left: within the limits there is nothing more to ask for."
     if limits["capacity"] == "auto":
-        yield "Nobody gets more than twice the share that they had of the labels so far (--capacity)."
+        yield "Nobody gets more than twice the share that they had of the labels so far, or 5 (--capacity)."
     if about.labels_per_item is not None:
         yield f"No item gets more than {about.labels_per_item:,} labels in all (--per-item)."
     if about.settled_items:

@@ -333,10 +333,11 @@ def _about_spans(about: dict[str, Any]) -> str:
 def _worth(result: Result) -> str:
     """As how many an item's labels count, where they are not taken for independent."""
     worth = result.model.mean_effective_labels()
-    if worth is None or worth.labels <= 1:
+    if worth is None:
         return ""
     fresh = result.fitted and "new_annotations" not in result.summary
     unsure = fresh and result.model.dependence_ == DEFAULT and result.summary["parameters"]["dependence"] == "auto"
+    unsure = unsure and result.model.items_.size > MIN_GOLD
     return f" {worth}" + f" The classes of {MIN_GOLD} items (--known) would say more." * unsure
 
 

@@ -294,7 +294,7 @@ class Aggregator(Parameters, ABC):
             items = n.size
         else:  # kept by a cluster: the item with the mean number of labels stands for all
             n = np.array([self.total_.sum() / items])
-        if not n.size:  # a model that was saved without its items
+        if not n.size or n.max() <= 1:  # a model that was saved without its items, or nobody was asked twice
             return None
         rhos = np.minimum([self.dependence_, *self.dependence_interval_[::-1]], 1.0)  # beyond 1, worth less than one
         value, low, high = (float((n / design_effect(n, rho)).mean()) for rho in rhos)

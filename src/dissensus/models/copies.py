@@ -162,9 +162,9 @@ class _Search:
         others = np.maximum(self.voters[i] - 2, 0)
         p = np.clip((np.maximum(votes, 0) + 2 * self.prior[y]) / (others + 2), TINY, 1 - TINY)
         apart = self.unit[self.first] != self.unit[self.second]
-        counted = apart[self.pair]
-        p = _calibration(p[counted], self.agree[counted])(p)
-        return np.where(apart, np.maximum(_evidence(p, self.agree, self.pair, self.first.size) - 1, 0), 0)
+        counted = apart[self.pair] & (others > 0)  # where nobody else has labelled an item, two may well agree
+        p, agree = _calibration(p[counted], self.agree[counted])(p[counted]), self.agree[counted]
+        return np.where(apart, np.maximum(_evidence(p, agree, self.pair[counted], self.first.size) - 1, 0), 0)
 
     def _grow(self, group: IntArray) -> IntArray | None:
         """Repeat test and fit until the members stay the same; None where the group does not pass."""
@@ -296,7 +296,8 @@ class _Search:
             self.unit_votes[:, first],
             self.unit_log[:, first],
         )
-        rows = np.flatnonzero(said.sum(axis=0)[self.item] > member)
+        alone = self.voters[self.item] - 1 - ~member <= 0  # nobody outside says what would be expected
+        rows = np.flatnonzero((said.sum(axis=0)[self.item] > member) & ~alone)
         i, who, inner = self.item[rows], self.annotator[rows], member[rows]
         theirs = said[:, i]
         theirs[self.label[rows], np.arange(rows.size)] -= inner

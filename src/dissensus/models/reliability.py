@@ -35,7 +35,8 @@ def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArra
         raise BadParameter(f"level must be between 0 and 1, got {level}.")
     a, b = mean * size, (1 - mean) * size
     tails = (1 - level) / 2, (1 + level) / 2
-    sure = (a <= 0) | (b <= 0)  # no room for doubt
+    never = (a <= 0) | (b <= 0)  # one of the two was not seen: half an event of it leaves room for doubt
+    a, b = (np.where(never, one + 0.5, one) for one in (a, b))
     with np.errstate(invalid="ignore"):
-        ends = [np.where(sure, mean, betaincinv(np.where(sure, 1, a), np.where(sure, 1, b), tail)) for tail in tails]
-    return np.stack(ends, axis=-1)
+        ends = [betaincinv(a, b, tail) for tail in tails]
+    return np.stack([np.minimum(ends[0], mean), np.maximum(ends[1], mean)], axis=-1)

@@ -101,8 +101,9 @@ class ItemStatus:
     def sentence(self) -> str:
         """How many items have each status, for people."""
         settled, look, split = self.counts().values()
+        rule = f"{100 * SETTLED:g} % sure, by {MIN_LABELS} labels or more"
         return (
-            f"{settled:,} {'item is' if settled == 1 else 'items are'} settled ({100 * SETTLED:g} % sure or more), "
+            f"{settled:,} {'item is' if settled == 1 else 'items are'} settled ({rule}), "
             f"{look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} truly "
             "split."
         )

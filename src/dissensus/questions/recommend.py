@@ -129,7 +129,7 @@ class Recommendation(Shown):
     def _why_nothing(self) -> str:
         limits = self.limits
         if limits is None or self.candidates == 0:
-            return "there is no pair of an item and an annotator that has no label yet."
+            return "everybody has labelled every item; only somebody new could say more."
         if limits.too_dear:
             return "the budget does not pay for a label."
         if limits.open_items:

@@ -237,7 +237,7 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
         worth = None
     if worth is not None:
         said.append(str(worth))
-    if worth is not None and study.gold is None and settled.mean() < 0.5:
+    if worth is not None and study.gold is None and settled.mean() < 0.5 and table.n_items > MIN_GOLD:
         said.append(f"The classes of {MIN_GOLD} items (`dissensus aggregate --known`) would say how sure to be.")
     return [*said, f"Labels by {study.method}."]
 

@@ -29,6 +29,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from dissensus.common.formatting import count
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.readable import label_matrix
@@ -145,7 +146,7 @@ class Consensus(DawidSkene):
         if self.theta_ is not None:
             said = "Item effect: a confusion matrix per annotator, and how easy an item is for all"
         groups = np.unique(self.copy_group_[self.copy_group_ >= 0]).size
-        copies = f"; {groups} {'group' if groups == 1 else 'groups'} of copies count once" if groups else ""
+        copies = f"; {count(groups, 'group')} of copies counted once" if groups else ""
         counted = self.mean_effective_labels()
         return f"{said}{copies}." + ("" if counted is None else f" {counted}")
 
@@ -168,7 +169,8 @@ def consensus(table: Annotations, *, gold: IntArray | None = None, seed: int | N
     >>> best.predict()[:3].tolist(), best.weights_
     ([0, 2, 2], {'dawid-skene': 1.0})
     """
-    return methods[default_method(table.kind)](seed=seed).fit(table, gold=gold)
+    kind = table.kind if isinstance(table, Annotations) else "classes"  # whose `fit` says what it takes
+    return methods[default_method(kind)](seed=seed).fit(table, gold=gold)
 
 
 def copy_groups(table: Annotations) -> IntArray:

@@ -68,7 +68,8 @@ class Methods(Section):
             said += "; majority vote predicts hidden labels as well as any"
         elif any(one["method"] == MAJORITY for one in facts["methods"]):
             said += f"; majority vote predicts hidden labels clearly worse than {facts['best']}"
-        yield Finding(f"{said}. {len(facts['methods'])} methods were tried.", "")
+        tried = f"{len(facts['methods'])} methods were tried; `dissensus compare` tries all"
+        yield Finding(f"{said}. {tried}.", "")
         if (gold := facts["by_gold"]) is not None:
             points, low, high = (f"{100 * gold['ahead'][key]:.1f}" for key in ("value", "low", "high"))
             yield Finding(
