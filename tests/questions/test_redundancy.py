@@ -476,7 +476,7 @@ def test_the_verdict_says_what_was_measured_and_where_to_buy():
         "for the one item with the most to gain (25.0 % of all): it holds" in found_with(gain=[0.2, 0, 0, 0]).verdict()
     )
     worth = found_with(worth=CountedLabels(1.6, 1.0, 6.0, labels=24)).verdict()
-    assert worth.endswith("Confidence counts the 24.0 labels of an item as 1.6 (1.0 to 6.0): annotators err alike.")
+    assert worth.endswith("Confidence counts the 24.0 labels of an item as 1.6 (1.0 to 6.0): they share the item.")
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97).verdict()
     assert gold.endswith("By gold 88.0 % of the items are right, where the model believes 97.0 %.")
 

@@ -324,7 +324,7 @@ def test_the_headline_says_what_a_boss_asks():
     assert size == "700 labels of 100 items by 14 annotators."
     assert settled == "No item is settled at 90 %."  # seven labels of one item are worth less than two
     assert following.startswith("Next: ")
-    assert worth == "Confidence counts the 7.0 labels of an item as 1.5 (1.0 to 3.9): annotators err alike."
+    assert worth == "Confidence counts the 7.0 labels of an item as 1.5 (1.0 to 3.9): they share the item."
     model = methods["dawid-skene"](dependence=None).fit(table)
     made = Report(table, model, gold=gold, methods=FEW_METHODS)
     sure = made.confidence >= 0.9

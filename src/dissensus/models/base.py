@@ -80,7 +80,7 @@ class Aggregator(Parameters, ABC):
     >>> model.posterior_.shape, model.predict()[:3].tolist(), model.predict_proba().shape
     ((200, 3), [0, 2, 2], (200, 3))
     >>> print(model.mean_effective_labels())
-    Confidence counts the 5.0 labels of an item as 1.5 (1.0 to 3.3): annotators err alike.
+    Confidence counts the 5.0 labels of an item as 1.5 (1.0 to 3.3): they share the item.
     >>> model.weights_, model.chosen_.partition(".")[0]
     ({'dawid-skene': 1.0}, 'DawidSkene')
     >>> model.effective_labels_.shape, model.reliability_interval().shape, model.confusion_interval().shape

@@ -145,7 +145,7 @@ class CountedLabels(Estimate):
     def __str__(self) -> str:
         sure = "" if self.low == self.high else f" ({self.low:.1f} to {self.high:.1f})"
         counted = f"Confidence counts the {self.labels:.1f} labels of an item as {self.value:.1f}"
-        return f"{counted}{sure}: annotators err alike."
+        return f"{counted}{sure}: they share the item."
 
 
 def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, shifts: bool = True) -> Calibration:
