@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import io
 import lzma
+import os
 import platform
 import subprocess
 import sys
 import tarfile
+from functools import cache
 from pathlib import Path
 from urllib.request import urlopen
 
-ARCHIVE, SUITE = "https://archive.example/debian", "testing"
+SUITE = "testing"
 LIBRARIES = (
     "libc6", "libssl3t64", "libexpat1", "zlib1g", "libbz2-1.0", "libffi8", "liblzma5", "libsqlite3-0", "libuuid1",
     "libzstd1", "libstdc++6", "libgcc-s1",
@@ -26,9 +28,19 @@ LOADER = "usr/lib64/ld-linux-x86-64.so.2"
 LIBRARY_FOLDER = "usr/lib/x86_64-linux-gnu"
 
 
+@cache
+def archive() -> str:
+    """The address of Debian's archive: `DEBIAN_ARCHIVE`, or what apt takes packages from here."""
+    if given := os.environ.get("DEBIAN_ARCHIVE"):
+        return given.rstrip("/")
+    asked = ["apt-get", "indextargets", "--format", "$(REPO_URI)"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+    return next(one.rstrip("/") for one in found if one.rstrip("/").endswith("/debian"))
+
+
 def fetch(path: str) -> bytes:
     """A file of the archive."""
-    with urlopen(f"{ARCHIVE}/{path}", timeout=120) as reply:
+    with urlopen(f"{archive()}/{path}", timeout=120) as reply:
         return bytes(reply.read())
 
 
