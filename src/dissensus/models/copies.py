@@ -309,7 +309,8 @@ class _Search:
         shared, agreed = np.bincount(who, minlength=self.A), np.bincount(who, self.label[rows] == label, self.A)
         habit = np.bincount(who, self.given[label, who] / self.n[who], self.A) / np.maximum(shared, 1)
         mean = np.clip(np.average(self.skill[group], weights=self.n[group]), 0, 0.99)
-        plurality = erf(np.sqrt(theirs.sum(axis=0).mean()) * erfinv(mean))  # the skill of so many by themselves
+        members = theirs.sum(axis=0).mean() if rows.size else 1.0  # who say it, on average
+        plurality = erf(np.sqrt(members) * erfinv(mean))  # the skill of so many by themselves
         by_skill = (1 + (self.K - 1) * np.maximum(self.skill * plurality, 0)) / self.K
         p = _raised(p, who, np.minimum(np.maximum(by_skill, habit), 1 - TINY))
         evidence = _evidence(p, self.label[rows] == label, who, self.A)
