@@ -310,7 +310,10 @@ class Aggregator(Parameters, ABC):
     def chosen_(self) -> str:
         """What the answers rest on, in words."""
         counted = self.mean_effective_labels()
-        return f"{type(self).__name__}." + ("" if counted is None else f" {counted}")
+        return f"{self._model_in_words()}." + ("" if counted is None else f" {counted}")
+
+    def _model_in_words(self) -> str:
+        return type(self).__name__
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair.

@@ -119,7 +119,6 @@ class Plan:
 class Draw:
     """From what more gold may be drawn."""
 
-    known: int  # items with gold
     left: IntArray  # labelled items without gold
     prompt: Any  # (I,) names, or None
     evenly: bool  # all items were drawn with the same probability
@@ -175,7 +174,7 @@ class Calibrated(Shown):
         Of prompts it names all answers, so that differences stay paired.
         """
         check_argument("width", width, float, above=0)
-        known, left, prompt = self.draw.known, self.draw.left, self.draw.prompt
+        known, left, prompt = self.known, self.draw.left, self.draw.prompt
         if not self.draw.evenly:
             raise BadParameter("width plans gold that is drawn evenly, and each item had its own probability here.")
         whole = [one for one in self.rates if one.system is None]
@@ -330,7 +329,7 @@ def calibrate(
         tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, level, numeric), review,
         tuple(item_effects(table, truth, known, columns, level)) if columns and not numeric else (),
         known.size, table.items, names, posterior, loss, accuracy, tuple(notes),
-        Draw(known.size, np.setdiff1d(labelled, known), prompt, pi is None, seed),
+        Draw(np.setdiff1d(labelled, known), prompt, pi is None, seed),
     )  # fmt: skip
 
 

@@ -1,16 +1,16 @@
-"""The default: Dawid-Skene in which a group that copies has one vote.
+"""The default: Dawid-Skene in which copies count once, and an item may be easy or hard for all.
 
-Dawid & Skene's model, see `dawid-skene`, with two corrections of what it takes for granted. Labels of one item are not
-independent given its class: the posterior is softened, see `models.dependence`. And labels that are copies say nothing
+Dawid & Skene's model, see `dawid-skene`, with three corrections of what it takes for granted. Labels of one item are
+not independent given its class: the posterior is softened, see `models.dependence`. Labels that are copies say nothing
 new: a group that copies (`models.copies` finds it, without gold) shares one label on every item,
 
     log q_i(c) = log π_c + Σ_j w_ij log Θ_j[c, y_ij] + const.        w_ij = 1 / members of j's group with a label on i
 
-Given the class, labels of an item still share how easy the item is. `item-effect` models that; its answers are taken
-where the table can show it: items have `MANY_LABELS` labels or more on average, or `MIN_LABELS` and the effect is seen
-(mean |λ| ≥ `MIN_LOADING`; in crowds that err independently it is 0), and at most `MAX_CHANGED` of the labels become
-others: it fails where annotators err in groups, which it takes for easy and hard items, and then changes many. n labels
-are worth n^(1 − γ) independent ones, γ = `PANEL_POWER`, so
+And given the class, labels of an item still share how easy the item is. `item-effect` models that. Its answers are
+taken where the table can show it: items have `MIN_MEAN_LABELS_UNSEEN` labels or more on average, or `MIN_MEAN_LABELS`
+and the effect is seen (mean |λ| ≥ `MIN_LOADING`; in crowds that err independently it is 0). At most `MAX_CHANGED` of
+the labels may become others: the effect takes annotators who err in groups for easy and hard items, and then changes
+many. n labels are worth n^(1 − γ) independent ones, γ = `PANEL_POWER`, so
 
     ρ = (n^γ − 1) / (n − 1)        n labels of an item on average
 
@@ -31,29 +31,28 @@ import numpy as np
 
 from dissensus.common.formatting import count
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.engines.base import hard_rows
-from dissensus.compute.readable import label_matrix
 from dissensus.models.base import Aggregator, default_method, methods
-from dissensus.models.confusion import Classes
+from dissensus.models.confusion import Classes, soft_counts
 from dissensus.models.copies import find_copies
 from dissensus.models.dependence import Calibration
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.methods.item_effect import ItemEffect
 from dissensus.table.annotations import Annotations
 
-MANY_LABELS = 8  # of an item, on average: so many show how easy it is
-MIN_LABELS = 4.5  # of an item, on average, with which the effect may be seen; "five" with a few missing
+MIN_MEAN_LABELS_UNSEEN = 8  # of an item, on average: so many show how easy it is
+MIN_MEAN_LABELS = 4.5  # of an item, on average, with which the effect may be seen; "five" with a few missing
 MIN_LOADING = 0.3  # mean |λ| from which it is; 0.0 to 0.2 and 0.6 to 1.6 on twelve sets with five labels
 MAX_CHANGED = 0.15  # share of the labels; at most 0.13 on real panels, 0.2 to 0.4 in simulated ones of families
 MAX_LOOK_ROWS = 50_000  # labels by which it is looked for, of some of the items
 MIN_ITEMS = 100
-MAX_COST = 2**25  # rows × classes × points, and twenty times cells × points: about a second
+CELL_COST = 20  # of a cell of a confusion matrix, in rows × classes
+MAX_COST = 2**25  # rows × classes × points, cells at their cost: about a second
 PANEL_POWER = 0.57  # γ; log loss over six sets is level from 0.5 to 0.6, leaving out any
 PANEL_RANGE = (0.1, 0.8)  # 95 % of ρ by gold of 13 such tables
 
 
 @methods.register(
-    "consensus", summary="the default: Dawid-Skene in which a group that copies has one vote",
+    "consensus", summary="the default: Dawid-Skene in which copies count once, and an item may be easy or hard for all",
     cite="Dawid & Skene 1979", place=-1,
 )  # fmt: skip
 class Consensus(DawidSkene):
@@ -90,10 +89,10 @@ class Consensus(DawidSkene):
         """`item-effect` fitted to the table; None where too few labels or no effect are seen, or too many change."""
         own = {name: getattr(self, name) for name in ItemEffect.parameter_names() if hasattr(self, name)}
         effect, labelled = ItemEffect(**own | {"dependence": None}), np.count_nonzero(np.diff(table.item_ptr))
-        cost = (len(table) + 20 * table.n_annotators * table.n_classes) * table.n_classes * effect.points
-        if labelled < MIN_ITEMS or len(table) < MIN_LABELS * labelled or cost > MAX_COST:
+        cost = (len(table) + CELL_COST * table.n_annotators * table.n_classes) * table.n_classes * effect.points
+        if labelled < MIN_ITEMS or len(table) < MIN_MEAN_LABELS * labelled or cost > MAX_COST:
             return None
-        few = len(table) < MANY_LABELS * labelled
+        few = len(table) < MIN_MEAN_LABELS_UNSEEN * labelled
         if few and len(table) > MAX_LOOK_ROWS:  # most large tables show none: look at some items first
             some = np.arange(table.n_items) % (-(-len(table) // MAX_LOOK_ROWS)) == 0
             effect.fit(table.select(items=some), gold=None if gold is None else gold[some])
@@ -112,9 +111,7 @@ class Consensus(DawidSkene):
         for name in ("theta_", "loading_", "population_theta_", "pseudo_", "class_pseudo_", "trace_", "posterior_"):
             setattr(self, name, getattr(effect, name))
         self.n_iter_, self.converged_ = effect.n_iter_, effect.converged_
-        K, A = table.n_classes, table.n_annotators
-        labels = (label_matrix(hard_rows(table), A, K).T @ self.posterior_).reshape(A, K, K)  # [annotator, given, true]
-        self.labels_ = np.ascontiguousarray(labels.swapaxes(1, 2))
+        self.labels_ = soft_counts(table, self.posterior_)
         self.label_totals_, self.class_counts_ = self.labels_.sum(axis=1, keepdims=True), self.posterior_.sum(axis=0)
         self._set(self.maximise(self.labels_, self.label_totals_, Classes(effect.prior_)))
         self.describe()
@@ -137,18 +134,15 @@ class Consensus(DawidSkene):
     @property
     def weights_(self) -> dict[str, float]:
         """The method whose model it takes, with weight 1."""
+        self._check_fitted()
         return {"dawid-skene" if self.theta_ is None else "item-effect": 1.0}
 
-    @property
-    def chosen_(self) -> str:
-        """What the answers rest on, in words."""
+    def _model_in_words(self) -> str:
         said = "Dawid-Skene: a confusion matrix per annotator"
         if self.theta_ is not None:
             said = "Item effect: a confusion matrix per annotator, and how easy an item is for all"
         groups = np.unique(self.copy_group_[self.copy_group_ >= 0]).size
-        copies = f"; {count(groups, 'group')} of copies counted once" if groups else ""
-        counted = self.mean_effective_labels()
-        return f"{said}{copies}." + ("" if counted is None else f" {counted}")
+        return said + (f"; {count(groups, 'group')} of copies counted once" if groups else "")
 
 
 def consensus(table: Annotations, *, gold: IntArray | None = None, seed: int | None = 0) -> Aggregator:
