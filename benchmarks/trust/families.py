@@ -1,7 +1,8 @@
 """Panels whose judges err in families, where `item-effect` fails: `python -m benchmarks.trust.families [--seeds 3]`.
 
 A judge misses a third of what is good and passes an eighth of what is bad; a share of its luck is that of its family.
-Accuracy of majority vote, Dawid-Skene, item-effect and consensus, and the share of labels that item-effect changes.
+Accuracy of majority vote, hierarchical Dawid-Skene, item-effect and consensus, and the share of labels that item-effect
+changes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 import dissensus as dz
 
-METHODS = ("majority-vote", "dawid-skene", "item-effect", "consensus")
+METHODS = ("majority-vote", "hierarchical-dawid-skene", "item-effect", "consensus")
 PANELS = ([1] * 5, [2, 2, 1], [2] * 4, [1] * 10, [4, 3, 3], [2] * 5, [6] * 4, [3] * 8, [8] * 3)  # sizes of families
 SHARES = (0.3, 0.6, 0.8)  # of a judge's luck that is its family's
 ITEMS, GOOD, MISSED, PASSED = 800, 0.55, 0.33, 0.12

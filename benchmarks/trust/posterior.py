@@ -2,7 +2,8 @@
 
     python -m benchmarks.trust.posterior [METHOD …]      # default: dawid-skene, hierarchical-dawid-skene, one-coin
 
-Every set with gold at 2, 5, 10 and all labels an item; a set counts once, however many tables it makes. Then ρ is
+Every set with gold at 2, 5, 10 and all labels an item; a set counts once, however many tables it makes, and a number
+of labels once, however many draws. Then ρ is
 chosen again, without each set in turn, and judged on the set that was left out; ρ chosen by gold on the very table is
 what no estimate can beat, nor what gold chooses of ρ, a power of the classes' shares and a share of items left to
 chance together. Items whose labels all agree are shown by set: where gold contradicts these, the table cannot know.
@@ -96,13 +97,15 @@ def scores(posterior: Any, gold: Any) -> tuple[float, ...]:
 
 def by_set(found: list[Case], rho: Any) -> dict[str, Any]:
     """Set → its mean scores with ρ = `rho(case)`, or with the posterior that this is."""
-    rows = defaultdict(list)
+    rows: dict[str, dict[int | None, list[Any]]] = defaultdict(lambda: defaultdict(list))  # set → labels → seeds
     for case in found:
         chosen = rho(case)
-        rows[case.name].append(scores(case.soften(chosen) if np.ndim(chosen) == 0 else chosen, case.gold))
+        scored = scores(case.soften(chosen) if np.ndim(chosen) == 0 else chosen, case.gold)
+        rows[case.name][case.level].append(scored)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a set without a settled item
-        return {name: np.nanmean(values, axis=0) for name, values in rows.items()}
+        tables = {name: [np.nanmean(seeds, axis=0) for seeds in levels.values()] for name, levels in rows.items()}
+        return {name: np.nanmean(values, axis=0) for name, values in tables.items()}
 
 
 def best_by_gold(case: Case) -> float:

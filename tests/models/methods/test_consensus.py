@@ -1,4 +1,4 @@
-"""Consensus is Dawid-Skene where copies count once."""
+"""Consensus is Dawid-Skene where copies count once; with many labels, a pool of two models."""
 
 import numpy as np
 import pytest
@@ -71,21 +71,59 @@ def panel(loading, n_items=250, n_annotators=12):
     return dz.Annotations.from_matrix(np.where(right, truth[:, None], 1 - truth[:, None]))
 
 
-def test_a_panel_has_the_answers_of_item_effect_softened_by_its_labels():
+def pooled(table, weight, gold=None):
+    """(I, K) a literal pool of the two models, with the mean of their class shares; not softened."""
+    names = ("hierarchical-dawid-skene", "item-effect")
+    models = [dz.methods[name](dependence=None).fit(table, gold=gold) for name in names]
+    prior = (models[0].prior_ + models[1].prior_) / 2
+    for model in models:
+        model.prior_ = prior
+    powers = [model.predict_proba(table) ** power for model, power in zip(models, (weight, 1 - weight), strict=True)]
+    return powers[0] * powers[1] / (powers[0] * powers[1]).sum(axis=1, keepdims=True)
+
+
+def test_a_panel_has_the_answers_of_two_models_each_softened_by_its_own_labels():
     table = panel(2.5)
     ours = dz.methods["consensus"]().fit(table)
-    rho = (12**consensus.PANEL_POWER - 1) / 11
-    assert ours.dependence_ == pytest.approx(rho)
-    effect = dz.methods["item-effect"](dependence=rho).fit(table)
-    np.testing.assert_allclose(ours.posterior_, effect.posterior_, atol=1e-12)
-    np.testing.assert_allclose(ours.predict_proba(table), ours.posterior_, atol=1e-9)
-    assert ours.weights_ == {"item-effect": 1.0}
+    crowd, effect = 1 + 11 * DEFAULT, 12**consensus.EFFECT_POWER  # as many labels as one, by either model
+    weight = effect / (crowd + effect)
+    assert ours.weights_ == pytest.approx({"hierarchical-dawid-skene": weight, "item-effect": 1 - weight})
     assert "how easy an item is" in ours.chosen_
-    plain = np.stack([(table.label == k)[:, None] * effect._independent()[table.item] for k in range(2)], axis=2)
+    plain = pooled(table, weight)
+    np.testing.assert_allclose(ours._independent(), plain, atol=1e-9)
+    np.testing.assert_allclose(1 + 11 * ours.dependence_, 2 / (1 / crowd + 1 / effect))
+    soft = plain ** (1 / (1 + 11 * ours.dependence_))
+    np.testing.assert_allclose(ours.posterior_, soft / soft.sum(axis=1, keepdims=True), atol=1e-9)
+    np.testing.assert_allclose(ours.predict_proba(table), ours.posterior_, atol=1e-9)
     counts = np.zeros((12, 2, 2))
-    np.add.at(counts, table.annotator, plain)  # a literal M step by what item-effect believes
-    counts += ours.pseudo_
+    np.add.at(counts, table.annotator, np.eye(2)[table.label][:, None, :] * plain[table.item][:, :, None])
+    counts += ours.pseudo_  # a literal M step by what the pool believes
     np.testing.assert_allclose(ours.confusion_, counts / counts.sum(axis=2, keepdims=True), atol=1e-9)
+
+
+def test_a_class_that_nobody_means_does_not_become_the_name_of_hard_items():
+    rng = np.random.default_rng(2)
+    safe = rng.standard_normal(350)
+    says = rng.random((350, 20)) < 1 / (1 + np.exp(-2 * (safe[:, None] - 0.7 - rng.standard_normal(20))))
+    label = np.where(rng.random(says.shape) < rng.beta(1, 12, 20), 2, says)  # 2: "unsure", now and then
+    table = dz.Annotations.from_matrix(label)
+    given = {name: dz.methods[name]().fit(table).posterior_.argmax(axis=1) for name in ("consensus", "dawid-skene")}
+    assert (given["dawid-skene"] == 2).mean() > 0.2  # its matrices explain hard items by it
+    assert (given["consensus"] == 2).mean() < 0.05
+    truth = safe > 0.7
+    assert (given["consensus"] == truth).mean() > (given["dawid-skene"] == truth).mean() + 0.1
+
+
+def test_shares_of_three_classes_are_held_in_a_pool_too():
+    rng = np.random.default_rng(3)
+    truth = rng.choice(5, 300, p=(0.9, 0.025, 0.025, 0.025, 0.025))
+    label = np.where(rng.random((300, 10)) < 0.6, truth[:, None], rng.integers(5, size=(300, 10)))
+    model = dz.methods["consensus"]().fit(dz.Annotations.from_matrix(label))
+    assert model.weights_ != {"dawid-skene": 1.0}
+    moved = np.abs(model.posterior_.mean(axis=0) - model._independent().mean(axis=0)).sum() / 2
+    assert model.held_ is not None
+    assert moved == pytest.approx(0.1, abs=0.011)
+    assert dz.methods["consensus"](dependence=0.5).fit(dz.Annotations.from_matrix(label)).held_ is None
 
 
 def test_a_panel_is_scored_saved_and_updated_like_any_model(tmp_path):
@@ -97,17 +135,19 @@ def test_a_panel_is_scored_saved_and_updated_like_any_model(tmp_path):
     model.partial_fit(new)
     assert model.theta_.shape == (13, 2, 2)
     np.testing.assert_array_equal(model.theta_[12], model.population_theta_)
+    np.testing.assert_array_equal(model.concentration_[12], model.population_)
     assert model.predict_proba(new).shape == (2, 2)
-    assert model.fit(simulate(300, 12, 3, seed=1).annotations).theta_ is None  # nothing of the panel is left
+    assert model.fit(simulate(300, 12, 3, seed=1).annotations).member_weights_ is None  # nothing of the panel is left
 
 
 def test_gold_says_more_than_the_number_of_labels():
     table = panel(2.5)
+    assumed = consensus.pool(12)[1]
     gold = np.where(np.arange(250) < 60, panel_truth(250), -1)
-    assert dz.methods["consensus"]().fit(table, gold=gold).dependence_ != pytest.approx((12**0.57 - 1) / 11)
+    assert dz.methods["consensus"]().fit(table, gold=gold).dependence_ != pytest.approx(assumed)
     few = np.where(np.arange(250) < 10, panel_truth(250), -1)
     model = dz.methods["consensus"]().fit(table, gold=few)
-    assert model.dependence_ == pytest.approx((12**consensus.PANEL_POWER - 1) / 11)
+    assert model.dependence_ == pytest.approx(assumed)
     np.testing.assert_array_equal(model.posterior_[:10].argmax(axis=1), few[:10])
 
 
@@ -115,18 +155,31 @@ def test_with_five_labels_the_effect_must_be_seen():
     alone, shared = (dz.methods["consensus"]().fit(panel(loading, 400, 5)) for loading in (0.0, 2.5))
     assert alone.weights_ == {"dawid-skene": 1.0}
     assert alone.dependence_ == DEFAULT
-    assert shared.weights_ == {"item-effect": 1.0}
+    assert list(shared.weights_) == ["hierarchical-dawid-skene", "item-effect"]
     assert shared.dependence_ < DEFAULT
 
 
-def test_few_labels_or_items_or_a_large_table_leave_dawid_skene(monkeypatch):
-    for table in (panel(2.5, n_annotators=4), panel(2.5, n_items=60)):
-        assert dz.methods["consensus"]().fit(table).dependence_ == DEFAULT
+def test_few_labels_leave_dawid_skene_and_few_items_or_a_large_table_leave_the_ease_of_items_out(monkeypatch):
+    few = dz.methods["consensus"]().fit(panel(2.5, n_annotators=4))
+    assert few.weights_ == {"dawid-skene": 1.0}
     monkeypatch.setattr(consensus, "MAX_COST", 1000)
-    assert dz.methods["consensus"]().fit(panel(2.5)).weights_ == {"dawid-skene": 1.0}
+    for table in (panel(2.5, n_items=60), panel(2.5)):
+        model = dz.methods["consensus"]().fit(table)
+        assert model.weights_ == {"hierarchical-dawid-skene": 1.0}
+        assert model.dependence_ == DEFAULT
+        alone = dz.methods["hierarchical-dawid-skene"]().fit(table)
+        np.testing.assert_allclose(model.posterior_, alone.posterior_, atol=1e-9)
+        np.testing.assert_allclose(model.predict_proba(table), alone.posterior_, atol=1e-9)
 
 
-def test_judges_who_err_in_families_are_left_to_dawid_skene():
+def test_labels_that_are_all_copies_are_no_panel(monkeypatch):
+    monkeypatch.setattr(consensus, "copy_groups", lambda table: np.zeros(table.n_annotators, np.int64))
+    model = dz.methods["consensus"]().fit(panel(2.5))
+    assert model.item_total_.max() == pytest.approx(1)
+    assert model.weights_ == {"dawid-skene": 1.0}
+
+
+def test_judges_who_err_in_families_are_not_taken_for_hard_items():
     rng = np.random.default_rng(1)
     good, family = rng.random(800) < 0.55, np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
     luck = np.where(rng.random((800, 10)) < 0.6, rng.random((800, 3))[:, family], rng.random((800, 10)))
@@ -134,10 +187,10 @@ def test_judges_who_err_in_families_are_left_to_dawid_skene():
     table = dz.Annotations.from_matrix(said.astype(int))
     right = {
         name: (dz.methods[name]().fit(table).posterior_.argmax(axis=1) == good).mean()
-        for name in ("consensus", "dawid-skene", "item-effect")
+        for name in ("consensus", "hierarchical-dawid-skene", "item-effect")
     }
-    assert right["item-effect"] < right["dawid-skene"] - 0.1  # what the effect makes of families
-    assert right["consensus"] == right["dawid-skene"]
+    assert right["item-effect"] < right["hierarchical-dawid-skene"] - 0.1  # what the effect makes of families
+    assert right["consensus"] == right["hierarchical-dawid-skene"]
 
 
 def test_a_large_table_is_looked_at_by_some_of_its_items_first(monkeypatch):
@@ -148,5 +201,5 @@ def test_a_large_table_is_looked_at_by_some_of_its_items_first(monkeypatch):
     )
     assert dz.methods["consensus"]().fit(panel(0.0, 400, 5)).weights_ == {"dawid-skene": 1.0}
     assert looked == [500]
-    assert dz.methods["consensus"]().fit(panel(2.5, 400, 5)).weights_ == {"item-effect": 1.0}
+    assert dz.methods["consensus"]().fit(panel(2.5, 400, 5)).weights_.keys() > {"item-effect"}
     assert looked == [500, 500, 2000]
