@@ -2,7 +2,8 @@
 
 A column of tags for each annotator (`?` where somebody did not read): named by a first line `token ann bob …`, else by
 its number. One column of tags: sentences with the same tokens after each other are the answers of annotators 1, 2, …
-to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU become B-x, I-x and O.
+to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU become B-x, I-x and O. Ours is
+the one tag, with its probability.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.table.find_columns import Columns, needed
-from dissensus.table.io.files import open_bytes, reading
+from dissensus.table.io.files import BinaryFile, open_bytes, reading
 from dissensus.table.io.formats import NOTE, Format, add
-from dissensus.table.spans import OUTSIDE, place_names
+from dissensus.table.io.writers import WRITERS, Labels, Writer
+from dissensus.table.spans import OUTSIDE, are_places, place_names, sequences_of
 
 _TAG = re.compile(r"[BIESLU]-\S+|O")
 _UNREAD = ("?", "_", "-")  # in the place of a tag
@@ -107,6 +109,26 @@ def _header(sentences: list[Sentence]) -> list[str]:
     return []
 
 
+def write(labels: Labels, file: BinaryFile) -> None:
+    """Write token, tag and probability; without a CoNLL file that has the tokens, their places stand for them."""
+    if len(labels.questions) > 1:
+        raise BadParameter(f"CoNLL text has one question, not {len(labels.questions):,}; take each by itself.")
+    (answers,) = labels.questions.values()
+    if not are_places(answers.items):
+        raise BadParameter("CoNLL text holds tags of tokens, and these are labels of whole items; take another --to.")
+    tokens: dict[str, str] = {}
+    if labels.source is not None:
+        table = read(labels.source, None)
+        tokens = dict(zip(table["item"].to_pylist(), table["token"].to_pylist(), strict=True))
+    where = sequences_of(answers.items)
+    for start, end in zip(where.ptr[:-1], where.ptr[1:], strict=True):
+        for i in where.order[start:end].tolist():
+            name = str(answers.items[i])
+            cells = tokens.get(name, name.replace(" ", "")), str(answers.label[i]), f"{answers.confidence[i]:.4f}"
+            file.write(("\t".join(cells) + "\n").encode())
+        file.write(b"\n")
+
+
 add(
     Format(
         "conll",
@@ -117,3 +139,4 @@ add(
         place=45,
     )
 )
+WRITERS.register("conll", summary="tags of tokens", place=55)(Writer("to-conll.conll", write))
