@@ -180,6 +180,33 @@ def tags_of_spans(
     return Tags(next(rows), next(rows), next(rows), overlapping, empty)
 
 
+def tags_of_layers(
+    layers: Mapping[str, Sequence[tuple[Any, Any, int, int, Any]]],
+    readings: Iterable[tuple[Any, Any]],
+    texts: Mapping[Any, str] | None = None,
+    tokens: Mapping[Any, int] | None = None,
+) -> tuple[dict[str, list[Any]], int, int]:
+    """Columns item, annotator, label and question of spans by question, and how many overlap or are empty.
+
+    See `tags_of_spans`. Who marked a span of one question has read for all; all documents are cut alike.
+    """
+    made: dict[str, list[Any]] = {"item": [], "annotator": [], "label": [], "question": []}
+    overlapping = empty = 0
+    cuts: dict[Any, set[int]] = {}
+    readers = dict.fromkeys(readings)
+    for document, annotator, start, end, _ in (span for spans in layers.values() for span in spans):
+        cuts.setdefault(document, set()).update((start, end))
+        readers[document, annotator] = None
+    for question, spans in layers.items():
+        rows = tags_of_spans(spans, readers, texts, tokens, cuts)
+        for role in ("item", "annotator", "label"):
+            made[role] += getattr(rows, role).tolist()
+        made["question"] += [question] * rows.item.size
+        overlapping += rows.overlapping
+        empty += rows.empty
+    return made, overlapping, empty
+
+
 def layers_of(spans: Iterable[tuple[Any, Any, int, int, Any]]) -> list[str]:
     """Name the layer of each span (document, annotator, start, end, label), so that none overlaps in a layer.
 

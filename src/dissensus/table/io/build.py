@@ -35,7 +35,7 @@ from dissensus.table.io.exports import Collected
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
 from dissensus.table.reading import Reading, columns_named
-from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_spans
+from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_layers
 
 MAX_CLASSES = 1_000  # that are never doubted
 MIN_ROWS_PER_CLASS = 10  # of more classes than these
@@ -76,7 +76,7 @@ class Taken(Collected):
             raise DataError("there is no row; a table needs at least one annotation.")
         if "question" in columns and "proba" in columns:
             raise BadParameter("proba= is for a single question; drop the column of questions, or read each by itself.")
-        if self.loud:
+        if reading.loud:
             warnings.warn(f"{reading.file}: {reading.left_out()}".lstrip(": "), RowsLeftOut, stacklevel=3)
         self._check_questions()
         if "label" in columns:
@@ -100,11 +100,12 @@ class Taken(Collected):
         """Make a table per question of an export with labels of several kinds; all have the account of the file."""
         if build.classes is not None:
             raise BadParameter(f"classes= is for one question; choose it: label=, one of {listed(sorted(self.parts))}.")
-        if self.loud:
+        if self.reading.loud:
             warnings.warn(f"{self.reading.file}: {self.reading.left_out()}", RowsLeftOut, stacklevel=4)
-        tables: dict[str, Any] = {
-            question: Taken(**vars(part) | {"loud": False}).finish(build) for question, part in self.parts.items()
-        }
+        tables: dict[str, Any] = {}
+        for question, part in self.parts.items():
+            part.reading.loud = False  # it is said of the whole file
+            tables[question] = Taken(**vars(part)).finish(build)
         for question, table in tables.items():
             notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
             object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
@@ -344,21 +345,14 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
     reading.unit = "spans"
     layers = layers_of(marked)
-    readings += [span[:2] for span in marked]
-    cuts: dict[str, list[int]] = {}
-    for document, _, start, end, _ in marked:
-        cuts.setdefault(document, []).extend((start, end))
-    taken: dict[str, list[Any]] = {"item": [], "annotator": [], "label": [], "question": []}
-    for layer in sorted(set(layers) | {""}):
-        own = [span for span, of in zip(marked, layers, strict=True) if of == layer]
-        tags = tags_of_spans(own, readings, tokens=tokens, cuts=cuts)
-        for role in ("item", "annotator", "label"):
-            taken[role] += getattr(tags, role).tolist()
-        taken["question"] += [f"spans, {layer}" if layer else "spans"] * tags.item.size
-        reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
-        reading.unused["spans of length 0"] += tags.empty
+    by_layer: dict[str, list[Any]] = {f"spans, {layer}" if layer else "spans": [] for layer in sorted({*layers, ""})}
+    for span, layer in zip(marked, layers, strict=True):
+        by_layer[f"spans, {layer}" if layer else "spans"].append(span)
+    taken, overlapping, empty = tags_of_layers(by_layer, readings, tokens=tokens)
+    reading.unused["spans that overlap another one of the same annotator"] += overlapping
+    reading.unused["spans of length 0"] += empty
     if any(layers):
-        tables = ", ".join(f"'{name}'" for name in dict.fromkeys(taken["question"]))
+        tables = ", ".join(f"'{name}'" for name in by_layer)
         reading.notes.append(f"Spans overlap: labels that do are in different tables, {tables}.")
     else:
         del taken["question"]
