@@ -66,7 +66,20 @@ def to_column(values: Any, column: str) -> Any:
         values = values.cast(pa.string())
     elif not (pa.types.is_null(kind) or is_text(kind) or _is_whole(kind)):
         raise DataError(f"column '{column}' holds values of type {kind}; convert it to text or integers.")
-    return np.asarray(values) if values.null_count == 0 and _is_whole(values.type) else values
+    return _in_numpy(values)
+
+
+def to_array(values: Any, column: str) -> Any:
+    """`to_column` as one Arrow array, so that rows can be taken by their numbers."""
+    found = to_column(values, column)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else pa.array(found)
+
+
+def _in_numpy(column: Any) -> Any:
+    """Integers and truth values without a gap as a NumPy array; any other column as it is."""
+    if isinstance(column, np.ndarray) or column.null_count or not _is_whole(column.type):
+        return column
+    return np.asarray(column)
 
 
 def is_listing(values: Any) -> bool:
@@ -105,6 +118,7 @@ def missing_rows(column: Any) -> BoolArray:
 
 def encode(column: Any, what: str) -> tuple[Names, IntArray]:
     """Return the sorted names of a column from `to_column`, and the code of every row; a missing name raises."""
+    column = _in_numpy(column)
     if isinstance(column, np.ndarray) and column.dtype.kind != "b":
         return _encode_integers(column)
     if isinstance(column, np.ndarray) or pa.types.is_floating(column.type):

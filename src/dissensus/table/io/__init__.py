@@ -138,7 +138,7 @@ def read(
             for role, fields in (("item", item), ("annotator", annotator)):
                 if not (fields is None or isinstance(fields, str)):
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
-            taken = Taken(**vars(found.collect(files, columns, ticks, kind)))
+            taken: Taken = found.collect(files, columns, ticks, kind)
         else:
             taken = long_table(partial(_read_files, found, files), columns, wide, found.name, kind)
         taken.reading.file = str(source)

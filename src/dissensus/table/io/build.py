@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLef
 from dissensus.table import kinds, sniff
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import floats, joined
+from dissensus.table.encoding import floats
 from dissensus.table.find_columns import (
     GOLD_BESIDE_LABELS,
     Columns,
@@ -31,7 +31,6 @@ from dissensus.table.find_columns import (
     to_arrow,
 )
 from dissensus.table.io import pairs
-from dissensus.table.io.exports import Collected
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
 from dissensus.table.reading import Reading, columns_named
@@ -61,23 +60,33 @@ class Build:
     kind: str | None = None  # None: guessed
 
 
-@dataclass
-class Taken(Collected):
-    """The columns taken from a file, with the account of it."""
+Golds = dict[str, tuple[list[Any], list[Any]]]  # question → items and known labels
 
+
+@dataclass
+class Taken:
+    """The columns taken from a file, without what does not count, and the account of all."""
+
+    columns: dict[str, Any]
+    reading: Reading
+    items: Any = None  # all of them, where some may have no label
+    annotators: Any = None
+    kind: str | None = None  # of the table; None where the labels tell
+    golds: Golds = field(default_factory=dict)
+    parts: dict[str, Taken] = field(default_factory=dict)  # question → its answers, where kinds differ
     guessed_question: bool = False
 
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its account."""
+        columns, reading = self.columns, self.reading
+        if reading.loud:
+            warnings.warn(f"{reading.file}: {reading.left_out()}".lstrip(": "), RowsLeftOut, stacklevel=3)
         if self.parts:
             return self._finish_parts(build)
-        columns, reading = self.columns, self.reading
         if len(columns["item"]) == 0:
             raise DataError("there is no row; a table needs at least one annotation.")
         if "question" in columns and "proba" in columns:
             raise BadParameter("proba= is for a single question; drop the column of questions, or read each by itself.")
-        if reading.loud:
-            warnings.warn(f"{reading.file}: {reading.left_out()}".lstrip(": "), RowsLeftOut, stacklevel=3)
         self._check_questions()
         if "label" in columns:
             columns["label"] = _relabelled(columns["label"], build, reading)
@@ -100,12 +109,10 @@ class Taken(Collected):
         """Make a table per question of an export with labels of several kinds; all have the account of the file."""
         if build.classes is not None:
             raise BadParameter(f"classes= is for one question; choose it: label=, one of {listed(sorted(self.parts))}.")
-        if self.reading.loud:
-            warnings.warn(f"{self.reading.file}: {self.reading.left_out()}", RowsLeftOut, stacklevel=4)
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
             part.reading.loud = False  # it is said of the whole file
-            tables[question] = Taken(**vars(part)).finish(build)
+            tables[question] = part.finish(build)
         for question, table in tables.items():
             notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
             object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
@@ -186,9 +193,7 @@ class Taken(Collected):
         if self.annotators is None and "question" not in columns:
             self.annotators = naming.encode(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
         taken = {
-            role: floats(values, role)[rows]
-            if role == "weight"
-            else joined(_arrow(naming.to_column(values, role))).take(pa.array(rows))
+            role: floats(values, role)[rows] if role == "weight" else naming.to_array(values, role).take(pa.array(rows))
             for role, values in columns.items()
             if role != "label"
         }
@@ -205,7 +210,7 @@ def _as_ticks(label: Any, build: Build) -> Any:
     """Labels such as "a|b" as lists, where ticks= takes them apart; of sets, a blank label says that nothing is."""
     if _is_list(label):
         return label
-    column = joined(_arrow(naming.to_column(label, "label")))
+    column = naming.to_array(label, "label")
     if not pa.types.is_string(column.type):
         return label
     if build.ticks is None:
@@ -392,9 +397,9 @@ def _take_gold(frame: Any, used: Sequence[str], taken: Taken) -> None:
         taken.reading.notes.append(f"Column '{there[0]}' is not taken for known labels: there are several questions.")
         return
     for name in there:
-        label = joined(_arrow(naming.to_column(to_arrow(frame, [name])[name], name)))
-        item = joined(_arrow(naming.to_column(taken.columns["item"], "item")))
-        known = pa.array(~naming.missing_rows(naming.to_column(label, name)))
+        label = naming.to_array(to_arrow(frame, [name])[name], name)
+        item = naming.to_array(taken.columns["item"], "item")
+        known = pa.array(~naming.missing_rows(label))
         pairs = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
         if count_rows(pairs["i"]) < pairs.num_rows:
             taken.reading.notes.append(f"Column '{name}' differs within items and is not taken for known labels.")
@@ -423,15 +428,13 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
     """A column per annotator as rows; empty cells are no answers."""
     data = to_arrow(frame, [*people, *([item] if item else [])])
     n = len(data[people[0]])
-    items = joined(_arrow(naming.to_column(data[item], item))) if item else pa.array(np.arange(n))
-    columns = [joined(_arrow(naming.to_column(data[name], name))) for name in people]
+    items = naming.to_array(data[item], item) if item else pa.array(np.arange(n))
+    columns = [naming.to_array(data[name], name) for name in people]
     if len({column.type for column in columns if not pa.types.is_null(column.type)}) > 1:
         columns = [column.cast(pa.string()) for column in columns]
     kinds = [column.type for column in columns if not pa.types.is_null(column.type)]
     columns = [column.cast(kinds[0]) if kinds else column for column in columns]
-    given = [
-        np.flatnonzero(~naming.missing_rows(naming.to_column(c, name))) for name, c in zip(people, columns, strict=True)
-    ]
+    given = [np.flatnonzero(~naming.missing_rows(column)) for column in columns]
     taken = {
         "item": pa.concat_arrays([items.take(pa.array(rows)) for rows in given]),
         "annotator": pa.array(np.repeat(np.array(people, object), [rows.size for rows in given]), pa.string()),
@@ -442,7 +445,7 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
     reading.columns["label"] = "their cells"
     if left := [name for name in column_names(frame) if name not in (*people, item, *GOLD_BESIDE_LABELS)]:
         reading.columns["not read"] = columns_named(left)
-    result = Taken(taken, reading, naming.encode(naming.to_column(items, "item"), "item")[0], people)
+    result = Taken(taken, reading, naming.encode(items, "item")[0], people)
     if len(result.items) < n:
         raise DataError(
             f"column {item!r} names {n - len(result.items):,} rows of this wide table as another one is named."
@@ -466,7 +469,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
         if new is None:
             raise DataError("map= and normalize= need a list of labels in every row; write [] where there is none.")
         return pa.array([list(dict.fromkeys(one)) for one in new.to_pylist()], pa.list_(values.type))
-    labels = joined(_arrow(naming.to_column(column, "label"))).dictionary_encode()
+    labels = naming.to_array(column, "label").dictionary_encode()
     codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     old = labels.dictionary.to_pylist()
     count = np.bincount(codes[codes >= 0], minlength=len(old))
@@ -515,11 +518,7 @@ def _is_list(column: Any) -> bool:
 
 
 def _flat_list(column: Any) -> Any:
-    whole = joined(column)
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(whole.type.value_type):
         raise DataError(f"column 'label' holds lists of {whole.type.value_type}; expected lists of labels.")
     return whole.cast(pa.list_(whole.type.value_type))
-
-
-def _arrow(column: Any) -> Any:
-    return pa.array(column) if isinstance(column, np.ndarray) else column

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as with_default
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table.find_columns import Columns, check_names, listed
+from dissensus.table.io.build import Golds, Taken
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.kinds import CONTEXT, VERSUS, pair_items, set_name
 from dissensus.table.kinds import NOTHING as EMPTY_SET
@@ -79,20 +79,6 @@ class Note(NamedTuple):
 
 
 Rows = Iterator[Answer | Item | Target | Note]
-Golds = dict[str, tuple[list[Any], list[Any]]]  # question → items and known labels
-
-
-@dataclass
-class Collected:
-    """The answers of a file that count, by column, and the account of all."""
-
-    columns: dict[str, Any]
-    reading: Reading
-    items: Any = None  # all of them, where some may have no label
-    annotators: Any = None
-    kind: str | None = None  # of the table; None where the labels tell
-    golds: Golds = with_default(default_factory=dict)
-    parts: dict[str, Collected] = with_default(default_factory=dict)  # question → its answers, where kinds differ
 
 
 def add_export(
@@ -116,7 +102,7 @@ def add_export(
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
         return _item_table(answers(path, columns or Columns()), path)
 
-    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None, kind: str | None = None) -> Collected:
+    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None, kind: str | None = None) -> Taken:
         rows = answers(paths[0], columns)
         if len(paths) > 1:
             rows = _joined({path: answers(path, columns) for path in paths}, own_items)
@@ -174,7 +160,7 @@ class Ask(NamedTuple):
         return {"item": item.format(name), "annotator": annotator, "label": label}
 
 
-def _collect(rows: Rows, ask: Ask) -> Collected:
+def _collect(rows: Rows, ask: Ask) -> Taken:
     """Sort out which answers count; the others are counted by why they do not."""
     reading = Reading(unit="answers")
     given: list[Answer] = []
@@ -203,7 +189,7 @@ def _collect(rows: Rows, ask: Ask) -> Collected:
     if len({_table_kind(answers) for answers in own.values()}) < 2:
         return _collect_one(given, reading, ask)
     reading.columns = ask.roles(own)
-    found = Collected({}, reading)
+    found = Taken({}, reading)
     _sort_out([one for one in given if one.question not in own], reading, lambda one: False, quiet=NOTHING)
     reading.rows = len(given)
     for question, answers in own.items():
@@ -269,7 +255,7 @@ def _table_kind(answers: list[Answer]) -> str | None:
     return "sets" if any(len(one.label) > 1 for one in used) else None
 
 
-def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: list[Answer] | None = None) -> Collected:
+def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: list[Answer] | None = None) -> Taken:
     """The answers that make one table, or several of one kind; `everything`: answers to other questions too."""
     path, ticks = ask.path, ask.ticks
     reading.rows = len(given)
@@ -315,7 +301,7 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
         items, labels = golds.setdefault(one.question, ([], []))
         items.append(one.item)
         labels.append(set_name(one.label) if several else one.label[0])
-    return Collected(
+    return Taken(
         made,
         reading,
         list(dict.fromkeys(one.item for one in given)),
@@ -421,7 +407,7 @@ def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[
     return given
 
 
-def _collect_compared(given: list[Answer], questions: list[str], reading: Reading, ask: Ask) -> Collected:
+def _collect_compared(given: list[Answer], questions: list[str], reading: Reading, ask: Ask) -> Taken:
     """The comparisons of some questions, a row each; the item of an export is their context."""
     known = "comparisons, not used"
     used, _ = _sort_out(given, reading, lambda one: one.kind == COMPARED and one.question in questions, NOTHING, known)
@@ -438,12 +424,12 @@ def _collect_compared(given: list[Answer], questions: list[str], reading: Readin
     if len({one.question for one in used}) > 1:
         made["question"] = [one.question for one in answer]
     reading.columns = ask.roles(questions, "two things in {}")
-    return Collected(made, reading, kind="pairs")
+    return Taken(made, reading, kind="pairs")
 
 
 def _collect_spans(
     given: list[Answer], questions: list[str], reading: Reading, ask: Ask, everything: list[Answer]
-) -> Collected:
+) -> Taken:
     """The spans of some questions as tags, see `table.spans`; who answered anything about an item has read it."""
     readings = {
         (str(one.item), str(one.annotator)): None
@@ -483,7 +469,7 @@ def _collect_spans(
     if len(questions) == 1:
         del made["question"]
     reading.columns = ask.roles(questions, "places in {}", "the spans")
-    return Collected(made, reading, kind="spans", golds=golds)
+    return Taken(made, reading, kind="spans", golds=golds)
 
 
 def _marked_text(fields: dict[str, Any], length: int) -> str | None:

@@ -63,44 +63,24 @@ def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
     with reading(path):
         if not is_zip(path):
             log = next(records(path), {})
-            return {key: value for key, value in log.items() if key != "samples"}, iter(
-                objects(log, "samples", str(path))
-            )
-        with zipfile.ZipFile(path) as archive:
-            there = {entry.filename: entry for entry in archive.infolist()}
-            head = next((there[name] for name in (HEADER, START) if name in there), None)
-            if head is None:
-                raise UnreadableFile(f"{path} is a zip without {HEADER}; expected a log of Inspect.")
-            return _load(archive, head, path), _samples(path)
+            samples = objects(log, "samples", str(path))
+            return {key: value for key, value in log.items() if key != "samples"}, iter(samples)
+    header = next((found for name in (HEADER, START) for found in _entries(path, name)), None)
+    if header is None:
+        raise UnreadableFile(f"{path} is a zip without {HEADER}; expected a log of Inspect.")
+    return header, _entries(path, "samples/")
 
 
-def extras(path: Path) -> Record:
-    """What a zip has besides header and samples that a JSON log has too."""
-    with reading(path), zipfile.ZipFile(path) as archive:
-        return (
-            {"reductions": _parse(archive, archive.getinfo(REDUCTIONS), path)}
-            if REDUCTIONS in archive.namelist()
-            else {}
-        )
-
-
-def _samples(path: Path) -> Iterator[Record]:
+def _entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterator[Any]:
+    """The JSON of the files of a zip whose names begin so; a DataError where it is of another kind."""
     with reading(path), zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
-            if entry.filename.startswith("samples/"):
-                yield _load(archive, entry, path)
-
-
-def _parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Any:
-    with open_member(archive, entry, path) as file:
-        return json.load(file)
-
-
-def _load(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Record:
-    found = _parse(archive, entry, path)
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: {entry.filename} holds {shown(found)}; expected an object: {{…}}.")
-    return found
+            if entry.filename.startswith(begin):
+                with open_member(archive, entry, path) as file:
+                    found = json.load(file)
+                if not isinstance(found, kind):
+                    raise DataError(f"{path}: {entry.filename} holds {shown(found)}; expected an object: {{…}}.")
+                yield found
 
 
 def sample_name(sample: Record, epochs: Any, field_name: Any = None, where: str = "") -> Any:
@@ -346,7 +326,9 @@ def scored(labels: Labels) -> Record | Iterator[Record]:
     with reading(labels.source):
         if is_zip(labels.source):
             header, samples = open_log(labels.source)
-            log = header | {"samples": list(samples)} | extras(labels.source)
+            log = header | {"samples": list(samples)}
+            for found in _entries(labels.source, REDUCTIONS, object):
+                log["reductions"] = found
         else:
             with open_bytes(labels.source) as log_file:
                 log = json.load(log_file)
