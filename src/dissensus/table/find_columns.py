@@ -78,8 +78,8 @@ class Columns:
     def take(self, frame: Any) -> dict[str, Any]:
         """Take the columns of a frame as Arrow arrays, under our names; `proba` as {class: numbers}."""
         found = self.find(column_names(frame))
+        data = to_arrow(frame, flat(found.values()))
         by_class = found.pop("proba", {})
-        data = to_arrow(frame, flat([*found.values(), *by_class.values()]))
         columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in found.items()}
         if by_class:
             columns["proba"] = {name: floats(data[column], column) for name, column in by_class.items()}
@@ -90,9 +90,7 @@ def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
     """List the columns that have to be read; all of those there where `columns` is None."""
     wanted = list(there)
     if columns is not None:
-        found = columns.find(there)
-        by_class = found.pop("proba", {})
-        wanted = flat([*found.values(), *by_class.values()])
+        wanted = flat(columns.find(there).values())
         wanted += [name for name in there if name in GOLD_BESIDE_LABELS and name not in wanted]
         wanted += time_column(there, wanted)
     check_names(wanted)
@@ -118,9 +116,10 @@ def split(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, 
     return parts if name not in there and len(parts) > 1 and all(parts) else (name,)
 
 
-def flat(columns: Iterable[str | tuple[str, ...]]) -> list[str]:
-    """The names of columns, of which several may stand together."""
-    return [name for column in columns for name in ([column] if isinstance(column, str) else column)]
+def flat(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
+    """The names of columns, of which several may stand together, or under the names of classes."""
+    together = (column.values() if isinstance(column, Mapping) else column for column in columns)
+    return [name for column in together for name in ([column] if isinstance(column, str) else column)]
 
 
 def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: str) -> Any:

@@ -166,12 +166,11 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
     else:
         raise BadParameter(f"{what} must be a list of names, or their number, got {shown(names)}.")
     column = to_column(values, what)
-    in_numpy, like_numpy = isinstance(column, np.ndarray), isinstance(like, np.ndarray)
-    if like.dtype.kind in "iu" if like_numpy else pa.types.is_integer(like.type):
-        if not in_numpy and is_text(column.type):
-            with suppress(ValueError, TypeError):  # text for integers, as a command line gives it
-                column = np.array([int(value) for value in values], np.int64)
-    elif in_numpy and not like_numpy and is_text(like.type):
+    kind, wanted = _type(column), _type(like)
+    if pa.types.is_integer(wanted) and is_text(kind):
+        with suppress(ValueError, TypeError):  # text for integers, as a command line gives it
+            column = np.array([int(value) for value in values], np.int64)
+    elif is_text(wanted) and _is_whole(kind):
         column = pa.array([str(value) for value in values])
     if missing_rows(column).any():
         raise DataError(f"{what}: a declared name is blank or missing: {shown(values)}.")
@@ -287,6 +286,10 @@ def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
 def is_text(kind: Any) -> bool:
     """True for an Arrow type that holds text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _type(column: Any) -> Any:
+    return pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
 
 
 def _is_whole(kind: Any) -> bool:

@@ -60,11 +60,9 @@ def answers(path: Path, columns: Columns) -> Rows:
                 things = [one for one in value if isinstance(one, dict) and isinstance(one.get("rank"), int | float)]
                 value = comparisons({str(one.get("value", "")): one["rank"] for one in things}, item)
             yield Answer(item, user, value, question, kind, left_out)
-        suggested = (
-            [key for key in record if key.endswith((".suggestion", "-suggestion"))]
-            if flat
-            else record.get("suggestions") or ()
-        )
+        suggested = record.get("suggestions") or ()
+        if flat:
+            suggested = [key for key in record if key.endswith((".suggestion", "-suggestion"))]
         for _ in suggested if isinstance(suggested, list | dict) else ():
             yield Answer(item, "", None, left_out="suggestions by models")
 
@@ -76,28 +74,23 @@ def _is_flat(record: Record) -> bool:
 def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """(question, user, value, status) of every response."""
     flat = _is_flat(record)
-    for question in _asked(record) if flat else ():
-        for response in objects(record, question, where):
-            yield question, response.get("user_id"), response.get("value"), response.get("status")
-    if flat:
-        for key in [key for key in record if key.endswith(_USERS)]:
-            question = key.removesuffix(_USERS)
-            users, values, states = (
-                part(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS)
-            )
-            if not len(users) == len(values) == len(states or users):
-                raise DataError(f"{where} has {len(values):,} responses to {question!r} by {len(users):,} users.")
-            for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
-                yield question, user, value, status
-    elif isinstance(record.get("responses"), list):
+    if not flat and isinstance(record.get("responses"), list):
         for response in objects(record, "responses", where):
             for question, answer in part(response, "values", dict, where).items():
                 value = answer.get("value") if isinstance(answer, dict) else answer
                 yield question, response.get("user_id"), value, response.get("status")
-    else:
-        for question in part(record, "responses", dict, where):
-            for response in objects(record["responses"], question, where):
-                yield question, response.get("user_id"), response.get("value"), response.get("status")
+        return
+    by_question = {name: record[name] for name in _asked(record)} if flat else part(record, "responses", dict, where)
+    for question in by_question:
+        for response in objects(by_question, question, where):
+            yield question, response.get("user_id"), response.get("value"), response.get("status")
+    for key in [key for key in record if key.endswith(_USERS)]:
+        question = key.removesuffix(_USERS)
+        users, values, states = (part(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS))
+        if not len(users) == len(values) == len(states or users):
+            raise DataError(f"{where} has {len(values):,} responses to {question!r} by {len(users):,} users.")
+        for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
+            yield question, user, value, status
 
 
 def _kind(value: Any) -> str:

@@ -288,7 +288,7 @@ def long_table(
         return _noted(_wide(frame, *shape, format_name), frame)
     found = columns.find(column_names(frame))
     taken = columns.take(frame)
-    if asked.item is None and (system := _system(read_columns, found, taken)):
+    if asked.item is None and (system := sniff.system_column(read_columns, found, taken)):
         frame, columns = read_columns(None), replace(columns, item=(found["item"], system))
         guessed["item"] = "by name and content"
         found, taken = columns.find(column_names(frame)), columns.take(frame)
@@ -298,8 +298,8 @@ def long_table(
         reading.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
     result = Taken(taken, reading, guessed_question=columns.question is None)
     if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
-        _check_item(read_columns, found, taken)
-    used = flat([*(v for k, v in found.items() if k != "proba"), *found.get("proba", {}).values()])
+        sniff.check_item(read_columns, found, taken)
+    used = flat(found.values())
     _take_gold(frame, used, result)
     _take_time(frame, used, result)
     return _noted(result, frame)
@@ -362,32 +362,6 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     else:
         del taken["question"]
     return Taken(taken, reading)
-
-
-def _system(read_columns: Callable[[Columns | None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
-    """The column of the systems that were judged, where annotators label an item several times for that reason."""
-    item, annotator = found["item"], found["annotator"]
-    if not (isinstance(item, str) and isinstance(annotator, str)) or "question" in found:
-        return None
-    columns = [naming.to_column(taken[role], role) for role in ("item", "annotator")]
-    return (
-        sniff.system_column(read_columns(None), item, annotator) if count_rows(*columns) < len(taken["item"]) else None
-    )
-
-
-def _check_item(read_columns: Callable[[Columns | None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
-    """Ask where a column called `id` or the like numbers the rows, and another one may name the items."""
-    name, n = found["item"], len(taken["item"])
-    plain = name.strip().lower().removesuffix("_id")
-    if plain == "item" or n < sniff.MIN_ROWS_FOR_REPEATS or not isinstance(found["annotator"], str):
-        return
-    if count_rows(naming.to_column(taken["item"], "item")) < n:
-        return
-    if other := sniff.better_item(read_columns(None), name, found["annotator"]):
-        raise DataError(
-            f"column {name!r} is another in every row, so that no item would have two labels; say what names the "
-            f"items: item={other!r}, whose values repeat, or item={name!r}."
-        )
 
 
 def _take_gold(frame: Any, used: Sequence[str], taken: Taken) -> None:

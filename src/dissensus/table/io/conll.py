@@ -66,17 +66,11 @@ def as_bio(tags: list[str]) -> list[str]:
     In IOB1 a span begins with I-x; it is the scheme of a sentence in which no B-x begins one after O.
     """
     plain = ["" if tag in _UNREAD else _MARKS.get(tag[0], tag[0]) + tag[1:] for tag in tags]
-    starts = [
-        tag[0]
-        for last, tag in zip([OUTSIDE, *plain], plain, strict=False)
-        if tag[:2] in ("B-", "I-") and last == OUTSIDE
-    ]
+    pairs = list(zip([OUTSIDE, *plain], plain, strict=False))
+    starts = [tag[0] for last, tag in pairs if tag[:2] in ("B-", "I-") and last == OUTSIDE]
     if "I" not in starts or "B" in starts:
         return plain
-    previous = [OUTSIDE, *plain]
-    return [
-        f"B-{t[2:]}" if t[:2] == "I-" and last[2:] != t[2:] else t for last, t in zip(previous, plain, strict=False)
-    ]
+    return [f"B-{tag[2:]}" if tag[:2] == "I-" and last[2:] != tag[2:] else tag for last, tag in pairs]
 
 
 def _sentences(path: Path) -> Iterator[Sentence]:
@@ -129,14 +123,6 @@ def write(labels: Labels, file: BinaryFile) -> None:
         file.write(b"\n")
 
 
-add(
-    Format(
-        "conll",
-        (".conll", ".bio", ".iob", ".conll2003"),
-        read,
-        first_bytes=b"-DOCSTART-",
-        summary="tags of tokens, a column or sentence per annotator",
-        place=45,
-    )
-)
+suffixes, summary = (".conll", ".bio", ".iob", ".conll2003"), "tags of tokens, a column or sentence per annotator"
+add(Format("conll", suffixes, read, first_bytes=b"-DOCSTART-", summary=summary, place=45))
 WRITERS.register("conll", summary="tags of tokens", place=55)(Writer("to-conll.conll", write))
