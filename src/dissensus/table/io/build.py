@@ -353,9 +353,10 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     by_layer: dict[str, list[Any]] = {f"spans, {layer}" if layer else "spans": [] for layer in sorted({*layers, ""})}
     for span, layer in zip(marked, layers, strict=True):
         by_layer[f"spans, {layer}" if layer else "spans"].append(span)
-    taken, overlapping, empty = tags_of_layers(by_layer, readings, tokens=tokens)
-    reading.unused["spans that overlap another one of the same annotator"] += overlapping
-    reading.unused["spans of length 0"] += empty
+    tags = tags_of_layers(by_layer, readings, tokens=tokens)
+    taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
+    reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
+    reading.unused["spans of length 0"] += tags.empty
     if any(layers):
         tables = ", ".join(f"'{name}'" for name in by_layer)
         reading.notes.append(f"Spans overlap: labels that do are in different tables, {tables}.")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
@@ -454,18 +455,15 @@ def _collect_spans(
         elif one.label:
             reading.unused[_not_read(one.question, one.kind)] += 1
     about = {str(item): _marked_text(fields, lengths.get(str(item), 0)) for item, fields in reading.texts.items()}
-    made, overlapping, empty = tags_of_layers(
-        spans, [*readings, *known], {k: text for k, text in about.items() if text}
-    )
-    reading.unused["spans that overlap another one of the same annotator"] += overlapping
-    reading.unused["spans without a character"] += empty
-    golds: Golds = {question: ([], []) for question in questions} if known else {}
-    for item, who, label, question in zip(*made.values(), strict=True):
-        if who is None:
-            golds[question][0].append(item)
-            golds[question][1].append(label)
-    votes = [n for n, who in enumerate(made["annotator"]) if who is not None]
-    made = {role: [values[n] for n in votes] for role, values in made.items()}
+    tags = tags_of_layers(spans, [*readings, *known], {item: text for item, text in about.items() if text})
+    reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
+    reading.unused["spans without a character"] += tags.empty
+    votes = tags.annotator != np.array(None)
+    made = {role: getattr(tags, role)[votes].tolist() for role in ("item", "annotator", "label", "question")}
+    golds: Golds = {}
+    for question in questions if known else ():
+        own = ~votes & (tags.question == question)
+        golds[question] = tags.item[own].tolist(), tags.label[own].tolist()
     if len(questions) == 1:
         del made["question"]
     reading.columns = ask.roles(questions, "places in {}", "the spans")
