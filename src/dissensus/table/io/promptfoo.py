@@ -116,17 +116,14 @@ def answers(path: Path, columns: Columns) -> Rows:
         if not given:
             yield Answer(item, "", None, left_out="results without an assertion")
         for one, assertion in given:
-            if not _is_verdict(one, assertion):
-                yield Answer(item, "", None, left_out="results of sets of assertions, or of none that is named")
+            if why := _no_verdict(one, assertion):
+                yield Answer(item, "", None, left_out=why)
                 continue
             if assertion.get("type") == HUMAN:
                 why = "human grades, of all questions together" if several else ""
                 yield _passed(item, HUMAN, one, next(iter(questions.values()), PASS), why, where)._replace(gold=True)
                 continue
             who = judge(assertion, columns.annotator)
-            if judge(assertion).startswith(OURS):
-                yield Answer(item, "", None, left_out="assertions by dissensus")
-                continue
             question = questions[who]
             yield _passed(item, who, one, question, "", where)
             if (score := one.get("score")) is not None:
@@ -137,11 +134,12 @@ def answers(path: Path, columns: Columns) -> Rows:
         yield Note("Judges that were never asked the same are questions of their own.")
 
 
-def _is_verdict(one: Record, assertion: Record) -> bool:
-    """False for what sums up a set of assertions, which stand after it, and for a grade that failed."""
-    return bool(assertion.get("metric") or assertion.get("type") or assertion.get("provider")) and not one.get(
-        "componentResults"
-    )
+def _no_verdict(one: Record, assertion: Record) -> str:
+    """Say why a result is nobody's verdict: it sums up a set of assertions, which follow, or failed, or is ours."""
+    named = any(assertion.get(key) for key in ("metric", "type", "provider"))
+    if not named or one.get("componentResults"):
+        return "results of sets of assertions, or of none that is named"
+    return "assertions by dissensus" if judge(assertion).startswith(OURS) else ""
 
 
 def _passed(item: Any, who: str, one: Record, question: str, why: str, where: str) -> Answer:
@@ -157,7 +155,7 @@ def _questions(found: list[Record], path: Path, named: Any) -> dict[str, str]:
     for result in found:
         asked: dict[str, str] = {}
         for one, assertion in components(result, path):
-            if not _is_verdict(one, assertion) or assertion.get("type") == HUMAN or judge(assertion).startswith(OURS):
+            if _no_verdict(one, assertion) or assertion.get("type") == HUMAN:
                 continue
             who = judge(assertion, named)
             group.setdefault(who, who)
