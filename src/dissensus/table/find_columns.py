@@ -42,15 +42,18 @@ class Columns:
     weight: str | None = None
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
+    def named(self, there: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Our name → the columns that the caller named for it; all but `proba`."""
+        return {role: split(name, there) for role, name in vars(self).items() if role != "proba"}
+
     def find(self, there: Sequence[str]) -> dict[str, Any]:
         """Map our names to those of the columns there, `proba` to {class: column}; a missing column raises.
 
         An item or annotator that several columns name together is mapped to a tuple of them.
         """
-        given = {role: name if role == "proba" else split(name, there) for role, name in vars(self).items()}
-        del given["proba"]
+        given = self.named(there)
         found: dict[str, Any] = {}
-        taken = [column for names in given.values() for column in names]
+        taken = flat(given.values())
         free = [column for column in there if column not in taken]  # what is named for one role is no other's
         for role, names in given.items():
             if not names and (column := guess_column(role, free)) is not None:

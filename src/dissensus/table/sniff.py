@@ -116,9 +116,7 @@ def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Column
     """The columns with those that the names did not tell, and role → why; where there is no telling, raise `error`."""
     head = _head(frame)
     there = list(head)
-    named = {
-        role: split(getattr(columns, role), there) for role in ("item", "annotator", "label", "question", "weight")
-    }
+    named = columns.named(there)
     taken = set(flat(named.values()))
     if any(name not in there for name in taken):
         raise error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -300,7 +301,7 @@ def long_table(
     if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
         sniff.check_item(read_columns, found, taken)
     used = flat(found.values())
-    _take_gold(frame, used, result)
+    _take_gold(frame, used, result, taken["item"])
     _take_time(frame, used, result)
     return _noted(result, frame)
 
@@ -341,12 +342,9 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
             readings.append((document, who))
         else:
             marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
-    tokens: dict[str, int] | None = None
-    if marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN:
-        tokens = {}
-        for document, _, _, end, _ in marked:
-            tokens[document] = max(tokens.get(document, 0), end)
-    what = "characters" if tokens is None else "tokens"
+    short = marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN
+    tokens: dict[str, int] | None = {} if short else None  # without a number, up to the last one marked
+    what = "tokens" if short else "characters"
     reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
     reading.unit = "spans"
     layers = layers_of(marked)
@@ -365,15 +363,15 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     return Taken(taken, reading)
 
 
-def _take_gold(frame: Any, used: Sequence[str], taken: Taken) -> None:
-    """Take known labels from a column of the table that has one value per item."""
+def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> None:
+    """Take known labels from a column of the table that has one value per item; `items` of the rows of the frame."""
     there = [name for name in column_names(frame) if name in GOLD_BESIDE_LABELS and name not in used]
     if there and "question" in taken.columns:
         taken.reading.notes.append(f"Column '{there[0]}' is not taken for known labels: there are several questions.")
         return
     for name in there:
         label = naming.to_array(to_arrow(frame, [name])[name], name)
-        item = naming.to_array(taken.columns["item"], "item")
+        item = naming.to_array(items, "item")
         known = pa.array(~naming.missing_rows(label))
         pairs = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
         if count_rows(pairs["i"]) < pairs.num_rows:
@@ -405,15 +403,14 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
     n = len(data[people[0]])
     items = naming.to_array(data[item], item) if item else pa.array(np.arange(n))
     columns = [naming.to_array(data[name], name) for name in people]
-    if len({column.type for column in columns if not pa.types.is_null(column.type)}) > 1:
-        columns = [column.cast(pa.string()) for column in columns]
-    kinds = [column.type for column in columns if not pa.types.is_null(column.type)]
-    columns = [column.cast(kinds[0]) if kinds else column for column in columns]
-    given = [np.flatnonzero(~naming.missing_rows(column)) for column in columns]
+    types = {column.type for column in columns if not pa.types.is_null(column.type)}
+    kind = pa.string() if len(types) > 1 else next(iter(types), pa.null())
+    cells = pa.concat_arrays([column.cast(kind) for column in columns])
+    given = np.flatnonzero(~naming.missing_rows(cells))
     taken = {
-        "item": pa.concat_arrays([items.take(pa.array(rows)) for rows in given]),
-        "annotator": pa.array(np.repeat(np.array(people, object), [rows.size for rows in given]), pa.string()),
-        "label": pa.concat_arrays([column.take(pa.array(rows)) for column, rows in zip(columns, given, strict=True)]),
+        "item": items.take(pa.array(given % n)),
+        "annotator": pa.array(np.array(people, object)[given // n], pa.string()),
+        "label": cells.take(pa.array(given)),
     }
     reading = Reading(format=f"wide {format_name}", unit="cells", rows=n * len(people))
     reading.columns = {"item": repr(item) if item else ROW, "annotator": f"the columns {columns_named(people)}"}
@@ -425,9 +422,7 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
         raise DataError(
             f"column {item!r} names {n - len(result.items):,} rows of this wide table as another one is named."
         )
-    result.columns["item"], whole = items, result.columns["item"]
-    _take_gold(frame, [], result)
-    result.columns["item"] = whole
+    _take_gold(frame, [], result, items)
     if empty := reading.rows - len(taken["label"]):
         reading.unused["empty cells"] = empty
     return result
@@ -453,14 +448,12 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
     if unknown := sorted(by_text.keys() - set(map(str, old))):
         reading.notes.append(f"map= names {columns_named(unknown)}, which no label is.")
     if build.normalize:
-        spellings: dict[str, dict[str, int]] = {}
+        spellings: dict[str, Counter[str]] = {}
         for name, n in zip(new, count.tolist(), strict=True):
             if isinstance(name, str):
-                clean = " ".join(name.split())
-                same = spellings.setdefault(clean.casefold(), {})
-                same[clean] = same.get(clean, 0) + n
+                spellings.setdefault(naming.folded(name), Counter())[" ".join(name.split())] += n
         best = {key: max(sorted(same, reverse=True), key=same.__getitem__) for key, same in spellings.items()}
-        new = [best[" ".join(name.split()).casefold()] if isinstance(name, str) else name for name in new]
+        new = [best.get(naming.folded(name), name) for name in new]
     new = [None if name is None or not str(name).strip() else name for name in new]
     large = any(isinstance(name, int) and abs(name) >= 2**63 for name in new)  # Arrow has no such number
     if large or len({type(name) for name in new if name is not None}) > 1:

@@ -30,7 +30,7 @@ Sentence = list[list[str]]
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
     """Columns item (places), annotator, label and token."""
-    rows: dict[str, list[str]] = {"item": [], "annotator": [], "label": [], "token": []}
+    rows: list[tuple[str, str, str, str]] = []
     with reading(path):
         sentences = list(_sentences(path))
     people = _header(sentences)
@@ -54,9 +54,10 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
             tags = [line[place] for line in sentence]
             for item, token, tag in zip(places, tokens, as_bio(tags), strict=True):
                 if tag:
-                    for name, value in zip(rows, (item, who, tag, token), strict=True):
-                        rows[name].append(value)
-    table = pa.table({name: rows[name] for name in needed(columns, list(rows))})
+                    rows.append((item, who, tag, token))
+    names = ("item", "annotator", "label", "token")
+    cells = {name: pa.array([row[place] for row in rows], pa.string()) for place, name in enumerate(names)}
+    table = pa.table({name: cells[name] for name in needed(columns, names)})
     return table.replace_schema_metadata({NOTE: _NUMBERED.encode()}) if alone else table
 
 
