@@ -75,8 +75,6 @@ class Column:
     def known(self) -> Any:
         """The values that are there, as an Arrow array; none where they are no names."""
         found = self.values.combine_chunks() if isinstance(self.values, pa.ChunkedArray) else self.values
-        if isinstance(found, pa.ChunkedArray):
-            found = pa.concat_arrays(found.chunks)
         if pa.types.is_nested(found.type) or pa.types.is_null(found.type):
             return pa.array([], pa.string())
         if pa.types.is_dictionary(found.type):
