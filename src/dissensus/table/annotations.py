@@ -27,8 +27,8 @@ from dissensus.common.arrays import (
 )
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, DataWarning
-from dissensus.table import describe, gold, kernels, kinds
+from dissensus.exceptions import DataError, DataWarning, UnknownClass
+from dissensus.table import describe, kernels, kinds
 from dissensus.table import names as naming
 from dissensus.table.encoding import (
     as_list,
@@ -38,7 +38,6 @@ from dissensus.table.encoding import (
     encode_names,
     encode_proba,
     floats,
-    joined,
 )
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
@@ -503,7 +502,20 @@ class Annotations(ReadOnlyArrays, Named):
 
         Rows without a label and items that are not in the table are ignored.
         """
-        return gold.codes_of(self, item, label)
+        label = naming.to_array(label, "label")
+        rows = np.flatnonzero(~naming.missing_rows(label))
+        names, code = naming.encode(naming.to_column(label.take(rows), "label"), "label")
+        if self.kind == "sets":
+            names, place = kinds.vocabulary("sets", names)
+            code = place[code]
+        known = naming.recode(code, names, self.classes, "gold labels")
+        if (known < 0).any():
+            problem = f"labels are none of the table's {self.n_classes} classes"
+            said = naming.bad_rows("gold", known < 0, problem, names[code], rows)
+            how = "table.including(labels)" if self.kind == "sets" else "classes=[…]"
+            raise UnknownClass(f"{said} Declare all classes in making the table: {how}.")
+        codes: IntArray = self._align(item, rows, known, np.full(self.n_items, -1, np.int32), "labels")
+        return codes
 
     def including(self, labels: Any) -> Annotations:
         """The same rows with more classes, behind the others: labels that nobody gave, such as sets that gold holds.
@@ -512,7 +524,7 @@ class Annotations(ReadOnlyArrays, Named):
         >>> table.including(["b, a"]).classes.tolist()
         ['a', 'b', 'a|b']
         """
-        column = joined(naming.to_column(labels, "label"))
+        column = naming.to_array(labels, "label")
         names, _ = naming.encode(column.take(np.flatnonzero(~naming.missing_rows(column))), "label")
         if self.kind == "sets":
             names, _ = kinds.vocabulary("sets", names)
@@ -521,7 +533,24 @@ class Annotations(ReadOnlyArrays, Named):
 
     def gold_values(self, item: Any, value: Any) -> FloatArray:
         """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
-        return gold.values_of(self, item, value)
+        value = naming.to_array(value, "gold")
+        rows = np.flatnonzero(~naming.missing_rows(value))
+        known = floats(value.take(rows), "gold")
+        values: FloatArray = self._align(item, rows, known, np.full(self.n_items, np.nan), "numbers")
+        return values
+
+    def _align(self, item: Any, rows: IntArray, known: Any, gold: Any, what: str) -> Any:
+        """`gold` (I,) with what is known in these rows of a column of items; two for one item must be the same."""
+        names, code = naming.encode(naming.to_array(item, "item").take(rows), "item")
+        at = naming.recode(code, names, self.items, f"items of the gold {what}")
+        here = at >= 0
+        at, known, rows = at[here], known[here], rows[here]
+        gold[at] = known
+        if (gold[at] != known).any():
+            row = int((gold[at] != known).argmax())
+            where = f"item {naming.shown(self.items[at[row]])} (row {rows[row]}, from 0)"
+            raise DataError(f"gold: {where} has two different {what}; keep one.")
+        return gold
 
     # Making another from it -------------------------------------------------------------------------------------------
 
@@ -616,10 +645,17 @@ class Annotations(ReadOnlyArrays, Named):
         if kind == "sets" and self.proba is None and not pair_starts(self.item, self.annotator).all():
             return self._merge_ticks()
         classes, place = kinds.vocabulary(kind, self.classes, ordered)
-        proba = None
         if self.proba is not None:
             kinds.check_kind(kind, kinds.CLASS_KINDS, "proba")
-            proba = self.proba @ (place[:, None] == np.arange(classes.size)).astype(np.float64)
+        return self._recoded(classes, place, kind)
+
+    def _recoded(self, classes: Names, place: IntArray, kind: str) -> Annotations:
+        """The same rows with other classes, among which class k is `place[k]`; −1 for one that no row has."""
+        proba = None
+        if self.proba is not None:
+            proba = np.zeros((len(self), classes.size))
+            for k in np.flatnonzero(place >= 0):
+                proba[:, place[k]] += self.proba[:, k]
         return Annotations.from_codes(
             self.item, self.annotator, place[self.label], self.items, self.annotators, classes,
             weight=self.weight, proba=proba, kind=kind,
@@ -651,14 +687,7 @@ class Annotations(ReadOnlyArrays, Named):
         unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
         if unknown.any():
             raise naming.unknown_label(np.asarray(unknown), self.classes[self.label], len(classes))
-        proba = None
-        if self.proba is not None:
-            proba = np.zeros((len(self), len(classes)))
-            proba[:, at[at >= 0]] = self.proba[:, at >= 0]
-        return Annotations.from_codes(
-            self.item, self.annotator, at[self.label], self.items, self.annotators, classes,
-            weight=self.weight, proba=proba, kind=self.kind,
-        )  # fmt: skip
+        return self._recoded(classes, at, self.kind)
 
     def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
         if chosen is None:

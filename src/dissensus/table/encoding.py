@@ -36,11 +36,9 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
     """Return the classes, the label codes of the rows that stay, and which rows stay (None: all)."""
     keep: BoolArray | None = None
     if answers := as_list(abstain):
-        column = joined(column)
+        column = naming.to_array(column, "label")
         keep = ~_abstained(column, answers)
-        column = column.take(np.flatnonzero(keep))
-        if not isinstance(column, np.ndarray):
-            column = naming.to_column(column, "label")  # integers again, once the missing ones are gone
+        column = naming.to_column(column.take(np.flatnonzero(keep)), "label")  # integers again, without missing ones
     found, codes = naming.encode(column, "label")
     if classes is None:
         return found, codes, keep
@@ -76,9 +74,8 @@ def _abstained(column: Any, answers: list[Any]) -> BoolArray:
     gone = naming.missing_rows(column) if missing else np.zeros(len(column), np.bool_)
     if named:
         values = naming.declared(named, column, "abstain")
-        labels = pa.array(column) if isinstance(column, np.ndarray) else column
         with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # of another kind than the labels: none of them occurs
-            gone = gone | np.asarray(pc.is_in(labels, value_set=pa.array(values, labels.type)))
+            gone = gone | np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)))
     return gone
 
 
@@ -162,11 +159,6 @@ def _is_number(value: Any) -> bool:
         return not np.iscomplexobj(value) and np.ndim(value) == 0 and isinstance(float(value), float)
     except (TypeError, ValueError, OverflowError):
         return False
-
-
-def joined(column: Any) -> Any:
-    """Join the chunks of a column, so that rows can be taken by their numbers."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, numbers: bool) -> dict[str, Any]:

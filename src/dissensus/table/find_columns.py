@@ -42,15 +42,18 @@ class Columns:
     weight: str | None = None
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
+    def named(self, there: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Our name → the columns that the caller named for it; all but `proba`."""
+        return {role: split(name, there) for role, name in vars(self).items() if role != "proba"}
+
     def find(self, there: Sequence[str]) -> dict[str, Any]:
         """Map our names to those of the columns there, `proba` to {class: column}; a missing column raises.
 
         An item or annotator that several columns name together is mapped to a tuple of them.
         """
-        given = {role: name if role == "proba" else split(name, there) for role, name in vars(self).items()}
-        del given["proba"]
+        given = self.named(there)
         found: dict[str, Any] = {}
-        taken = [column for names in given.values() for column in names]
+        taken = flat(given.values())
         free = [column for column in there if column not in taken]  # what is named for one role is no other's
         for role, names in given.items():
             if not names and (column := guess_column(role, free)) is not None:
@@ -78,8 +81,8 @@ class Columns:
     def take(self, frame: Any) -> dict[str, Any]:
         """Take the columns of a frame as Arrow arrays, under our names; `proba` as {class: numbers}."""
         found = self.find(column_names(frame))
+        data = to_arrow(frame, flat(found.values()))
         by_class = found.pop("proba", {})
-        data = to_arrow(frame, flat([*found.values(), *by_class.values()]))
         columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in found.items()}
         if by_class:
             columns["proba"] = {name: floats(data[column], column) for name, column in by_class.items()}
@@ -90,9 +93,7 @@ def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
     """List the columns that have to be read; all of those there where `columns` is None."""
     wanted = list(there)
     if columns is not None:
-        found = columns.find(there)
-        by_class = found.pop("proba", {})
-        wanted = flat([*found.values(), *by_class.values()])
+        wanted = flat(columns.find(there).values())
         wanted += [name for name in there if name in GOLD_BESIDE_LABELS and name not in wanted]
         wanted += time_column(there, wanted)
     check_names(wanted)
@@ -118,9 +119,10 @@ def split(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, 
     return parts if name not in there and len(parts) > 1 and all(parts) else (name,)
 
 
-def flat(columns: Iterable[str | tuple[str, ...]]) -> list[str]:
-    """The names of columns, of which several may stand together."""
-    return [name for column in columns for name in ([column] if isinstance(column, str) else column)]
+def flat(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
+    """The names of columns, of which several may stand together, or under the names of classes."""
+    together = (column.values() if isinstance(column, Mapping) else column for column in columns)
+    return [name for column in together for name in ([column] if isinstance(column, str) else column)]
 
 
 def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: str) -> Any:

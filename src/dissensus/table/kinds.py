@@ -209,7 +209,7 @@ def pair_items(left: Any, right: Any, context: Any = None) -> Any:
     """(N,) names of items that compare two things, and `context` (a prompt), as an Arrow array."""
     import pyarrow.compute as pc
 
-    sides = [pc.cast(_array(one, name), pa.string()) for one, name in ((left, "left"), (right, "right"))]
+    sides = [pc.cast(naming.to_array(one, name), pa.string()) for one, name in ((left, "left"), (right, "right"))]
     for side in sides:
         for thing in side.unique().to_pylist():
             if thing is None or not thing.strip() or VERSUS in thing or CONTEXT in thing:
@@ -220,7 +220,7 @@ def pair_items(left: Any, right: Any, context: Any = None) -> Any:
     together = pc.binary_join_element_wise(*sides, VERSUS)
     if context is None:
         return together
-    return pc.binary_join_element_wise(together, pc.cast(_array(context, "context"), pa.string()), CONTEXT)
+    return pc.binary_join_element_wise(together, pc.cast(naming.to_array(context, "context"), pa.string()), CONTEXT)
 
 
 def sides_of(items: Names) -> Sides:
@@ -241,10 +241,3 @@ def sides_of(items: Names) -> Sides:
     both = pa.concat_arrays([pc.list_element(parts, 0), pc.list_element(parts, 1)])
     things, codes = naming.encode(both, "things")
     return Sides(things, codes[: items.size], codes[items.size :])
-
-
-def _array(column: Any, name: str) -> Any:
-    column = naming.to_column(column, name)
-    if isinstance(column, pa.ChunkedArray):
-        return column.combine_chunks()
-    return pa.array(column) if isinstance(column, np.ndarray) else column

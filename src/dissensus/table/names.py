@@ -66,7 +66,20 @@ def to_column(values: Any, column: str) -> Any:
         values = values.cast(pa.string())
     elif not (pa.types.is_null(kind) or is_text(kind) or _is_whole(kind)):
         raise DataError(f"column '{column}' holds values of type {kind}; convert it to text or integers.")
-    return np.asarray(values) if values.null_count == 0 and _is_whole(values.type) else values
+    return _in_numpy(values)
+
+
+def to_array(values: Any, column: str) -> Any:
+    """`to_column` as one Arrow array, so that rows can be taken by their numbers."""
+    found = to_column(values, column)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else pa.array(found)
+
+
+def _in_numpy(column: Any) -> Any:
+    """Integers and truth values without a gap as a NumPy array; any other column as it is."""
+    if isinstance(column, np.ndarray) or column.null_count or not _is_whole(column.type):
+        return column
+    return np.asarray(column)
 
 
 def is_listing(values: Any) -> bool:
@@ -105,6 +118,7 @@ def missing_rows(column: Any) -> BoolArray:
 
 def encode(column: Any, what: str) -> tuple[Names, IntArray]:
     """Return the sorted names of a column from `to_column`, and the code of every row; a missing name raises."""
+    column = _in_numpy(column)
     if isinstance(column, np.ndarray) and column.dtype.kind != "b":
         return _encode_integers(column)
     if isinstance(column, np.ndarray) or pa.types.is_floating(column.type):
@@ -152,12 +166,11 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
     else:
         raise BadParameter(f"{what} must be a list of names, or their number, got {shown(names)}.")
     column = to_column(values, what)
-    in_numpy, like_numpy = isinstance(column, np.ndarray), isinstance(like, np.ndarray)
-    if like.dtype.kind in "iu" if like_numpy else pa.types.is_integer(like.type):
-        if not in_numpy and is_text(column.type):
-            with suppress(ValueError, TypeError):  # text for integers, as a command line gives it
-                column = np.array([int(value) for value in values], np.int64)
-    elif in_numpy and not like_numpy and is_text(like.type):
+    kind, wanted = _type(column), _type(like)
+    if pa.types.is_integer(wanted) and is_text(kind):
+        with suppress(ValueError, TypeError):  # text for integers, as a command line gives it
+            column = np.array([int(value) for value in values], np.int64)
+    elif is_text(wanted) and _is_whole(kind):
         column = pa.array([str(value) for value in values])
     if missing_rows(column).any():
         raise DataError(f"{what}: a declared name is blank or missing: {shown(values)}.")
@@ -273,6 +286,10 @@ def _encode_hashed(column: Any) -> tuple[Names, IntArray]:
 def is_text(kind: Any) -> bool:
     """True for an Arrow type that holds text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _type(column: Any) -> Any:
+    return pa.from_numpy_dtype(column.dtype) if isinstance(column, np.ndarray) else column.type
 
 
 def _is_whole(kind: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from dissensus.exceptions import DataWarning
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import check_weight, encode_names, joined
+from dissensus.table.encoding import check_weight, encode_names
 
 
 class Questions(dict[str, Annotations]):
@@ -60,7 +60,7 @@ class Questions(dict[str, Annotations]):
         weight = None if weight is None else check_weight(weight)
         question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
         item, annotator, label = (
-            joined(naming.to_column(c, n)) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
+            naming.to_array(c, n) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
         )
         items, item_code = encode_names(item, "item", items)
         annotators, _ = naming.encode(annotator, "annotator")

@@ -29,6 +29,7 @@ class Reading:
     times: tuple[Any, Any, Any] | None = field(default=None, repr=False)  # items, annotators, times as in the file
     gold: tuple[list[Any], list[Any]] | None = None  # items and their known labels, where the file has them
     texts: dict[Any, dict[str, Any]] = field(default_factory=dict)  # item → its fields, where an export has them
+    loud: bool = field(default=False, repr=False)  # True where answers that people gave are not used
 
     @property
     def used(self) -> int:

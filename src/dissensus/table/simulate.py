@@ -433,14 +433,13 @@ def simulate_kind(
         said = np.array(kinds.OUTCOMES, object)[np.minimum(outcome, 2)]
         table = Annotations.from_pairs(names[left[item]], names[right[item]], said, annotator, context=item)
         return KindSimulation(table, scores, who, biases, stretch, noises)
-    truth = rng.normal(0, 1, n_items)
+    truth: FloatArray = rng.normal(0, 1, n_items)
     x = biases[annotator] + stretch[annotator] * truth[item] + noises[annotator] * rng.normal(size=item.size)
     x = np.where(who[annotator] == "spammer", rng.normal(0, 1, item.size), x)
     if kind == "graded":
         edges = ndtri(np.arange(1, n_grades) / n_grades)
         table = Annotations.from_arrays(item, annotator, np.searchsorted(edges, x), n_grades, kind="graded")
         truth = np.searchsorted(edges, truth).astype(np.float64)
-        return KindSimulation(table, truth, who, biases, stretch, noises)
-    return KindSimulation(
-        Annotations.from_arrays(item, annotator, x, kind="numbers"), truth, who, biases, stretch, noises
-    )
+    else:
+        table = Annotations.from_arrays(item, annotator, x, kind="numbers")
+    return KindSimulation(table, truth, who, biases, stretch, noises)

@@ -72,11 +72,12 @@ def simulate_spans(
     rng = np.random.default_rng(seed)
     kind = rng.permutation(apportion(kinds or CROWD, n_annotators, tuple(HABITS)))
     sizes = rng.integers(max(length // 2, 1), length + length // 2 + 1, n_documents)
-    truths, item, annotator, label = [], [], [], []
+    all_places, truth, item, annotator, label = [], [], [], [], []
     for document, size in enumerate(sizes.tolist()):
         spans = _draw_spans(rng, size, n_types, SPAN_RATE)
         places = place_names([f"d{document:05d}"] * size, range(size))
-        truths.append((places, _tags(spans, size)))
+        all_places += places
+        truth += _tags(spans, size)
         for a in rng.choice(n_annotators, redundancy, replace=False).tolist():
             item += places
             annotator += [f"a{a:03d}"] * size
@@ -84,10 +85,7 @@ def simulate_spans(
     types = [f"{mark}-t{k}" for mark in "BI" for k in range(n_types)]
     people = [f"a{a:03d}" for a in range(n_annotators)]
     table = Annotations.from_arrays(item, annotator, label, [*types, "O"], annotators=people, kind="spans")
-    known = dict(zip((p for places, _ in truths for p in places), (t for _, tags in truths for t in tags), strict=True))
-    codes = {name: k for k, name in enumerate(table.classes.tolist())}
-    truth = np.array([codes[known[name]] for name in table.items.tolist()], np.int32)
-    return SpanSimulation(table, truth, kind)
+    return SpanSimulation(table, table.gold_codes(all_places, truth), kind)
 
 
 Span = tuple[int, int, int]

@@ -5,7 +5,7 @@ A guess is made only where one candidate is left, and is always said; where ther
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -75,8 +75,6 @@ class Column:
     def known(self) -> Any:
         """The values that are there, as an Arrow array; none where they are no names."""
         found = self.values.combine_chunks() if isinstance(self.values, pa.ChunkedArray) else self.values
-        if isinstance(found, pa.ChunkedArray):
-            found = pa.concat_arrays(found.chunks)
         if pa.types.is_nested(found.type) or pa.types.is_null(found.type):
             return pa.array([], pa.string())
         if pa.types.is_dictionary(found.type):
@@ -114,11 +112,9 @@ class Column:
 
 def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Columns, dict[str, str]]:
     """The columns with those that the names did not tell, and role → why; where there is no telling, raise `error`."""
-    there = column_names(frame)
-    head = _head(frame, there)
-    named = {
-        role: split(getattr(columns, role), there) for role in ("item", "annotator", "label", "question", "weight")
-    }
+    head = _head(frame)
+    there = list(head)
+    named = columns.named(there)
     taken = set(flat(named.values()))
     if any(name not in there for name in taken):
         raise error
@@ -180,8 +176,8 @@ def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None
 
     With `insist`, because the caller says that it is one, an error where its columns cannot be told.
     """
-    there = column_names(frame)
-    head = _head(frame, there)
+    head = _head(frame)
+    there = list(head)
     item, people = split(columns.item, there), split(columns.annotator, there)
     for role, names in (("item", item), ("annotator", people)):
         if any(name not in there for name in names):
@@ -215,22 +211,45 @@ def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None
     return named, group
 
 
-def better_item(frame: Any, item: str, annotator: str) -> str | None:
-    """A column that may name the items where `item` is another in every row; None where there is none."""
-    there = column_names(frame)
-    head = _head(frame, there)
-    n = len(head[item].values)
-    for name, column in head.items():
-        if name in (item, annotator) or len(column.known) < n or 2 * len(column.distinct) > n:
-            continue
-        if _pairs(column, head[annotator]) >= 0.9 * n:
+def check_item(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
+    """Ask where a column called `id` or the like numbers the rows, and another one may name the items."""
+    item, annotator, n = found["item"], found["annotator"], len(taken["item"])
+    if item.strip().lower().removesuffix("_id") == "item" or n < MIN_ROWS_FOR_REPEATS or not isinstance(annotator, str):
+        return
+    if count_rows(to_column(taken["item"], "item")) < n:
+        return
+    head = _head(read_columns(None))
+    for name, one in _beside(head, item, annotator).items():
+        n = len(one.values)
+        if 2 * len(one.distinct) <= n and _pairs(one, head[annotator]) >= 0.9 * n:
+            raise DataError(
+                f"column {item!r} is another in every row, so that no item would have two labels; say what names the "
+                f"items: item={name!r}, whose values repeat, or item={item!r}."
+            )
+
+
+def system_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
+    """The column that names an item together with `item`: whose answer it is, where annotators judged several."""
+    item, annotator = found["item"], found["annotator"]
+    if not (isinstance(item, str) and isinstance(annotator, str)) or "question" in found:
+        return None
+    if count_rows(*(to_column(taken[role], role) for role in ("item", "annotator"))) == len(taken["item"]):
+        return None
+    head = _head(read_columns(None))
+    for name, one in _beside(head, item, annotator).items():
+        if _plain(name) & set(SYSTEMS) and _pairs(head[item], head[annotator], one) == len(one.values):
             return name
     return None
 
 
-def _head(frame: Any, there: Sequence[str]) -> dict[str, Column]:
-    data = to_arrow(frame, there)
-    return {name: Column(name, data[name][:N_ROWS_LOOKED_AT] if len(data[name]) else data[name]) for name in there}
+def _head(frame: Any) -> dict[str, Column]:
+    data = to_arrow(frame, column_names(frame))
+    return {name: Column(name, column[:N_ROWS_LOOKED_AT] if len(column) else column) for name, column in data.items()}
+
+
+def _beside(head: dict[str, Column], *used: str) -> dict[str, Column]:
+    """The other columns, of those that have a value in every row."""
+    return {name: one for name, one in head.items() if name not in used and len(one.known) == len(one.values)}
 
 
 def _by_other_name(role: str, free: Sequence[Column]) -> str | None:
@@ -252,19 +271,6 @@ def _plain(name: str) -> set[str]:
     """A column's name in lower case, with and without what often ends it."""
     whole = name.strip().lower()
     return {whole, *(whole.removesuffix(end) for end in ("_id", "_name", "_model"))}
-
-
-def system_column(frame: Any, item: str, annotator: str) -> str | None:
-    """The column that names an item together with `item`: whose answer it is, where annotators judged several."""
-    there = column_names(frame)
-    head = _head(frame, there)
-    n = len(head[item].values)
-    for name in there:
-        if name in (item, annotator) or not _plain(name) & set(SYSTEMS) or len(head[name].known) < n:
-            continue
-        if _pairs(head[item], head[annotator], head[name]) == n:
-            return name
-    return None
 
 
 def _fits(role: str, one: Column) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,52 +120,69 @@ def spans_of(items: Names, classes: Names, tags: IntArray, probability: Any = No
     return columns if probability is None else columns | {"probability": np.asarray(probability)[at]}
 
 
+Span = tuple[Any, Any, int, int, Any]  # document, annotator, start, end (exclusive), label
+
+
 class Tags(NamedTuple):
     """Spans as rows of a table, and how many could not be."""
 
     item: Names  # (N,) places
     annotator: Names
     label: Names  # (N,) tags
+    question: Names
     overlapping: int  # spans left out: a tag can tell of one span only
     empty: int  # spans left out: without a character or token in them
 
 
 def tags_of_spans(
-    spans: Iterable[tuple[Any, Any, int, int, Any]],
+    spans: Iterable[Span],
     readings: Iterable[tuple[Any, Any]] = (),
     texts: Mapping[Any, str] | None = None,
     tokens: Mapping[Any, int] | None = None,
-    cuts: Mapping[Any, Iterable[int]] | None = None,
 ) -> Tags:
-    """Turn spans (document, annotator, start, end, label) into tags, one row per reader and place.
+    """Turn the spans of one question into tags, see `tags_of_layers`."""
+    return tags_of_layers({"": spans}, readings, texts, tokens)
 
-    Whoever marked a span in a document has read it; `readings` are further (document, annotator), who said O
-    everywhere. Places are the tokens of a document where `tokens` counts them, else its words (`texts`) cut where spans
-    begin and end (or at `cuts`), else what lies between those. Of spans of one annotator that overlap, the first stays,
-    then the longest.
+
+def tags_of_layers(
+    layers: Mapping[str, Iterable[Span]],
+    readings: Iterable[tuple[Any, Any]] = (),
+    texts: Mapping[Any, str] | None = None,
+    tokens: Mapping[Any, int] | None = None,
+) -> Tags:
+    """Turn spans by question into tags, one row per question, reader and place.
+
+    Whoever marked a span in a document has read it for all questions; `readings` are further (document, annotator), who
+    said O everywhere. Places are the tokens of a document where `tokens` counts them, else its words (`texts`) cut
+    where spans of any question begin and end, else what lies between those. Of spans of one annotator that overlap, the
+    first stays, then the longest.
     """
-    by_reader: dict[Any, dict[Any, list[tuple[int, int, str]]]] = {}
+    by_reader: dict[Any, dict[Any, dict[str, list[tuple[int, int, str]]]]] = {}
     for document, annotator in readings:
-        by_reader.setdefault(document, {}).setdefault(annotator, [])
-    for document, annotator, start, end, label in spans:
-        by_reader.setdefault(document, {}).setdefault(annotator, []).append((int(start), int(end), str(label)))
+        by_reader.setdefault(document, {}).setdefault(annotator, {})
+    for question, spans in layers.items():
+        for document, annotator, start, end, label in spans:
+            own = by_reader.setdefault(document, {}).setdefault(annotator, {})
+            own.setdefault(question, []).append((int(start), int(end), str(label)))
     item: list[str] = []
     who: list[Any] = []
     given: list[str] = []
+    asked: list[str] = []
     overlapping = empty = 0
     for document, readers in by_reader.items():
-        marked = [span for spans_of_one in readers.values() for span in spans_of_one]
+        marked = [span for reader in readers.values() for spans_of_one in reader.values() for span in spans_of_one]
         if tokens is not None:
             n = max([tokens.get(document, 0), *(end for _, end, _ in marked)])
             starts = np.arange(n)
             names = place_names([document] * n, starts.tolist())
         else:
-            bounds = {at for start, end, _ in marked for at in (start, end)}.union((cuts or {}).get(document, ()))
+            bounds = {at for start, end, _ in marked for at in (start, end)}
             starts, ends = _pieces(bounds, None if texts is None else texts.get(document))
             names = place_names([document] * len(starts), starts.tolist(), ends.tolist())
-        for annotator, own in readers.items():
+        for annotator, question in product(readers, layers):
             tags = np.full(len(names), OUTSIDE, object)
-            for start, end, label in sorted(own, key=lambda span: (span[0], -span[1], span[2])):
+            own_spans = readers[annotator].get(question, ())
+            for start, end, label in sorted(own_spans, key=lambda span: (span[0], -span[1], span[2])):
                 inside = slice(*np.searchsorted(starts, [start, end]).tolist())
                 if not tags[inside].size:
                     empty += 1
@@ -176,11 +194,12 @@ def tags_of_spans(
             item += names
             who += [annotator] * len(names)
             given += tags.tolist()
-    rows = (np.array(column, object) for column in (item, who, given))
-    return Tags(next(rows), next(rows), next(rows), overlapping, empty)
+            asked += [question] * len(names)
+    items, annotators, labels, questions = (np.array(column, object) for column in (item, who, given, asked))
+    return Tags(items, annotators, labels, questions, overlapping, empty)
 
 
-def layers_of(spans: Iterable[tuple[Any, Any, int, int, Any]]) -> list[str]:
+def layers_of(spans: Iterable[Span]) -> list[str]:
     """Name the layer of each span (document, annotator, start, end, label), so that none overlaps in a layer.
 
     "" for the first layer, else its labels. A label tells the layer, whatever else an annotator marked: so all that

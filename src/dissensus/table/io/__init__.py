@@ -138,7 +138,7 @@ def read(
             for role, fields in (("item", item), ("annotator", annotator)):
                 if not (fields is None or isinstance(fields, str)):
                     raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
-            taken = Taken(**vars(found.collect(files, columns, ticks, kind)))
+            taken: Taken = found.collect(files, columns, ticks, kind)
         else:
             taken = long_table(partial(_read_files, found, files), columns, wide, found.name, kind)
         taken.reading.file = str(source)
@@ -265,7 +265,9 @@ def write_frame(
         raise BadParameter(f"cannot write {path} as {format or suffix or 'a file without suffix'}; there are {there}.")
     packed = path.suffix.lower() == ".gz"
     try:
-        table = _to_table(columns)
+        table = columns
+        if not isinstance(columns, pa.Table):
+            table = pa.table(columns if isinstance(columns, Mapping) else to_arrow(columns, column_names(columns)))
         with (
             atomic(path, mode) as file,
             gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as target,
@@ -279,12 +281,6 @@ def write_json(value: Any, path: str | Path) -> None:
     """Write a value as indented JSON, whole or not at all; NaN and infinity become null."""
     with atomic(path) as file:
         file.write((dumps(value, indent=2) + "\n").encode())
-
-
-def _to_table(columns: Any) -> pa.Table:
-    if isinstance(columns, Mapping):
-        return pa.table(columns)
-    return columns if isinstance(columns, pa.Table) else pa.table(to_arrow(columns, column_names(columns)))
 
 
 def _in_kind_of(column: Any, like: Names) -> Any:

@@ -3,7 +3,7 @@
 Version 2: `responses` is question → list of `value` and `user_id` (`records.to_json`), or is spread over fields
 `<question>.responses`, `.responses.users` and `.responses.status` (flattened, as in a dataset on the hub). Version 1
 and the server: `responses` is a list by person, of `values` by question; on the hub, a field `<question>` is a list of
-`value`, `user_id` and `status`. Suggestions are a model's: only counted.
+`value`, `user_id` and `status`. Suggestions are a model's: only counted, and what our labels become.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from dissensus.table.io.exports import (
     span_of,
 )
 from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.writers import Labels, Span, add
 
 _RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"
 _COUNTED = ("submitted", None)  # a status; None where the export does not tell
@@ -59,11 +60,9 @@ def answers(path: Path, columns: Columns) -> Rows:
                 things = [one for one in value if isinstance(one, dict) and isinstance(one.get("rank"), int | float)]
                 value = comparisons({str(one.get("value", "")): one["rank"] for one in things}, item)
             yield Answer(item, user, value, question, kind, left_out)
-        suggested = (
-            [key for key in record if key.endswith((".suggestion", "-suggestion"))]
-            if flat
-            else record.get("suggestions") or ()
-        )
+        suggested = record.get("suggestions") or ()
+        if flat:
+            suggested = [key for key in record if key.endswith((".suggestion", "-suggestion"))]
         for _ in suggested if isinstance(suggested, list | dict) else ():
             yield Answer(item, "", None, left_out="suggestions by models")
 
@@ -75,28 +74,23 @@ def _is_flat(record: Record) -> bool:
 def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
     """(question, user, value, status) of every response."""
     flat = _is_flat(record)
-    for question in _asked(record) if flat else ():
-        for response in objects(record, question, where):
-            yield question, response.get("user_id"), response.get("value"), response.get("status")
-    if flat:
-        for key in [key for key in record if key.endswith(_USERS)]:
-            question = key.removesuffix(_USERS)
-            users, values, states = (
-                part(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS)
-            )
-            if not len(users) == len(values) == len(states or users):
-                raise DataError(f"{where} has {len(values):,} responses to {question!r} by {len(users):,} users.")
-            for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
-                yield question, user, value, status
-    elif isinstance(record.get("responses"), list):
+    if not flat and isinstance(record.get("responses"), list):
         for response in objects(record, "responses", where):
             for question, answer in part(response, "values", dict, where).items():
                 value = answer.get("value") if isinstance(answer, dict) else answer
                 yield question, response.get("user_id"), value, response.get("status")
-    else:
-        for question in part(record, "responses", dict, where):
-            for response in objects(record["responses"], question, where):
-                yield question, response.get("user_id"), response.get("value"), response.get("status")
+        return
+    by_question = {name: record[name] for name in _asked(record)} if flat else part(record, "responses", dict, where)
+    for question in by_question:
+        for response in objects(by_question, question, where):
+            yield question, response.get("user_id"), response.get("value"), response.get("status")
+    for key in [key for key in record if key.endswith(_USERS)]:
+        question = key.removesuffix(_USERS)
+        users, values, states = (part(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS))
+        if not len(users) == len(values) == len(states or users):
+            raise DataError(f"{where} has {len(values):,} responses to {question!r} by {len(users):,} users.")
+        for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
+            yield question, user, value, status
 
 
 def _kind(value: Any) -> str:
@@ -122,4 +116,55 @@ def _asked(record: Record) -> list[str]:
     ]  # fmt: skip
 
 
+def suggestions(labels: Labels) -> Iterator[Record]:
+    """Yield the records of the export, each with our suggestion in place of an earlier one to the same question."""
+    if labels.source is None:
+        for item, given in labels.named_items():
+            ours = {question or "label": _suggestion(*one, labels.agent) for question, one in given.items()}
+            yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
+        return
+    said, values = labels.by_item(), _values(labels.source)
+    for record in records(labels.source):
+        item = labels.item_of(record, "id", "external_id")
+        for question, one in said.get(str(item), {}).items():
+            name = question or labels.question or next(iter(values), "label")
+            known = values.get(name, {})
+            label = known.get(str(one.label), one.label)  # 4 where a table holds the text "4"
+            if any(isinstance(value, list) for value in known.values()) and not isinstance(one.label, list):  # ticks
+                label = [label]
+            record = _with(record, name, _suggestion(label, one.confidence, labels.agent))
+        yield record
+
+
+def _with(record: Record, name: str, ours: Record) -> Record:
+    """The record with our suggestion to one question, in its own shape; see the reader."""
+    if isinstance(record.get("responses"), dict):
+        return record | {"suggestions": {**(record.get("suggestions") or {}), name: ours}}
+    if isinstance(record.get("responses"), list):
+        before = [old for old in record.get("suggestions") or [] if old.get("question_name") != name]
+        return record | {"suggestions": [*before, {"question_name": name, **ours}]}
+    about = {"score": ours["score"], "agent": ours["agent"]}
+    if f"{name}.responses" in record:
+        key = f"{name}.suggestion"
+        return record | {key: ours["value"]} | {f"{key}.{part}": value for part, value in about.items()}
+    return record | {f"{name}-suggestion": ours["value"], f"{name}-suggestion-metadata": about}
+
+
+def _values(path: Path) -> dict[str, dict[str, Any]]:
+    """Question → what was answered, as text → as the tool has it."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records(path):
+        for name, _, value, _ in responses(record, str(path)):
+            found.setdefault(name, {})[str(value)] = value
+    return found
+
+
+def _suggestion(label: Any, confidence: float, agent: str) -> Record:
+    if isinstance(label, list) and all(isinstance(one, Span) for one in label):
+        value = [{"start": one.start, "end": one.end, "label": one.label} for one in label]
+        return {"value": value, "score": [one.probability for one in label], "agent": agent}
+    return {"value": label, "score": confidence, "agent": agent}
+
+
 add_export("argilla", answers, claims=claims, summary="Argilla's labels, ratings, spans, rankings", place=55)
+add("argilla", "to-argilla.json", suggestions, "Argilla's records with suggestions", place=20)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLef
 from dissensus.table import kinds, sniff
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import floats, joined
+from dissensus.table.encoding import floats
 from dissensus.table.find_columns import (
     GOLD_BESIDE_LABELS,
     Columns,
@@ -31,11 +32,10 @@ from dissensus.table.find_columns import (
     to_arrow,
 )
 from dissensus.table.io import pairs
-from dissensus.table.io.exports import Collected
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
 from dissensus.table.reading import Reading, columns_named
-from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_spans
+from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_layers
 
 MAX_CLASSES = 1_000  # that are never doubted
 MIN_ROWS_PER_CLASS = 10  # of more classes than these
@@ -61,23 +61,33 @@ class Build:
     kind: str | None = None  # None: guessed
 
 
-@dataclass
-class Taken(Collected):
-    """The columns taken from a file, with the account of it."""
+Golds = dict[str, tuple[list[Any], list[Any]]]  # question → items and known labels
 
+
+@dataclass
+class Taken:
+    """The columns taken from a file, without what does not count, and the account of all."""
+
+    columns: dict[str, Any]
+    reading: Reading
+    items: Any = None  # all of them, where some may have no label
+    annotators: Any = None
+    kind: str | None = None  # of the table; None where the labels tell
+    golds: Golds = field(default_factory=dict)
+    parts: dict[str, Taken] = field(default_factory=dict)  # question → its answers, where kinds differ
     guessed_question: bool = False
 
     def finish(self, build: Build) -> Annotations | Questions:
         """Make the table, or one per question, and give each its account."""
+        columns, reading = self.columns, self.reading
+        if reading.loud:
+            warnings.warn(f"{reading.file}: {reading.left_out()}".lstrip(": "), RowsLeftOut, stacklevel=3)
         if self.parts:
             return self._finish_parts(build)
-        columns, reading = self.columns, self.reading
         if len(columns["item"]) == 0:
             raise DataError("there is no row; a table needs at least one annotation.")
         if "question" in columns and "proba" in columns:
             raise BadParameter("proba= is for a single question; drop the column of questions, or read each by itself.")
-        if self.loud:
-            warnings.warn(f"{reading.file}: {reading.left_out()}".lstrip(": "), RowsLeftOut, stacklevel=3)
         self._check_questions()
         if "label" in columns:
             columns["label"] = _relabelled(columns["label"], build, reading)
@@ -100,11 +110,10 @@ class Taken(Collected):
         """Make a table per question of an export with labels of several kinds; all have the account of the file."""
         if build.classes is not None:
             raise BadParameter(f"classes= is for one question; choose it: label=, one of {listed(sorted(self.parts))}.")
-        if self.loud:
-            warnings.warn(f"{self.reading.file}: {self.reading.left_out()}", RowsLeftOut, stacklevel=4)
-        tables: dict[str, Any] = {
-            question: Taken(**vars(part) | {"loud": False}).finish(build) for question, part in self.parts.items()
-        }
+        tables: dict[str, Any] = {}
+        for question, part in self.parts.items():
+            part.reading.loud = False  # it is said of the whole file
+            tables[question] = part.finish(build)
         for question, table in tables.items():
             notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
             object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
@@ -185,9 +194,7 @@ class Taken(Collected):
         if self.annotators is None and "question" not in columns:
             self.annotators = naming.encode(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
         taken = {
-            role: floats(values, role)[rows]
-            if role == "weight"
-            else joined(_arrow(naming.to_column(values, role))).take(pa.array(rows))
+            role: floats(values, role)[rows] if role == "weight" else naming.to_array(values, role).take(pa.array(rows))
             for role, values in columns.items()
             if role != "label"
         }
@@ -204,7 +211,7 @@ def _as_ticks(label: Any, build: Build) -> Any:
     """Labels such as "a|b" as lists, where ticks= takes them apart; of sets, a blank label says that nothing is."""
     if _is_list(label):
         return label
-    column = joined(_arrow(naming.to_column(label, "label")))
+    column = naming.to_array(label, "label")
     if not pa.types.is_string(column.type):
         return label
     if build.ticks is None:
@@ -282,7 +289,7 @@ def long_table(
         return _noted(_wide(frame, *shape, format_name), frame)
     found = columns.find(column_names(frame))
     taken = columns.take(frame)
-    if asked.item is None and (system := _system(read_columns, found, taken)):
+    if asked.item is None and (system := sniff.system_column(read_columns, found, taken)):
         frame, columns = read_columns(None), replace(columns, item=(found["item"], system))
         guessed["item"] = "by name and content"
         found, taken = columns.find(column_names(frame)), columns.take(frame)
@@ -292,9 +299,9 @@ def long_table(
         reading.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
     result = Taken(taken, reading, guessed_question=columns.question is None)
     if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
-        _check_item(read_columns, found, taken)
-    used = flat([*(v for k, v in found.items() if k != "proba"), *found.get("proba", {}).values()])
-    _take_gold(frame, used, result)
+        sniff.check_item(read_columns, found, taken)
+    used = flat(found.values())
+    _take_gold(frame, used, result, taken["item"])
     _take_time(frame, used, result)
     return _noted(result, frame)
 
@@ -335,72 +342,37 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
             readings.append((document, who))
         else:
             marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
-    tokens: dict[str, int] | None = None
-    if marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN:
-        tokens = {}
-        for document, _, _, end, _ in marked:
-            tokens[document] = max(tokens.get(document, 0), end)
-    what = "characters" if tokens is None else "tokens"
+    short = marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN
+    tokens: dict[str, int] | None = {} if short else None  # without a number, up to the last one marked
+    what = "tokens" if short else "characters"
     reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
     reading.unit = "spans"
     layers = layers_of(marked)
-    readings += [span[:2] for span in marked]
-    cuts: dict[str, list[int]] = {}
-    for document, _, start, end, _ in marked:
-        cuts.setdefault(document, []).extend((start, end))
-    taken: dict[str, list[Any]] = {"item": [], "annotator": [], "label": [], "question": []}
-    for layer in sorted(set(layers) | {""}):
-        own = [span for span, of in zip(marked, layers, strict=True) if of == layer]
-        tags = tags_of_spans(own, readings, tokens=tokens, cuts=cuts)
-        for role in ("item", "annotator", "label"):
-            taken[role] += getattr(tags, role).tolist()
-        taken["question"] += [f"spans, {layer}" if layer else "spans"] * tags.item.size
-        reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
-        reading.unused["spans of length 0"] += tags.empty
+    by_layer: dict[str, list[Any]] = {f"spans, {layer}" if layer else "spans": [] for layer in sorted({*layers, ""})}
+    for span, layer in zip(marked, layers, strict=True):
+        by_layer[f"spans, {layer}" if layer else "spans"].append(span)
+    tags = tags_of_layers(by_layer, readings, tokens=tokens)
+    taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
+    reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
+    reading.unused["spans of length 0"] += tags.empty
     if any(layers):
-        tables = ", ".join(f"'{name}'" for name in dict.fromkeys(taken["question"]))
+        tables = ", ".join(f"'{name}'" for name in by_layer)
         reading.notes.append(f"Spans overlap: labels that do are in different tables, {tables}.")
     else:
         del taken["question"]
     return Taken(taken, reading)
 
 
-def _system(read_columns: Callable[[Columns | None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
-    """The column of the systems that were judged, where annotators label an item several times for that reason."""
-    item, annotator = found["item"], found["annotator"]
-    if not (isinstance(item, str) and isinstance(annotator, str)) or "question" in found:
-        return None
-    columns = [naming.to_column(taken[role], role) for role in ("item", "annotator")]
-    return (
-        sniff.system_column(read_columns(None), item, annotator) if count_rows(*columns) < len(taken["item"]) else None
-    )
-
-
-def _check_item(read_columns: Callable[[Columns | None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
-    """Ask where a column called `id` or the like numbers the rows, and another one may name the items."""
-    name, n = found["item"], len(taken["item"])
-    plain = name.strip().lower().removesuffix("_id")
-    if plain == "item" or n < sniff.MIN_ROWS_FOR_REPEATS or not isinstance(found["annotator"], str):
-        return
-    if count_rows(naming.to_column(taken["item"], "item")) < n:
-        return
-    if other := sniff.better_item(read_columns(None), name, found["annotator"]):
-        raise DataError(
-            f"column {name!r} is another in every row, so that no item would have two labels; say what names the "
-            f"items: item={other!r}, whose values repeat, or item={name!r}."
-        )
-
-
-def _take_gold(frame: Any, used: Sequence[str], taken: Taken) -> None:
-    """Take known labels from a column of the table that has one value per item."""
+def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> None:
+    """Take known labels from a column of the table that has one value per item; `items` of the rows of the frame."""
     there = [name for name in column_names(frame) if name in GOLD_BESIDE_LABELS and name not in used]
     if there and "question" in taken.columns:
         taken.reading.notes.append(f"Column '{there[0]}' is not taken for known labels: there are several questions.")
         return
     for name in there:
-        label = joined(_arrow(naming.to_column(to_arrow(frame, [name])[name], name)))
-        item = joined(_arrow(naming.to_column(taken.columns["item"], "item")))
-        known = pa.array(~naming.missing_rows(naming.to_column(label, name)))
+        label = naming.to_array(to_arrow(frame, [name])[name], name)
+        item = naming.to_array(items, "item")
+        known = pa.array(~naming.missing_rows(label))
         pairs = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
         if count_rows(pairs["i"]) < pairs.num_rows:
             taken.reading.notes.append(f"Column '{name}' differs within items and is not taken for known labels.")
@@ -429,33 +401,28 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
     """A column per annotator as rows; empty cells are no answers."""
     data = to_arrow(frame, [*people, *([item] if item else [])])
     n = len(data[people[0]])
-    items = joined(_arrow(naming.to_column(data[item], item))) if item else pa.array(np.arange(n))
-    columns = [joined(_arrow(naming.to_column(data[name], name))) for name in people]
-    if len({column.type for column in columns if not pa.types.is_null(column.type)}) > 1:
-        columns = [column.cast(pa.string()) for column in columns]
-    kinds = [column.type for column in columns if not pa.types.is_null(column.type)]
-    columns = [column.cast(kinds[0]) if kinds else column for column in columns]
-    given = [
-        np.flatnonzero(~naming.missing_rows(naming.to_column(c, name))) for name, c in zip(people, columns, strict=True)
-    ]
+    items = naming.to_array(data[item], item) if item else pa.array(np.arange(n))
+    columns = [naming.to_array(data[name], name) for name in people]
+    types = {column.type for column in columns if not pa.types.is_null(column.type)}
+    kind = pa.string() if len(types) > 1 else next(iter(types), pa.null())
+    cells = pa.concat_arrays([column.cast(kind) for column in columns])
+    given = np.flatnonzero(~naming.missing_rows(cells))
     taken = {
-        "item": pa.concat_arrays([items.take(pa.array(rows)) for rows in given]),
-        "annotator": pa.array(np.repeat(np.array(people, object), [rows.size for rows in given]), pa.string()),
-        "label": pa.concat_arrays([column.take(pa.array(rows)) for column, rows in zip(columns, given, strict=True)]),
+        "item": items.take(pa.array(given % n)),
+        "annotator": pa.array(np.array(people, object)[given // n], pa.string()),
+        "label": cells.take(pa.array(given)),
     }
     reading = Reading(format=f"wide {format_name}", unit="cells", rows=n * len(people))
     reading.columns = {"item": repr(item) if item else ROW, "annotator": f"the columns {columns_named(people)}"}
     reading.columns["label"] = "their cells"
     if left := [name for name in column_names(frame) if name not in (*people, item, *GOLD_BESIDE_LABELS)]:
         reading.columns["not read"] = columns_named(left)
-    result = Taken(taken, reading, naming.encode(naming.to_column(items, "item"), "item")[0], people)
+    result = Taken(taken, reading, naming.encode(items, "item")[0], people)
     if len(result.items) < n:
         raise DataError(
             f"column {item!r} names {n - len(result.items):,} rows of this wide table as another one is named."
         )
-    result.columns["item"], whole = items, result.columns["item"]
-    _take_gold(frame, [], result)
-    result.columns["item"] = whole
+    _take_gold(frame, [], result, items)
     if empty := reading.rows - len(taken["label"]):
         reading.unused["empty cells"] = empty
     return result
@@ -472,7 +439,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
         if new is None:
             raise DataError("map= and normalize= need a list of labels in every row; write [] where there is none.")
         return pa.array([list(dict.fromkeys(one)) for one in new.to_pylist()], pa.list_(values.type))
-    labels = joined(_arrow(naming.to_column(column, "label"))).dictionary_encode()
+    labels = naming.to_array(column, "label").dictionary_encode()
     codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     old = labels.dictionary.to_pylist()
     count = np.bincount(codes[codes >= 0], minlength=len(old))
@@ -481,14 +448,12 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
     if unknown := sorted(by_text.keys() - set(map(str, old))):
         reading.notes.append(f"map= names {columns_named(unknown)}, which no label is.")
     if build.normalize:
-        spellings: dict[str, dict[str, int]] = {}
+        spellings: dict[str, Counter[str]] = {}
         for name, n in zip(new, count.tolist(), strict=True):
             if isinstance(name, str):
-                clean = " ".join(name.split())
-                same = spellings.setdefault(clean.casefold(), {})
-                same[clean] = same.get(clean, 0) + n
+                spellings.setdefault(naming.folded(name), Counter())[" ".join(name.split())] += n
         best = {key: max(sorted(same, reverse=True), key=same.__getitem__) for key, same in spellings.items()}
-        new = [best[" ".join(name.split()).casefold()] if isinstance(name, str) else name for name in new]
+        new = [best.get(naming.folded(name), name) for name in new]
     new = [None if name is None or not str(name).strip() else name for name in new]
     large = any(isinstance(name, int) and abs(name) >= 2**63 for name in new)  # Arrow has no such number
     if large or len({type(name) for name in new if name is not None}) > 1:
@@ -521,11 +486,7 @@ def _is_list(column: Any) -> bool:
 
 
 def _flat_list(column: Any) -> Any:
-    whole = joined(column)
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(whole.type.value_type):
         raise DataError(f"column 'label' holds lists of {whole.type.value_type}; expected lists of labels.")
     return whole.cast(pa.list_(whole.type.value_type))
-
-
-def _arrow(column: Any) -> Any:
-    return pa.array(column) if isinstance(column, np.ndarray) else column

@@ -2,7 +2,8 @@
 
 A column of tags for each annotator (`?` where somebody did not read): named by a first line `token ann bob …`, else by
 its number. One column of tags: sentences with the same tokens after each other are the answers of annotators 1, 2, …
-to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU become B-x, I-x and O.
+to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU become B-x, I-x and O. Ours is
+the one tag, with its probability.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.table.find_columns import Columns, needed
-from dissensus.table.io.files import open_bytes, reading
+from dissensus.table.io.files import BinaryFile, open_bytes, reading
 from dissensus.table.io.formats import NOTE, Format, add
-from dissensus.table.spans import OUTSIDE, place_names
+from dissensus.table.io.writers import WRITERS, Labels, Writer
+from dissensus.table.spans import OUTSIDE, are_places, place_names, sequences_of
 
 _TAG = re.compile(r"[BIESLU]-\S+|O")
 _UNREAD = ("?", "_", "-")  # in the place of a tag
@@ -28,7 +30,7 @@ Sentence = list[list[str]]
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
     """Columns item (places), annotator, label and token."""
-    rows: dict[str, list[str]] = {"item": [], "annotator": [], "label": [], "token": []}
+    rows: list[tuple[str, str, str, str]] = []
     with reading(path):
         sentences = list(_sentences(path))
     people = _header(sentences)
@@ -52,9 +54,10 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
             tags = [line[place] for line in sentence]
             for item, token, tag in zip(places, tokens, as_bio(tags), strict=True):
                 if tag:
-                    for name, value in zip(rows, (item, who, tag, token), strict=True):
-                        rows[name].append(value)
-    table = pa.table({name: rows[name] for name in needed(columns, list(rows))})
+                    rows.append((item, who, tag, token))
+    names = ("item", "annotator", "label", "token")
+    cells = {name: pa.array([row[place] for row in rows], pa.string()) for place, name in enumerate(names)}
+    table = pa.table({name: cells[name] for name in needed(columns, names)})
     return table.replace_schema_metadata({NOTE: _NUMBERED.encode()}) if alone else table
 
 
@@ -64,17 +67,11 @@ def as_bio(tags: list[str]) -> list[str]:
     In IOB1 a span begins with I-x; it is the scheme of a sentence in which no B-x begins one after O.
     """
     plain = ["" if tag in _UNREAD else _MARKS.get(tag[0], tag[0]) + tag[1:] for tag in tags]
-    starts = [
-        tag[0]
-        for last, tag in zip([OUTSIDE, *plain], plain, strict=False)
-        if tag[:2] in ("B-", "I-") and last == OUTSIDE
-    ]
+    pairs = list(zip([OUTSIDE, *plain], plain, strict=False))
+    starts = [tag[0] for last, tag in pairs if tag[:2] in ("B-", "I-") and last == OUTSIDE]
     if "I" not in starts or "B" in starts:
         return plain
-    previous = [OUTSIDE, *plain]
-    return [
-        f"B-{t[2:]}" if t[:2] == "I-" and last[2:] != t[2:] else t for last, t in zip(previous, plain, strict=False)
-    ]
+    return [f"B-{tag[2:]}" if tag[:2] == "I-" and last[2:] != tag[2:] else tag for last, tag in pairs]
 
 
 def _sentences(path: Path) -> Iterator[Sentence]:
@@ -107,13 +104,26 @@ def _header(sentences: list[Sentence]) -> list[str]:
     return []
 
 
-add(
-    Format(
-        "conll",
-        (".conll", ".bio", ".iob", ".conll2003"),
-        read,
-        first_bytes=b"-DOCSTART-",
-        summary="tags of tokens, a column or sentence per annotator",
-        place=45,
-    )
-)
+def write(labels: Labels, file: BinaryFile) -> None:
+    """Write token, tag and probability; without a CoNLL file that has the tokens, their places stand for them."""
+    if len(labels.questions) > 1:
+        raise BadParameter(f"CoNLL text has one question, not {len(labels.questions):,}; take each by itself.")
+    (answers,) = labels.questions.values()
+    if not are_places(answers.items):
+        raise BadParameter("CoNLL text holds tags of tokens, and these are labels of whole items; take another --to.")
+    tokens: dict[str, str] = {}
+    if labels.source is not None:
+        table = read(labels.source, None)
+        tokens = dict(zip(table["item"].to_pylist(), table["token"].to_pylist(), strict=True))
+    where = sequences_of(answers.items)
+    for start, end in zip(where.ptr[:-1], where.ptr[1:], strict=True):
+        for i in where.order[start:end].tolist():
+            name = str(answers.items[i])
+            cells = tokens.get(name, name.replace(" ", "")), str(answers.label[i]), f"{answers.confidence[i]:.4f}"
+            file.write(("\t".join(cells) + "\n").encode())
+        file.write(b"\n")
+
+
+suffixes, summary = (".conll", ".bio", ".iob", ".conll2003"), "tags of tokens, a column or sentence per annotator"
+add(Format("conll", suffixes, read, first_bytes=b"-DOCSTART-", summary=summary, place=45))
+WRITERS.register("conll", summary="tags of tokens", place=55)(Writer("to-conll.conll", write))

@@ -2,6 +2,7 @@
 
 A shared project is one file, `all.jsonl`, in which nobody is named; any other is a zip with one file per annotator,
 named after them. Versions before 1.0 name the annotator in every record (`username`) or label (`annotations[].user`).
+Our label takes the place of the annotators' in lines to import; further fields become an example's metadata.
 """
 
 from __future__ import annotations
@@ -12,17 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from dissensus.exceptions import DataWarning
+from dissensus.exceptions import BadParameter, DataWarning
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export, field, objects, span_of
 from dissensus.table.io.files import is_zip, members, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
 from dissensus.table.io.jsonl import Record, parse, records
+from dissensus.table.io.writers import Given, Labels, add
 
 _LABELS = ("label", "labels", "cats", "entities")
 _ANNOTATORS = ("annotator", "username", "user")
 _SPAN = ("start_offset", "end_offset", "label")
 _NOBODY = ("all", "unknown")  # files that are named after no annotator
+_OF_AN_ANNOTATOR = ("labels", "cats", "entities", "annotations", "username", "user")
 
 
 def claims(record: Record) -> bool:
@@ -92,7 +95,33 @@ def _span(one: Any, where: str) -> tuple[int, int, str]:
     return span_of(one if isinstance(one, dict) else {}, _SPAN, where)
 
 
+def examples(labels: Labels) -> Iterator[Record]:
+    """Yield one line per example: what the export says of it first, and our label in place of the annotators'."""
+    if len(labels.questions) > 1:
+        raise BadParameter(f"a doccano project has one question, not {len(labels.questions):,}; take each by itself.")
+    ours = {str(item): (item, given) for item, given in labels.named_items()}
+    written = set()
+    for _, record in sources(labels.source) if labels.source else ():
+        item = labels.item_of(record, "id", "doc_id", "item")
+        if item not in written:
+            written.add(item)
+            before = {key: value for key, value in record.items() if key not in _OF_AN_ANNOTATOR}
+            yield before | _own_label(ours.pop(str(item), (item, None))[1], labels.agent)
+    yield from ({"id": item, "text": str(item)} | _own_label(given, labels.agent) for item, given in ours.values())
+
+
+def _own_label(given: dict[str | None, Given] | None, agent: str) -> Record:
+    if given is None:  # nobody has labelled it
+        return {"label": []}
+    (one,) = given.values()
+    if isinstance(one.label, list):
+        spans, sure = [[*span[:3]] for span in one.label], [span.probability for span in one.label]
+        return {"label": spans, "annotator": agent, "score": sure}
+    return {"label": [one.label], "annotator": agent, "score": one.confidence}
+
+
 add_export(
     "doccano", answers, claims=claims, summary="doccano's labels and spans", place=70,
     suffixes=(*JSON_SUFFIXES, ".zip"),
 )  # fmt: skip
+add("doccano", "to-doccano.jsonl", examples, "doccano's examples, labelled", place=30)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from dataclasses import field as with_default
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,12 +20,13 @@ import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table.find_columns import Columns, check_names, listed
+from dissensus.table.io.build import Golds, Taken
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
 from dissensus.table.kinds import CONTEXT, VERSUS, pair_items, set_name
 from dissensus.table.kinds import NOTHING as EMPTY_SET
 from dissensus.table.names import shown, to_column
 from dissensus.table.reading import Reading
-from dissensus.table.spans import layers_of, tags_of_spans
+from dissensus.table.spans import layers_of, tags_of_layers
 
 MIN_SHARE_OF_TARGETS = 0.9  # that are labels too, before they are taken for known ones; a letter may be one by chance
 MAX_REASON_LENGTH = 200  # characters
@@ -34,7 +34,9 @@ LABEL, RATING, NUMBER, SPANS, COMPARED = "label", "rating", "number", "spans", "
 """Kinds of answers that are read: one label or a list of ticked ones; a grade; a score; a list of (start, end, label)
 in characters; a list of (left, right, which is better). All others are only counted."""
 _RATED = (RATING, NUMBER)
-_READABLE = (LABEL, *_RATED, SPANS, COMPARED)
+_LABELS = (LABEL, *_RATED)
+_TABLES = {SPANS: "spans", COMPARED: "pairs"}  # kinds of answers that have a kind of table of their own
+_READABLE = (*_LABELS, *_TABLES)
 NO_CHOICE = "answers without a choice"
 NOTHING = "annotations without an answer"  # left out where labels are read; of spans they say that there are none
 
@@ -80,22 +82,6 @@ class Note(NamedTuple):
 Rows = Iterator[Answer | Item | Target | Note]
 
 
-@dataclass
-class Collected:
-    """The answers of a file that count, by column, and the account of all."""
-
-    columns: dict[str, Any]
-    reading: Reading
-    items: Any = None  # all of them, where some may have no label
-    annotators: Any = None
-    kind: str | None = None  # of the table; None where the labels tell
-    loud: bool = False  # True where answers that people gave are not used
-    golds: dict[str, tuple[list[Any], list[Any]]] = with_default(
-        default_factory=dict
-    )  # question → items and known labels
-    parts: dict[str, Collected] = with_default(default_factory=dict)  # question → its answers, where kinds differ
-
-
 def add_export(
     name: str,
     answers: Callable[[Path, Columns], Rows],
@@ -117,11 +103,12 @@ def add_export(
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
         return _item_table(answers(path, columns or Columns()), path)
 
-    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None, kind: str | None = None) -> Collected:
+    def collect(paths: Sequence[Path], columns: Columns, ticks: str | None, kind: str | None = None) -> Taken:
         rows = answers(paths[0], columns)
         if len(paths) > 1:
             rows = _joined({path: answers(path, columns) for path in paths}, own_items)
-        found = _collect(rows, paths[0] if len(paths) == 1 else paths[0].parent, columns, ticks, kind, words, aside)
+        path = paths[0] if len(paths) == 1 else paths[0].parent
+        found = _collect(rows, Ask(path, columns, ticks, kind, words, aside, {}))
         found.reading.format = name
         return found
 
@@ -155,78 +142,93 @@ def _joined(files: Mapping[Path, Rows], own_items: bool) -> Rows:
         yield row
 
 
-def _collect(
-    rows: Rows,
-    path: Path,
-    columns: Columns,
-    ticks: str | None,
-    kind: str | None,
-    words: tuple[str, str],
-    aside: Callable[[str], bool],
-) -> Collected:
-    """Sort out which answers count; the others are counted by why they do not."""
-    reading = Reading(unit="answers")
-    given: list[Answer] = []
-    targets: dict[Any, Any] = {}
-    loud = False
-    for row in rows:
-        if isinstance(row, Note):
-            text = " ".join(row.text.split())  # which may hold a name from the data
-            reading.notes += [] if text in reading.notes else [text]
-            loud |= row.loud
-            continue
-        for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
-            if not isinstance(name, str | int | float):
-                raise DataError(
-                    f"{path}: {role} {shown(name)} is no text or number; name another field: {role}=<field>."
-                )
-        if isinstance(row, Item):
-            reading.texts[row.item] = row.fields
-        elif isinstance(row, Target):
-            targets[row.item] = row.value
-        else:
-            row = _compared(row, kind) if row.kind == COMPARED and not row.left_out else row
-            given.append(
-                row._replace(label=_labels(row, path)) if not row.left_out and row.kind in (LABEL, *_RATED) else row
-            )
-    if any(one.at is not None for one in given):
-        reading.times = ([one.item for one in given], [one.annotator for one in given], [one.at for one in given])
-    given = _layered(_unranked(given, columns.label, reading) if kind is None else given, reading)
-    reading.rows = len(given)
-    ask = Ask(path, columns, ticks, kind, words, targets, loud)
-    own = _by_question(given, aside) if columns.label is ticks is kind is None else {}
-    if len({_table_kind(answers) for answers in own.values()}) < 2:
-        return _collect_one(given, reading, ask)
-    reading.columns = {"item": _word(columns.item, words[0]), "annotator": _word(columns.annotator, words[1])}
-    reading.columns["label"] = ", ".join(f"'{question}'" for question in own)
-    found = Collected({}, reading, loud=loud)
-    for question, answers in own.items():
-        about = Reading(unit="answers", texts=reading.texts, times=reading.times)
-        own_ask = ask._replace(columns=replace(columns, label=question))
-        part = found.parts[question] = _collect_one(answers, about, own_ask, given)
-        reading.unused += about.unused
-        reading.notes += [note for note in about.notes if note not in reading.notes]
-        reading.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
-        reading.rows += about.rows - len(answers)  # each span or comparison is an answer
-        found.loud |= part.loud
-    rest = [one for one in given if one.question not in own]
-    for one in rest:
-        why = one.left_out or (_not_read(one.question, one.kind, aside(one.question)) if one.label else NO_CHOICE)
-        reading.unused[_one_line(why)] += 1
-    found.loud |= any(one.annotator != "" and not one.gold for one in rest if one.left_out != NOTHING)
-    return found
-
-
 class Ask(NamedTuple):
-    """What the caller asked for, and what the whole file says."""
+    """What the caller asked for, how the tool calls things, and the targets of the whole file."""
 
     path: Path
     columns: Columns
     ticks: str | None
     kind: str | None
     words: tuple[str, str]
-    targets: dict[Any, Any]
-    loud: bool
+    aside: Callable[[str], bool]
+    targets: dict[Any, Any]  # item → what it was asked for
+
+    def roles(self, questions: Iterable[str], item: str = "{}", unnamed: str = "the answers") -> dict[str, str]:
+        """What is taken for item, annotator and label, in words."""
+        given = zip((self.columns.item, self.columns.annotator), self.words, strict=True)
+        name, annotator = (usual if named is None else f"'{named}'" for named, usual in given)
+        label = ", ".join(f"'{question}'" for question in questions if question) or unnamed
+        return {"item": item.format(name), "annotator": annotator, "label": label}
+
+
+def _collect(rows: Rows, ask: Ask) -> Taken:
+    """Sort out which answers count; the others are counted by why they do not."""
+    reading = Reading(unit="answers")
+    given: list[Answer] = []
+    for row in rows:
+        if isinstance(row, Note):
+            text = " ".join(row.text.split())  # which may hold a name from the data
+            reading.notes += [] if text in reading.notes else [text]
+            reading.loud |= row.loud
+            continue
+        for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
+            if not isinstance(name, str | int | float):
+                said = f"{role} {shown(name)} is no text or number; name another field: {role}=<field>."
+                raise DataError(f"{ask.path}: {said}")
+        if isinstance(row, Item):
+            reading.texts[row.item] = row.fields
+        elif isinstance(row, Target):
+            ask.targets[row.item] = row.value
+        else:
+            row = _compared(row, ask.kind) if row.kind == COMPARED and not row.left_out else row
+            is_label = row.kind in _LABELS and not row.left_out
+            given.append(row._replace(label=_labels(row, ask.path)) if is_label else row)
+    if any(one.at is not None for one in given):
+        reading.times = ([one.item for one in given], [one.annotator for one in given], [one.at for one in given])
+    given = _layered(_unranked(given, ask.columns.label, reading) if ask.kind is None else given, reading)
+    own = _by_question(given, ask.aside) if ask.columns.label is ask.ticks is ask.kind is None else {}
+    if len({_table_kind(answers) for answers in own.values()}) < 2:
+        return _collect_one(given, reading, ask)
+    reading.columns = ask.roles(own)
+    found = Taken({}, reading)
+    _sort_out([one for one in given if one.question not in own], reading, lambda one: False, quiet=NOTHING)
+    reading.rows = len(given)
+    for question, answers in own.items():
+        about = Reading(unit="answers", texts=reading.texts, times=reading.times)
+        own_ask = ask._replace(columns=replace(ask.columns, label=question))
+        found.parts[question] = _collect_one(answers, about, own_ask, given)
+        reading.unused += about.unused
+        reading.notes += [note for note in about.notes if note not in reading.notes]
+        reading.columns |= {role: word for role, word in about.columns.items() if role in ("text", "gold")}
+        reading.rows += about.rows - len(answers)  # each span or comparison is an answer
+        reading.loud |= about.loud
+    return found
+
+
+def _sort_out(
+    given: list[Answer], reading: Reading, is_read: Callable[[Answer], bool], quiet: str = "", known: str = ""
+) -> tuple[list[Answer], list[Answer]]:
+    """The answers that count, and those marked as right (`known` says what these are); the others are counted.
+
+    Who gave an answer that does not count is told, but for the reason `quiet`.
+    """
+    used: list[Answer] = []
+    gold: list[Answer] = []
+    for one in given:
+        why = one.left_out
+        if not why and not one.label and (one.kind in _LABELS or is_read(one)):
+            why = NO_CHOICE
+        elif not why and not is_read(one):
+            why = _not_read(one.question, one.kind)
+        elif not why and one.gold:
+            why = f"answers marked as right ({known})"
+            gold.append(one)
+        if why:
+            reading.unused[_one_line(why)] += 1
+            reading.loud |= one.annotator != "" and not one.gold and why != quiet
+        else:
+            used.append(one)
+    return used, gold
 
 
 def _by_question(given: list[Answer], aside: Callable[[str], bool]) -> dict[str, list[Answer]]:
@@ -254,33 +256,26 @@ def _table_kind(answers: list[Answer]) -> str | None:
     return "sets" if any(len(one.label) > 1 for one in used) else None
 
 
-def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: list[Answer] | None = None) -> Collected:
+def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: list[Answer] | None = None) -> Taken:
     """The answers that make one table, or several of one kind; `everything`: answers to other questions too."""
-    path, columns, ticks, kind, words, targets, loud = ask
+    path, ticks = ask.path, ask.ticks
     reading.rows = len(given)
     answered = [one for one in given if not one.left_out]
-    if marked := _span_questions(answered, path, columns.label, kind):
-        return _collect_spans(given, marked, reading, columns, everything or given)
-    if ranked := _compared_questions(answered, columns.label, kind):
+    if marked := _questions_alone(answered, SPANS, (LABEL, RATING, COMPARED), ask):
+        return _collect_spans(given, marked, reading, ask, everything or given)
+    if ask.kind == SPANS and not any(one.kind == SPANS for one in answered):
+        raise DataError(f"{path} holds no spans of text; leave out kind='spans'.")
+    if ranked := _questions_alone(answered, COMPARED, _LABELS, ask):
         return _collect_compared(given, ranked, reading, ask)
-    chosen = _choose_questions(answered, path, columns.label, ticks)
-    used, gold, left = [], [], []
-    sets = {one.question for one in answered if one.kind == LABEL and len(one.label or ()) > 1}
-    sets = sets if kind in (None, "sets") and ticks is None else set()
-    for one in given:
-        if one.question in sets and one.label == [] and one.kind == LABEL and one.annotator != "":
-            one = one._replace(label=[EMPTY_SET])  # who ticks nothing where several may be ticked has answered
-        why = one.left_out or chosen.get(one.question, {}).get(one.kind, "")
-        if not why and not one.label:
-            why = NO_CHOICE
-        elif not why and one.gold:
-            why = "answers marked as right (known labels, no votes)"
-            gold.append(one)
-        elif not why:
-            used.append(one)
-        if why:
-            reading.unused[_one_line(why)] += 1
-            left.append(one)
+    chosen = _choose_questions(answered, path, ask.columns.label, ticks)
+    if ask.kind in (None, "sets") and ticks is None:  # who ticks nothing where several may be ticked has answered
+        sets = {one.question for one in answered if one.kind == LABEL and len(one.label or ()) > 1}
+        for n, one in enumerate(given):
+            if one.question in sets and one.label == [] and one.kind == LABEL and one.annotator != "":
+                given[n] = one._replace(label=[EMPTY_SET])
+    used, gold = _sort_out(
+        given, reading, lambda one: (one.question, one.kind) in chosen, known="known labels, no votes"
+    )
     if not used:
         raise DataError(
             f"{path} holds no answer that can be used; a table needs at least one. {reading.left_out()}".strip()
@@ -295,31 +290,29 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
     questions = sorted({one.question for one in used})
     if len(questions) > 1:
         made["question"] = to_column([one.question for one in used], "question")
-    reading.columns = {"item": _word(columns.item, words[0]), "annotator": _word(columns.annotator, words[1])}
-    reading.columns["label"] = ", ".join(f"'{question}'" for question in questions if question) or "the answers"
+    reading.columns = ask.roles(questions)
     if texts := list(dict.fromkeys(key for fields in reading.texts.values() for key in fields)):
         reading.columns["text"] = ", ".join(f"'{key}'" for key in texts[:3])
     if gold:
         reading.columns["gold"] = f"{len(gold):,} answers marked as right"
-    loud |= any(one.annotator != "" and not one.gold for one in left)
     if ticks and several and any(len(one.label) > 1 for one in gold):
         raise DataError(f"{path}: an answer marked as right ticks several labels; only one can be known.")
-    golds = {
-        question: ([one.item for one in gold if one.question == question], _golds(gold, question, several))
-        for question in {one.question for one in gold}
-    }
-    if targets and not golds:
-        golds = _golds_of_targets(targets, used, reading)
-    return Collected(
-        made, reading, _distinct(one.item for one in given),
-        _distinct(str(one.annotator) for one in given if one.annotator != "" and not one.gold),
-        _table_kind(used) if not several else None, loud, golds,
-    )  # fmt: skip
+    golds: Golds = {}
+    for one in gold:
+        items, labels = golds.setdefault(one.question, ([], []))
+        items.append(one.item)
+        labels.append(set_name(one.label) if several else one.label[0])
+    return Taken(
+        made,
+        reading,
+        list(dict.fromkeys(one.item for one in given)),
+        list(dict.fromkeys(str(one.annotator) for one in given if one.annotator != "" and not one.gold)),
+        _table_kind(used) if not several else None,
+        golds or (_golds_of_targets(ask.targets, used, reading) if ask.targets else {}),
+    )
 
 
-def _golds_of_targets(
-    targets: dict[Any, Any], used: list[Answer], reading: Reading
-) -> dict[str, tuple[list[Any], list[Any]]]:
+def _golds_of_targets(targets: dict[Any, Any], used: list[Answer], reading: Reading) -> Golds:
     """Question → items and known labels, where nearly all targets are among its labels; else a note."""
     found = {}
     for question in sorted({one.question for one in used}):
@@ -336,14 +329,12 @@ def _golds_of_targets(
     return found
 
 
-def _span_questions(answers: list[Answer], path: Path, label: str | None, kind: str | None) -> list[str]:
-    """The questions whose spans are read: those asked for, or all where nothing else can be read."""
-    there = sorted({one.question for one in answers if one.kind == SPANS})
-    if kind == SPANS and not there:
-        raise DataError(f"{path} holds no spans of text; leave out kind='spans'.")
-    wanted = [question for question in there if label in (None, question)]
-    alone = not any(one.kind in (LABEL, RATING, COMPARED) and one.label for one in answers)
-    return wanted if label is not None or kind == SPANS or alone else []
+def _questions_alone(answers: list[Answer], kind: str, others: tuple[str, ...], ask: Ask) -> list[str]:
+    """The questions of which spans or comparisons are read: those asked for, or all where nothing else can be read."""
+    label = ask.columns.label
+    there = sorted({one.question for one in answers if one.kind == kind and label in (None, one.question)})
+    alone = not any(one.kind in others and one.label for one in answers)
+    return there if label is not None or ask.kind == _TABLES[kind] or alone else []
 
 
 def _layered(given: list[Answer], reading: Reading) -> list[Answer]:
@@ -412,98 +403,71 @@ def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[
             said = f"'{one.question}' compares other things in every item: its answers are labels, left and right"
             reading.notes += [note for note in [f"{said} (kind='pairs' compares)."] if note not in reading.notes]
         elif one.question != label:
-            given[n] = one._replace(
-                left_out=_one_line(
-                    f"comparisons of other things in every item: {_not_read(one.question, COMPARED, True)}"
-                )
-            )
+            why = f"comparisons of other things in every item: {_not_read(one.question, COMPARED)}"
+            given[n] = one._replace(left_out=_one_line(why))
     return given
 
 
-def _compared_questions(answers: list[Answer], label: str | None, kind: str | None) -> list[str]:
-    """The questions whose comparisons are read: those asked for, or all where nothing else can be read."""
-    there = sorted({one.question for one in answers if one.kind == COMPARED and label in (None, one.question)})
-    alone = not any(one.kind in (LABEL, *_RATED) and one.label for one in answers)
-    return there if label is not None or kind == "pairs" or alone else []
-
-
-def _collect_compared(given: list[Answer], questions: list[str], reading: Reading, ask: Ask) -> Collected:
+def _collect_compared(given: list[Answer], questions: list[str], reading: Reading, ask: Ask) -> Taken:
     """The comparisons of some questions, a row each; the item of an export is their context."""
-    rows: list[tuple[Any, ...]] = []
-    loud = ask.loud
-    for one in given:
-        why = one.left_out
-        if not why and not one.label:
-            why = NO_CHOICE
-        elif not why and (one.kind != COMPARED or one.question not in questions):
-            why = _not_read(one.question, one.kind, one.kind in _READABLE)
-        elif not why and one.gold:
-            why = "answers marked as right (comparisons, not used)"
-        if why:
-            reading.unused[_one_line(why)] += 1
-            loud |= one.annotator != "" and not one.gold and one.left_out != NOTHING
-            continue
-        rows += [(*pair, one.item, str(one.annotator), one.question) for pair in one.label]
-        reading.rows += len(one.label) - 1  # each comparison is an answer
-    if not rows:
+    known = "comparisons, not used"
+    used, _ = _sort_out(given, reading, lambda one: one.kind == COMPARED and one.question in questions, NOTHING, known)
+    if not used:
         raise DataError(f"{ask.path} holds no comparison that can be used. {reading.left_out()}".strip())
-    left, right, better, context, annotator, question = map(list, zip(*rows, strict=True))
-    made = {"item": pair_items(left, right, [str(item) for item in context]), "annotator": annotator, "label": better}
-    if len(set(question)) > 1:
-        made["question"] = question
-    reading.columns = {
-        "item": f"two things in {_word(ask.columns.item, ask.words[0])}",
-        "annotator": _word(ask.columns.annotator, ask.words[1]),
-        "label": ", ".join(f"'{name}'" for name in questions if name) or "the answers",
+    rows = [(*pair, one) for one in used for pair in one.label]
+    reading.rows += len(rows) - len(used)  # each comparison is an answer
+    left, right, better, answer = map(list, zip(*rows, strict=True))
+    made = {
+        "item": pair_items(left, right, [str(one.item) for one in answer]),
+        "annotator": [str(one.annotator) for one in answer],
+        "label": better,
     }
-    return Collected(made, reading, kind="pairs", loud=loud)
+    if len({one.question for one in used}) > 1:
+        made["question"] = [one.question for one in answer]
+    reading.columns = ask.roles(questions, "two things in {}")
+    return Taken(made, reading, kind="pairs")
 
 
 def _collect_spans(
-    given: list[Answer], questions: list[str], reading: Reading, columns: Columns, everything: list[Answer]
-) -> Collected:
+    given: list[Answer], questions: list[str], reading: Reading, ask: Ask, everything: list[Answer]
+) -> Taken:
     """The spans of some questions as tags, see `table.spans`; who answered anything about an item has read it."""
-    made: dict[str, list[Any]] = {"item": [], "annotator": [], "label": [], "question": []}
-    golds: dict[str, tuple[list[Any], list[Any]]] = {}
     readings = {
         (str(one.item), str(one.annotator)): None
         for one in everything
         if one.annotator != "" and not one.gold and one.left_out in ("", NOTHING)
     }
     known = [(str(one.item), None) for one in everything if one.kind == SPANS and one.gold and not one.left_out]
-    cuts: dict[str, set[int]] = {}
+    spans: dict[str, list[Any]] = {question: [] for question in questions}
+    lengths: dict[str, int] = {}  # item → where its last span ends
     for one in given:
-        if one.kind == SPANS and not one.left_out and one.question in questions:
-            cuts.setdefault(str(one.item), set()).update(at for start, end, _ in one.label for at in (start, end))
-    about = {str(item): fields for item, fields in reading.texts.items()}
-    texts = {item: text for item in about if (text := _marked_text(about[item], max(cuts.get(item, ()), default=0)))}
-    for question in questions:
-        own = [one for one in given if not one.left_out and one.kind == SPANS and one.question == question]
-        spans = [(str(one.item), None if one.gold else str(one.annotator), *span) for one in own for span in one.label]
-        rows = tags_of_spans(spans, [*readings, *known], texts, cuts=cuts)
-        votes = np.array([who is not None for who in rows.annotator.tolist()], bool)
-        for role, values in (("item", rows.item), ("annotator", rows.annotator), ("label", rows.label)):
-            made[role] += values[votes].tolist()
-        made["question"] += [question] * int(votes.sum())
-        if known:
-            golds[question] = rows.item[~votes].tolist(), rows.label[~votes].tolist()
-        reading.unused["spans that overlap another one of the same annotator"] += rows.overlapping
-        reading.unused["spans without a character"] += rows.empty
-        reading.rows += sum(max(len(one.label) - 1, 0) for one in own)  # each span is an answer
-    for one in given:
-        if one.left_out and one.left_out != NOTHING:
-            reading.unused[one.left_out] += 1
-        elif one.kind == SPANS and one.question in questions and one.gold:
-            reading.unused["answers marked as right (known spans, no votes)"] += max(len(one.label), 1)
-        elif not one.left_out and (one.kind != SPANS or one.question not in questions) and one.label:
-            reading.unused[_not_read(one.question, one.kind, one.kind in _READABLE)] += 1
-    reading.columns = {"item": f"places in {_word(columns.item, 'id')}"}
-    reading.columns["annotator"] = _word(columns.annotator, "who answered")
-    reading.columns["label"] = ", ".join(f"'{question}'" for question in questions if question) or "the spans"
+        if one.left_out:
+            if one.left_out != NOTHING:
+                reading.unused[one.left_out] += 1
+                reading.loud |= one.annotator != ""
+        elif one.kind == SPANS and one.question in spans:
+            item, who = str(one.item), None if one.gold else str(one.annotator)
+            spans[one.question] += [(item, who, *span) for span in one.label]
+            lengths[item] = max([lengths.get(item, 0), *(end for _, end, _ in one.label)])
+            reading.rows += max(len(one.label) - 1, 0)  # each span is an answer
+            if one.gold:
+                reading.unused["answers marked as right (known spans, no votes)"] += max(len(one.label), 1)
+        elif one.label:
+            reading.unused[_not_read(one.question, one.kind)] += 1
+    about = {str(item): _marked_text(fields, lengths.get(str(item), 0)) for item, fields in reading.texts.items()}
+    tags = tags_of_layers(spans, [*readings, *known], {item: text for item, text in about.items() if text})
+    reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
+    reading.unused["spans without a character"] += tags.empty
+    votes = tags.annotator != np.array(None)
+    made = {role: getattr(tags, role)[votes].tolist() for role in ("item", "annotator", "label", "question")}
+    golds: Golds = {}
+    for question in questions if known else ():
+        own = ~votes & (tags.question == question)
+        golds[question] = tags.item[own].tolist(), tags.label[own].tolist()
     if len(questions) == 1:
         del made["question"]
-    loud = any(one.annotator != "" and one.left_out not in ("", NOTHING) for one in given)
-    return Collected(made, reading, kind="spans", loud=loud, golds=golds)
+    reading.columns = ask.roles(questions, "places in {}", "the spans")
+    return Taken(made, reading, kind="spans", golds=golds)
 
 
 def _marked_text(fields: dict[str, Any], length: int) -> str | None:
@@ -520,36 +484,23 @@ def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, i
     return start, end, str(label)
 
 
-def _golds(gold: list[Answer], question: str, several: bool) -> list[Any]:
-    return [set_name(one.label) if several else one.label[0] for one in gold if one.question == question]
-
-
-def _choose_questions(
-    answers: list[Answer], path: Path, label: str | None, ticks: str | None
-) -> dict[str, dict[str, str]]:
-    """Question → kind → why it is not read; nothing for what is read."""
-    kinds = Counter((one.question, one.kind) for one in answers if one.kind not in (LABEL, *_RATED) or one.label)
+def _choose_questions(answers: list[Answer], path: Path, label: str | None, ticks: str | None) -> set[tuple[str, str]]:
+    """The questions and kinds of answers that are read: labels, or what is rated where there are none."""
+    kinds = Counter((one.question, one.kind) for one in answers if one.kind not in _LABELS or one.label)
     there = [question for question, _ in kinds]
     if label is not None and label not in there:
         raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(sorted(set(there)))}.")
-    if label is not None and not {LABEL, *_RATED} & {kind for question, kind in kinds if question == label}:
-        what = next(kind for question, kind in kinds if question == label)
-        raise DataError(f"{path}: {label!r} holds {what}; only {_READ} are read.")
-    single = [q for q, kind in kinds if kind == LABEL and label in (None, q)]
-    rated = [q for q, kind in kinds if kind in _RATED and label in (None, q)]
+    wanted = {one: count for one, count in kinds.items() if label in (None, one[0])}
+    single = {(question, kind) for question, kind in wanted if kind == LABEL}
+    rated = {(question, kind) for question, kind in wanted if kind in _RATED}
     if kinds and not single and not rated:
-        what = ", ".join(f"{count:,} {kind}" for (_, kind), count in kinds.items())
-        raise DataError(f"{path} holds {what}; only {_READ} are read.")
+        what = ", ".join(f"{count:,} {kind}" for (_, kind), count in wanted.items())
+        holds = f"{path} holds {what}" if label is None else f"{path}: {label!r} holds {next(iter(wanted))[1]}"
+        raise DataError(f"{holds}; only {_READ} are read.")
     if ticks == "questions" and len(single) > 1:
-        raise BadParameter(
-            f"ticks='questions' is for one question; choose it: label=, one of {listed(sorted(single))}."
-        )
-    reasons: dict[str, dict[str, str]] = {}
-    for question, kind in kinds:
-        read = question in single if kind == LABEL else kind in _RATED and not single and question in rated
-        if not read:
-            reasons.setdefault(question, {})[kind] = _not_read(question, kind, kind in _READABLE)
-    return reasons
+        names = listed(sorted(question for question, _ in single))
+        raise BadParameter(f"ticks='questions' is for one question; choose it: label=, one of {names}.")
+    return single or rated
 
 
 def _labels(one: Answer, path: Path) -> list[Any]:
@@ -626,15 +577,8 @@ _PLURAL = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
 _READ = "labels, ratings, spans of text and comparisons"
 
 
-def _not_read(question: str, kind: str, on_request: bool) -> str:
+def _not_read(question: str, kind: str) -> str:
     """What is not read, and by which keyword it is."""
     named, what = f" '{question}'" if question else "", _PLURAL.get(kind, kind)
-    return f"{what}{named} (read by label='{question}')" if on_request and (named or kind in _PLURAL) else what + named
-
-
-def _word(named: Any, usual: str) -> str:
-    return usual if named is None else f"'{named}'"
-
-
-def _distinct(names: Iterable[Any]) -> list[Any]:
-    return list(dict.fromkeys(names))
+    on_request = kind in _READABLE and (named or kind in _PLURAL)
+    return f"{what}{named} (read by label='{question}')" if on_request else what + named

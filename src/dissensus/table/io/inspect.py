@@ -4,6 +4,10 @@ A scorer may be one judge, whose score is a value, or a panel. A panel's judges 
 `metadata.panel.votes`, in a list or an object of judges as its value, and in the answers "GRADE: x" of the models that
 were called under the scorer. Scorers that ask the same of other models are judges of one question; see `_questions`.
 An item is a sample's id, with its epoch where there are several: "s1_epoch_2", as in the zip.
+
+Our labels are one score more for every sample of the log, written as JSON, `.eval` too. Without a log they are
+precomputed scores, records of a sample's `id` and `value`, for `inspect score LOG --scorer precomputed_scores -S
+scores=to-inspect.json`; the value answers several questions by name.
 """
 
 from __future__ import annotations
@@ -19,15 +23,15 @@ from typing import Any, NamedTuple
 from dissensus.exceptions import DataError, UnreadableFile
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, Target, add_export, field, objects, part
-from dissensus.table.io.files import is_zip, open_member, reading
+from dissensus.table.io.files import is_zip, open_bytes, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
 from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.writers import OURS, Given, Labels, add, our_name
 from dissensus.table.names import shown
 
 HEADER, START = "header.json", "_journal/start.json"  # the second where a run did not end
 REDUCTIONS = "reductions.json"
 NO_GRADE = "Grade not found in model output"  # which versions before 0.3.245 scored as incorrect
-OURS = "dissensus"  # scores that we wrote, see writers/inspect.py
 _GRADE = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # the last one
 _GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
 _WORDS = {"correct": "C", "incorrect": "I", "partial": "P"}
@@ -59,44 +63,24 @@ def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
     with reading(path):
         if not is_zip(path):
             log = next(records(path), {})
-            return {key: value for key, value in log.items() if key != "samples"}, iter(
-                objects(log, "samples", str(path))
-            )
-        with zipfile.ZipFile(path) as archive:
-            there = {entry.filename: entry for entry in archive.infolist()}
-            head = next((there[name] for name in (HEADER, START) if name in there), None)
-            if head is None:
-                raise UnreadableFile(f"{path} is a zip without {HEADER}; expected a log of Inspect.")
-            return _load(archive, head, path), _samples(path)
+            samples = objects(log, "samples", str(path))
+            return {key: value for key, value in log.items() if key != "samples"}, iter(samples)
+    header = next((found for name in (HEADER, START) for found in _entries(path, name)), None)
+    if header is None:
+        raise UnreadableFile(f"{path} is a zip without {HEADER}; expected a log of Inspect.")
+    return header, _entries(path, "samples/")
 
 
-def extras(path: Path) -> Record:
-    """What a zip has besides header and samples that a JSON log has too."""
-    with reading(path), zipfile.ZipFile(path) as archive:
-        return (
-            {"reductions": _parse(archive, archive.getinfo(REDUCTIONS), path)}
-            if REDUCTIONS in archive.namelist()
-            else {}
-        )
-
-
-def _samples(path: Path) -> Iterator[Record]:
+def _entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterator[Any]:
+    """The JSON of the files of a zip whose names begin so; a DataError where it is of another kind."""
     with reading(path), zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
-            if entry.filename.startswith("samples/"):
-                yield _load(archive, entry, path)
-
-
-def _parse(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Any:
-    with open_member(archive, entry, path) as file:
-        return json.load(file)
-
-
-def _load(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, path: Path) -> Record:
-    found = _parse(archive, entry, path)
-    if not isinstance(found, dict):
-        raise DataError(f"{path}: {entry.filename} holds {shown(found)}; expected an object: {{…}}.")
-    return found
+            if entry.filename.startswith(begin):
+                with open_member(archive, entry, path) as file:
+                    found = json.load(file)
+                if not isinstance(found, kind):
+                    raise DataError(f"{path}: {entry.filename} holds {shown(found)}; expected an object: {{…}}.")
+                yield found
 
 
 def sample_name(sample: Record, epochs: Any, field_name: Any = None, where: str = "") -> Any:
@@ -334,7 +318,46 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def scored(labels: Labels) -> Record | Iterator[Record]:
+    """The log, or precomputed scores; metrics and reductions of the log stay those of its own scorers."""
+    if labels.source is None:
+        return ({"id": item} | _together(given, labels.agent) for item, given in labels.named_items())
+    said = labels.by_item()
+    with reading(labels.source):
+        if is_zip(labels.source):
+            header, samples = open_log(labels.source)
+            log = header | {"samples": list(samples)}
+            for found in _entries(labels.source, REDUCTIONS, object):
+                log["reductions"] = found
+        else:
+            with open_bytes(labels.source) as log_file:
+                log = json.load(log_file)
+    epochs = log["eval"].get("config", {}).get("epochs")
+    for sample in log["samples"]:
+        if (given := said.get(str(sample_name(sample, epochs, labels.item)))) is not None:
+            ours = {our_name(question): _score(one, labels.agent) for question, one in given.items()}
+            sample["scores"] = (sample.get("scores") or {}) | ours
+    return dict(log)
+
+
+def _score(one: Given, agent: str) -> Record:
+    metadata = {"confidence": one.confidence, "agent": agent}
+    return {"value": one.label, "explanation": one.said_by(agent), "metadata": metadata}
+
+
+def _together(given: dict[str | None, Given], agent: str) -> Record:
+    """One score for all questions; its explanation is that of the least sure answer."""
+    least = _score(min(given.values(), key=lambda one: one.confidence), agent)
+    if None in given:
+        return least
+    return least | {
+        "value": {question: one.label for question, one in given.items()},
+        "metadata": {"confidence": {question: one.confidence for question, one in given.items()}, "agent": agent},
+    }
+
+
 add_export(
     "inspect", answers, claims=claims, summary="Inspect's logs: judges' grades", place=56,
     suffixes=(".eval", *JSON_SUFFIXES), words=("the sample's id", "the judge"),
 )  # fmt: skip
+add("inspect", "to-inspect.json", scored, "Inspect's log with scores", place=50)

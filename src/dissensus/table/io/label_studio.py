@@ -3,11 +3,12 @@
 The item is the task's `id`, or a field of its `data` where the caller names one; `data` holds the texts. Every control
 (`from_name`) is a question: choices are labels, ratings and numbers are ratings, labels of text are spans, a ranker or
 a choice of two compares; other regions, texts and predictions are counted only. Annotations marked as `ground_truth`
-are known labels.
+are known labels. Our labels become `predictions`: https://labelstud.io/guide/predictions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from dissensus.table.io.exports import (
 )
 from dissensus.table.io.jsonl import Record, records
 from dissensus.table.io.pairs import SIDES
+from dissensus.table.io.writers import Given, Labels, add
 from dissensus.table.kinds import CONTEXT, OUTCOMES, VERSUS
 from dissensus.table.names import shown
 
@@ -135,4 +137,67 @@ def _annotator(annotation: Record, named: Any, where: str) -> Any:
     return field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
 
 
+def tasks(labels: Labels) -> Iterator[Record]:
+    """Yield the tasks of the export, each with one prediction more; its score is that of its least sure answer.
+
+    Predictions that an export only numbers cannot be imported again, and are left out.
+    """
+    if labels.source is None:
+        for item, given in labels.named_items():
+            yield {"id": item, "data": {"item": item}, "predictions": [_prediction(given, {}, labels.agent)]}
+        return
+    said, controls = labels.by_item(), _controls(labels)
+    for task in records(labels.source):
+        item = (task if labels.item is None else task["data"]).get(labels.item or "id")
+        found = [one for one in task.get("predictions") or [] if isinstance(one, dict)]
+        if str(item) in said:
+            found.append(_prediction(said[str(item)], controls, labels.agent))
+        yield task | {"predictions": found}
+
+
+def _controls(labels: Labels) -> dict[str | None, list[Record]]:
+    """The results that annotators gave, by control; under None those of the first, for a table of one question."""
+    found: dict[str | None, list[Record]] = {}
+    for task in records(labels.source):  # type: ignore[arg-type]  # asked where there is a source
+        for annotation in task.get(_key(task)) or []:
+            for result in annotation.get("result") or []:
+                name, kind = result.get("from_name"), result.get("type")
+                wanted = {name} if labels.question is None and kind in ("choices", "labels") else set()
+                for question in filter(None, (*labels.questions, labels.question)):
+                    if question == name or (kind == "labels" and question.startswith(f"{name}, ")):  # a layer of spans
+                        wanted.add(question)
+                for question in wanted:
+                    found.setdefault(question, []).append(result)
+    return found | {None: next(iter(found.values()), [])}
+
+
+def _prediction(given: dict[str | None, Given], controls: dict[str | None, list[Record]], agent: str) -> Record:
+    return {
+        "model_version": agent,
+        "score": min(one.confidence for one in given.values()),
+        "result": [
+            result for question, one in given.items() for result in _results(question, one, controls.get(question, []))
+        ],
+    }
+
+
+def _results(question: str | None, given: Given, before: list[Record]) -> list[Record]:
+    first = before[0] if before else {}
+    names = {"from_name": first.get("from_name", question or "label"), "to_name": first.get("to_name", "text")}
+    if isinstance(given.label, list):
+        return [
+            {**names, "type": "labels", "value": {"start": start, "end": end, "labels": [label]}, "score": probability}
+            for start, end, label, probability in given.label
+        ]
+    kind = first.get("type", "choices")
+    key = "selected" if kind == "pairwise" else kind
+    values: list[Any] = [result.get("value", {}).get(key) for result in before]
+    several = not values or isinstance(values[0], list)
+    flat = {str(one): one for value in values for one in (value if isinstance(value, list) else [value])}
+    label = flat.get(str(given.label), given.label)  # 4 where a table holds the text "4"
+    value = {key: [label] if several else label}
+    return [{**names, "type": kind, "value": value, "score": given.confidence}]
+
+
 add_export("label-studio", answers, claims=claims, summary="Label Studio's choices, ratings, spans, rankings", place=50)
+add("label-studio", "to-label-studio.json", tasks, "Label Studio's tasks with predictions", place=10)

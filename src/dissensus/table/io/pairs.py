@@ -26,19 +26,8 @@ JUDGE = ("annotator", "judge", "worker", "rater", "user", "judge_id", "annotator
 CONTEXT = ("prompt", "prompt_id", "question_id", "context", "instruction")
 LEFT = {"left", "a", "model_a", "player_a", "item_a", "model_1", "1", "first"}
 RIGHT = {"right", "b", "model_b", "player_b", "item_b", "model_2", "2", "second"}
-TIE = {
-    "tie",
-    "draw",
-    "equal",
-    "same",
-    "both",
-    "neither",
-    "bothbad",
-    "both_bad",
-    "tie (bothbad)",
-    "tie (both bad)",
-    "none",
-}
+TIE = {"tie", "draw", "equal", "same", "both", "neither", "none"}
+TIE |= {"bothbad", "both_bad", "tie (bothbad)", "tie (both bad)"}
 
 
 def find(there: list[str], named: Columns) -> dict[str, str] | None:
@@ -119,8 +108,5 @@ def _outcomes(winner: Any, left: Any, right: Any) -> Any:
 
 
 def _text(column: Any) -> Any:
-    column = naming.to_column(column, "pairs")
-    if isinstance(column, np.ndarray):
-        return column.astype(str).astype(object)
-    values = column.to_pylist()
+    values = naming.to_array(column, "pairs").to_pylist()
     return np.array(["" if value is None else str(value) for value in values], object)

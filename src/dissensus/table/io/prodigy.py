@@ -2,20 +2,23 @@
 
 Choice tasks (`options`, `accept`): one answer with the accepted options. Binary tasks: the question is the `label`
 shown, the answer "accept" or "reject". Spans: those of an accepted task. Ignored tasks are no answers. The item is
-`_input_hash`, the same for all questions about one input.
+`_input_hash`, the same for all questions about one input. Our answers are tasks in a session of our own, for `db-in`.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import SPANS, Answer, Item, Rows, add_export, field, objects, span_of
 from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.writers import Labels, add
 
+_CHOICE = "choice"
 _UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # called after the time at which it began
 
 
@@ -37,18 +40,50 @@ def answers(path: Path, columns: Columns) -> Rows:
             raise DataError(f"{where} has the answer {answer!r}; expected 'accept', 'reject' or 'ignore'.")
         yield Item(item, {"text": record["text"]} if isinstance(record.get("text"), str) else {})
         ignored = "tasks ignored" if answer == "ignore" else ""
-        if "accept" in record or "options" in record:
+        question = _asked(record)
+        if question == _CHOICE:
             rejected = "choice tasks rejected" if answer == "reject" else ""
-            yield Answer(item, annotator, record.get("accept"), "choice", left_out=ignored or rejected)
-        elif "spans" in record and "label" not in record:
+            yield Answer(item, annotator, record.get("accept"), question, left_out=ignored or rejected)
+        elif question == SPANS:
             rejected = "tasks with spans rejected" if answer == "reject" else ""
             spans = [span_of(one, ("start", "end", "label"), where) for one in objects(record, "spans", where)]
-            yield Answer(item, annotator, spans, "spans", SPANS, left_out=ignored or rejected)
+            yield Answer(item, annotator, spans, question, SPANS, left_out=ignored or rejected)
         else:
-            yield Answer(item, annotator, answer, str(record.get("label", "answer")), left_out=ignored)
+            yield Answer(item, annotator, answer, question, left_out=ignored)
     if len(sessions) > 1 and (unnamed := sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)):
         said = "annotators are unnamed sessions, called after their time; one person may count as several"
         warnings.warn(f"{path}: {unnamed:,} of {len(sessions):,} {said}.", DataWarning, stacklevel=2)
 
 
+def _asked(record: Record) -> str:
+    """The question of a task: a choice, spans, or the label that was shown."""
+    if "accept" in record or "options" in record:
+        return _CHOICE
+    return SPANS if "spans" in record and "label" not in record else str(record.get("label", "answer"))
+
+
+def tasks(labels: Labels) -> Iterator[Record]:
+    """Yield the tasks of the export and, for each question about each input, one more with our answer."""
+    asked: dict[str, dict[str, Record]] = {}  # input → question → the first task
+    for record in records(labels.source) if labels.source else ():
+        yield record
+        item = labels.item_of(record, "_input_hash", "_task_hash")
+        asked.setdefault(str(item), {}).setdefault(_asked(record), record)
+    who = labels.agent.replace(" ", "-")
+    for item, given in labels.named_items():
+        tasks_of = asked.get(str(item)) or {}
+        for question, one in given.items():
+            if isinstance(one.label, list):
+                spans = [dict(zip(("start", "end", "label", "score"), span, strict=True)) for span in one.label]
+                before = tasks_of.get(SPANS) or {"text": str(item), "_input_hash": item}
+                yield before | {"spans": spans, "answer": "accept", "_annotator_id": who, "_session_id": who}
+                continue
+            name = question or next(iter(tasks_of), _CHOICE)
+            options = [{"id": one.label, "text": str(one.label)}]
+            before = tasks_of.get(name) or {"text": str(item), "_input_hash": item, "options": options}
+            chosen = {"accept": [one.label], "answer": "accept"} if "options" in before else {"answer": one.label}
+            yield before | chosen | {"_annotator_id": who, "_session_id": who, "score": one.confidence}
+
+
 add_export("prodigy", answers, claims=claims, summary="Prodigy's choices, binary tasks and spans", place=60)
+add("prodigy", "to-prodigy.jsonl", tasks, "Prodigy's tasks, answered", place=40)

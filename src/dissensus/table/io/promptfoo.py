@@ -4,6 +4,9 @@ An item is a test with a prompt and a provider; it is called by the parts of "te
 differ, and its fields say provider and test where providers differ. A judge is called by the metric of its assertion,
 else by its provider, else by its type. Judges that were asked the same in one test answer one question; pass is its
 label, score its number. A human's grade is known to be right.
+
+Our labels are one assertion more for every answer; one that passes is labelled "yes". Without results they are tests
+for `promptfoo eval --tests` that assert the labels, which the outputs should be.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export, field, objects, part
 from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.writers import OURS, Given, Labels, add, our_name
 from dissensus.table.names import shown
 
 HUMAN = "human"  # the type of an assertion
-OURS = "dissensus"  # the metric of assertions that we wrote, see writers/promptfoo.py
 PASS, SCORE = "pass", "score"
 _YES = {True: "yes", False: "no"}
+MIN_SCORE_PASSED = 0.5  # where scores were read, which are from 0 to 1
 
 
 def claims(record: Record) -> bool:
@@ -112,17 +116,14 @@ def answers(path: Path, columns: Columns) -> Rows:
         if not given:
             yield Answer(item, "", None, left_out="results without an assertion")
         for one, assertion in given:
-            if not _is_verdict(one, assertion):
-                yield Answer(item, "", None, left_out="results of sets of assertions, or of none that is named")
+            if why := _no_verdict(one, assertion):
+                yield Answer(item, "", None, left_out=why)
                 continue
             if assertion.get("type") == HUMAN:
                 why = "human grades, of all questions together" if several else ""
                 yield _passed(item, HUMAN, one, next(iter(questions.values()), PASS), why, where)._replace(gold=True)
                 continue
             who = judge(assertion, columns.annotator)
-            if judge(assertion).startswith(OURS):
-                yield Answer(item, "", None, left_out="assertions by dissensus")
-                continue
             question = questions[who]
             yield _passed(item, who, one, question, "", where)
             if (score := one.get("score")) is not None:
@@ -133,11 +134,12 @@ def answers(path: Path, columns: Columns) -> Rows:
         yield Note("Judges that were never asked the same are questions of their own.")
 
 
-def _is_verdict(one: Record, assertion: Record) -> bool:
-    """False for what sums up a set of assertions, which stand after it, and for a grade that failed."""
-    return bool(assertion.get("metric") or assertion.get("type") or assertion.get("provider")) and not one.get(
-        "componentResults"
-    )
+def _no_verdict(one: Record, assertion: Record) -> str:
+    """Say why a result is nobody's verdict: it sums up a set of assertions, which follow, or failed, or is ours."""
+    named = any(assertion.get(key) for key in ("metric", "type", "provider"))
+    if not named or one.get("componentResults"):
+        return "results of sets of assertions, or of none that is named"
+    return "assertions by dissensus" if judge(assertion).startswith(OURS) else ""
 
 
 def _passed(item: Any, who: str, one: Record, question: str, why: str, where: str) -> Answer:
@@ -153,7 +155,7 @@ def _questions(found: list[Record], path: Path, named: Any) -> dict[str, str]:
     for result in found:
         asked: dict[str, str] = {}
         for one, assertion in components(result, path):
-            if not _is_verdict(one, assertion) or assertion.get("type") == HUMAN or judge(assertion).startswith(OURS):
+            if _no_verdict(one, assertion) or assertion.get("type") == HUMAN:
                 continue
             who = judge(assertion, named)
             group.setdefault(who, who)
@@ -171,8 +173,48 @@ def _fields(result: Record, where: str) -> Record:
     return {key: value for key, value in fields.items() if value is not None}
 
 
+def tests(labels: Labels) -> Iterator[Record]:
+    """Yield a test per item that asserts its labels."""
+    for item, given in labels.named_items():
+        ours = [
+            {"type": "equals", "value": one.label, "metric": our_name(question), "weight": one.confidence}
+            for question, one in given.items()
+        ]
+        yield {"description": str(item), "vars": {"item": item}, "assert": ours}
+
+
+def graded(labels: Labels) -> Any:
+    """The results as they are with our component result in each; one result a line becomes one of an array."""
+    if labels.source is None:
+        return tests(labels)
+    found = list(results(labels.source))
+    said = labels.by_item()
+    for name, result in zip(item_names(found, labels.source), found, strict=True):
+        ours = [_component(question, one, labels.agent) for question, one in said.get(str(name), {}).items()]
+        grading = result.get("gradingResult") or {}
+        grading["componentResults"] = [*(grading.get("componentResults") or []), *ours]
+        result["gradingResult"] = grading
+    whole = next(records(labels.source))
+    if "results" not in whole or "promptIdx" in whole:  # a line each
+        return found
+    inside = whole["results"]
+    return whole | {"results": inside | {"results": found} if isinstance(inside, dict) else found}
+
+
+def _component(question: str | None, one: Given, agent: str) -> Record:
+    number = isinstance(one.label, int | float)
+    passed = one.label >= MIN_SCORE_PASSED if number else str(one.label) == _YES[True]
+    return {
+        "pass": passed,
+        "score": one.label if number else one.confidence if passed else 1 - one.confidence,
+        "reason": one.said_by(agent),
+        "assertion": {"type": "python", "metric": our_name(question)},
+    }
+
+
 add_export(
     "promptfoo", answers, claims=claims, summary="promptfoo's results: assertions", place=57,
     words=("the test, with prompt and provider", "the assertion's metric or provider"),
     aside=lambda question: question.endswith("score"),
 )  # fmt: skip
+add("promptfoo", "to-promptfoo.json", graded, "promptfoo's results with an assertion", place=55)
