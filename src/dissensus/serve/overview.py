@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +19,6 @@ from dissensus.table.names import shown
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
-KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
 MAX_DAYS = 366
 TOOLS = ("label-studio", "argilla")
 DECIDED_BY = "decided by "
@@ -43,18 +40,6 @@ FORMATS = {
     "label-studio": Format("to-label-studio.json", "application/json"),
     "argilla": Format("to-argilla.json", "application/json"),
 }
-
-
-@dataclass
-class Kept:
-    """Something that was found out, and when."""
-
-    value: Any
-    at: float
-
-    def fresh(self) -> bool:
-        """True for a minute."""
-        return time.monotonic() - self.at < KEPT_SECONDS
 
 
 def annotators(project: Project) -> list[dict[str, Any]]:
@@ -98,7 +83,7 @@ def _flags(fitted: Fitted) -> dict[str, dict[str, Any]]:
     return {name: {"flags": [FLAG_WORDS[one] for one in flags], "reasons": why} for name, flags, why in rows if flags}
 
 
-def progress(project: Project, days: int) -> dict[str, Any]:
+def progress(project: Project, days: int = 14) -> dict[str, Any]:
     """Day by day (UTC), and who drifts; see `serve.progress`."""
     if not 1 <= days <= MAX_DAYS:
         raise BadParameter(f"days must be from 1 to {MAX_DAYS}, got {days}.")
@@ -121,8 +106,13 @@ def _progress(project: Project, days: int) -> dict[str, Any]:
     return progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 
 
-def export(project: Project, form: str, what: str | None, called: dict[str, str] | None) -> bytes:
-    """A file: the rows that count, what became of the items, or decisions; for a tool, the labels it takes."""
+def export(
+    project: Project, form: str = "csv", what: str | None = None, called: dict[str, str] | None = None
+) -> bytes:
+    """A file: the rows that count, what became of the items, or decisions; for a tool, the labels it takes.
+
+    `called` gives annotators other names.
+    """
     if form not in FORMATS:
         raise BadParameter(f"format must be {', '.join(FORMATS)}, got {shown(form)}.")
     if what not in (None, *WHAT):
@@ -226,7 +216,7 @@ def _method(fitted: Fitted | None) -> str:
     return default_method(fitted.table.kind) if fitted is not None else "consensus"
 
 
-def report(project: Project, names: bool, salt: str) -> str:
+def report(project: Project, names: bool = False) -> str:
     """The page of `dissensus report` on the rows that count now."""
     from dissensus.report import Report
 
@@ -234,4 +224,4 @@ def report(project: Project, names: bool, salt: str) -> str:
     fitted = project.fitted
     if fitted is None:
         raise DataError(f"project {project.name!r} has no labels yet; there is nothing to report.")
-    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=salt).html()
+    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.salt()).html()
