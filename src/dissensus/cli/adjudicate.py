@@ -121,28 +121,14 @@ def _serve(
     from dissensus.serve.app import create_app, listen
     from dissensus.serve.events import Event
     from dissensus.serve.store import open_store
-    from dissensus.serve.watch import times_of
+    from dissensus.serve.watch import table_events
 
-    codes = zip(table.item.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True)
-    items, annotators, classes = (
-        [str(name) for name in names.tolist()] for names in (table.items, table.annotators, table.classes)
-    )
+    items, classes = (list(map(str, names.tolist())) for names in (table.items, table.classes))
     with _service(open_store(str(store)), decisions) as service:
         with show.waiting(f"preparing {source.file}"):
             fixed = classes if table.kind in ("classes", "graded") else None
             project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
-            times = times_of(table)
-            events = [
-                Event(
-                    "annotation",
-                    str(n),
-                    items[i],
-                    annotators[a],
-                    classes[k],
-                    at=times.get((items[i], annotators[a]), 0),
-                )
-                for n, (i, a, k) in enumerate(codes)
-            ]
+            events = [event for event in table_events(table) if event.kind == "annotation"]
             events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
             service.append(PROJECT, [*events, *decisions.events(set(items))])
             project.refit()

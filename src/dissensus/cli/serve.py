@@ -119,8 +119,7 @@ def serve(
 
 
 def _studios(service: Any, url: str | None, token: str, place: str, projects: list[int]) -> list[Any]:
-    from dissensus.serve.label_studio import open_studios
-    from dissensus.serve.label_studio_client import Client
+    from dissensus.serve.label_studio import Client, open_studios
 
     return [] if url is None else list(open_studios(service, Client(url, token), place, projects))
 

@@ -201,10 +201,13 @@ class Argilla:
                 changed.append(update)
         if changed:
             self._make_metadata()
+        self._put(changed)
+        return len(changed)
+
+    def _put(self, changed: list[Record]) -> None:
         for at in range(0, len(changed), PAGE):
             body = {"items": changed[at : at + PAGE]}
             self.client.call("PUT", f"/datasets/{self.dataset['id']}/records/bulk", body)
-        return len(changed)
 
     def _update(self, record: Record, about: Record, suggested: list[Record]) -> Record | None:
         """What to send so that a record says this; None where it does. Suggestions that go are deleted at once."""
@@ -243,9 +246,7 @@ class Argilla:
         self._there = {r["id"]: r for page, _ in self.client.records(self.dataset["id"]) for r in page}
         ours = sum(one["agent"] == AGENT for r in self._there.values() for one in r["suggestions"] or ())
         changed = [one for r in self._there.values() if (one := self._update(r, {}, [])) is not None]
-        for at in range(0, len(changed), PAGE):
-            body = {"items": changed[at : at + PAGE]}
-            self.client.call("PUT", f"/datasets/{self.dataset['id']}/records/bulk", body)
+        self._put(changed)
         properties = self._properties()
         for one in properties:
             self.client.call("DELETE", f"/metadata-properties/{one['id']}")

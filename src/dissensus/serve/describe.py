@@ -33,14 +33,13 @@ def items(
         if status is not None and status not in there:
             raise BadParameter(f"status must be {', '.join(there)}, got {shown(status)}.")
         chosen = np.flatnonzero(there[status or "all"])
-        if order == "confidence":
-            key = np.lexsort((chosen, project.sure[chosen]))
-        elif order == "changed":
-            key = np.lexsort((chosen, -project.changed_at[chosen]))
-        else:
+        if order == "name":
             texts = project.names[ITEM].texts
-            key = np.array(sorted(range(chosen.size), key=lambda at: texts[chosen[at]]), np.int64)
-        some = chosen[key][offset : offset + limit].tolist()
+            ordered = sorted(chosen.tolist(), key=texts.__getitem__)
+        else:
+            by = project.sure if order == "confidence" else -project.changed_at
+            ordered = chosen[np.lexsort((chosen, by[chosen]))].tolist()
+        some = ordered[offset : offset + limit]
         data = project.shown(some)
         found = [one | {"data": data.get(code)} for code, one in zip(some, described(project, some), strict=True)]
         counts = {name: int(mask.sum()) for name, mask in there.items()}

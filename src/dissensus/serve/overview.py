@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import default_method
 from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
 from dissensus.serve.fit import Fitted, table_of
 from dissensus.table.io.formats import FORMATS as FILES
@@ -26,20 +27,13 @@ BARE = ("item", "label", "confidence", "status", "reason")  # columns of items b
 WHAT = ("annotations", "items", "decisions")
 
 
-class Format(NamedTuple):
-    """A form of export: the file's name, and its type for browsers."""
-
-    file: str
-    media: str
-
-
 FORMATS = {
-    "csv": Format("annotations.csv", "text/csv; charset=utf-8"),
-    "parquet": Format("annotations.parquet", "application/vnd.apache.parquet"),
-    "jsonl": Format("annotations.jsonl", "application/x-ndjson"),
-    "label-studio": Format("to-label-studio.json", "application/json"),
-    "argilla": Format("to-argilla.json", "application/json"),
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "jsonl": "application/x-ndjson",
+    **dict.fromkeys(TOOLS, "application/json"),
 }
+"""Form of export → its type for browsers."""
 
 
 def annotators(project: Project) -> list[dict[str, Any]]:
@@ -106,9 +100,7 @@ def _progress(project: Project, days: int) -> dict[str, Any]:
     return progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 
 
-def export(
-    project: Project, form: str = "csv", what: str | None = None, called: dict[str, str] | None = None
-) -> bytes:
+def export(project: Project, form: str = "csv", what: str | None = None, called: dict[str, str] | None = None) -> bytes:
     """A file: the rows that count, what became of the items, or decisions; for a tool, the labels it takes.
 
     `called` gives annotators other names.
@@ -122,7 +114,8 @@ def export(
     if form in TOOLS:
         WRITERS[form].write(_for_tool(project, form), file)
         return file.getvalue()
-    frame = {"annotations": _annotations, "items": _items, "decisions": _decisions}[what or "annotations"](project)
+    frames = {"items": _items, "decisions": _decisions}
+    frame = frames[what](project) if what in frames else project.table().to_arrow()
     for column in ("annotator", "by"):
         if called is not None and column in frame.column_names:
             names = [called[one] for one in frame[column].to_pylist()]
@@ -134,10 +127,6 @@ def export(
     assert write is not None
     write(frame, file)
     return file.getvalue()
-
-
-def _annotations(project: Project) -> Any:
-    return project.table().to_arrow()
 
 
 def _items(project: Project) -> Any:
@@ -207,13 +196,8 @@ def _for_tool(project: Project, form: str) -> Labels:
     items, labels = np.array(list(answers), object), np.empty(len(answers), object)
     labels[:] = [label for label, _ in answers.values()]
     sure = np.array([one for _, one in answers.values()], np.float64)
-    return Labels({None: Answers(items, labels, sure)}, f"dissensus {_method(fitted)}")
-
-
-def _method(fitted: Fitted | None) -> str:
-    from dissensus.models.base import default_method
-
-    return default_method(fitted.table.kind) if fitted is not None else "consensus"
+    method = default_method(fitted.table.kind) if fitted is not None else "consensus"
+    return Labels({None: Answers(items, labels, sure)}, f"dissensus {method}")
 
 
 def report(project: Project, names: bool = False) -> str:

@@ -38,7 +38,7 @@ from dissensus.questions.item_status import (
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.serve import check as taken
 from dissensus.serve import describe, overview
-from dissensus.serve.events import FAMILY, KINDS, Event, Stored, winner
+from dissensus.serve.events import FAMILY, KINDS, Stored, winner
 from dissensus.serve.fit import Fitted, answered, fit, table_of
 from dissensus.serve.next_item import Assigner
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL, Columns, NameList, Rows, content, fold
@@ -91,7 +91,7 @@ class Project:
             self.fitted, self.assigner = None, Assigner(self)
             self.seq = store.last()  # what is read beyond is applied once more, which changes nothing
             self.rows = Rows(fold(store.rows(number), store.corrected(number)))
-            others = store.others(number)
+            others = store.of_project(number, annotations=False)
             self.names = [NameList(store.names(number, what, 0)) for what in range(3)]
             self.decisions: dict[int, Stored] = {}
             self.shown_at: dict[int, int] = {}  # item → seq of what to show
@@ -347,7 +347,7 @@ class Project:
         with self.lock:
             standing = list(self.decisions.values())
         found: dict[str, Stored] = {}
-        for one in self.store.annotations(self.number):
+        for one in self.store.of_project(self.number, annotations=True):
             found[one.id] = winner([found[one.id], one]) if one.id in found else one
         kept = [one for one in found.values() if KINDS[one.kind] != "removal"]
         with self.lock:

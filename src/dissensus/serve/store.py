@@ -163,14 +163,10 @@ class Store(ABC):
         )
         return self.groups(first for (first,) in later)
 
-    def annotations(self, project: int) -> list[Stored]:
-        """Annotations and removals of a project."""
-        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND kind <= 1 ORDER BY seq", (project,))
-        return [Stored(*row) for row in found]
-
-    def others(self, project: int) -> list[Stored]:
-        """Decisions, withdrawals and items of a project."""
-        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND kind > 1 ORDER BY seq", (project,))
+    def of_project(self, project: int, *, annotations: bool) -> list[Stored]:
+        """Annotations and removals of a project; or its decisions, withdrawals and items."""
+        kinds = "kind <= 1" if annotations else "kind > 1"
+        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND {kinds} ORDER BY seq", (project,))
         return [Stored(*row) for row in found]
 
     def data(self, seqs: Iterable[int]) -> dict[int, str | None]:
