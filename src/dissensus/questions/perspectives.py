@@ -211,7 +211,9 @@ def _explained_items(test: _Test, seed: int, pool: Threads) -> IntArray:
     by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
     order = np.argsort(-test.z, kind="stable")
     above = order[test.z[order] > 0]
-    return above[: _how_many(by_chance[_step(test.z[above], steps)])]
+    false = by_chance[_step(test.z[above], steps)]  # expected of the first 1, 2, …
+    good = np.flatnonzero(false <= FALSE_DISCOVERIES * np.arange(1, false.size + 1))
+    return above[: int(good[-1]) + 1 if good.size else 0]
 
 
 def _step(z: FloatArray, steps: int) -> IntArray:
@@ -262,9 +264,3 @@ def perspectives(
             )
         )
     return tuple(effects), by_group
-
-
-def _how_many(expected_false: FloatArray) -> int:
-    """The most discoveries, in order, of which few enough are false; `expected_false` of the first 1, 2, …."""
-    good = np.flatnonzero(expected_false <= FALSE_DISCOVERIES * np.arange(1, expected_false.size + 1))
-    return int(good[-1]) + 1 if good.size else 0
