@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dissensus.exceptions import BadParameter, DataError, DissensusError
 from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
-from dissensus.serve.label_studio import AGENT, FIELD, MIN_CHANGE, fields_of, rows_of
+from dissensus.serve.label_studio import AGENT, FIELD, MIN_CHANGE, difference, fields_of, rows_of
 from dissensus.serve.service import Service
 from dissensus.serve.tool_client import Record, ToolClient
 
@@ -217,7 +217,7 @@ class Argilla:
         new = [one for one in suggested if _differ(one, said.get(one["question_id"]))]
         if gone := [said[id_]["id"] for id_ in said.keys() - {one["question_id"] for one in suggested}]:
             self.client.call("DELETE", f"/records/{record['id']}/suggestions", ids=",".join(gone))
-        if not new and not _moved(about, ours):
+        if not new and difference(about, ours) < MIN_CHANGE:
             return None
         rest = {key: value for key, value in old.items() if not key.startswith(FIELD)}
         return {"id": record["id"], "metadata": rest | about} | ({"suggestions": new} if new else {})
@@ -282,13 +282,3 @@ def _differ(want: Record, there: Record | None) -> bool:
         return True
     new, old = ((one[0] if isinstance(one, list) else one) or 0.0 for one in (want.get("score"), there["score"]))
     return bool(abs(new - old) >= MIN_CHANGE)
-
-
-def _moved(want: Record, there: Record) -> bool:
-    """True where metadata say something else, or a number moved enough."""
-    if want.keys() != there.keys():
-        return True
-    return any(
-        abs(want[key] - there[key]) >= MIN_CHANGE if isinstance(want[key], float) else want[key] != there[key]
-        for key in want
-    )

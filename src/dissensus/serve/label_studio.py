@@ -141,6 +141,7 @@ class Wanted(NamedTuple):
 
 
 NOTHING = Wanted({}, [], 0.0)
+UNKNOWN = Wanted({"": "what a task says is not known yet"}, [], 0.0)
 
 
 def controls_of(project: Record, base: str) -> tuple[Control, ...]:
@@ -414,7 +415,7 @@ class Studio:
             return False
         wanted = self.wanted()
         wanted |= dict.fromkeys(written.keys() - wanted.keys(), NOTHING)  # all labels of these are gone
-        change = {task: _difference(want, written.get(task)) for task, want in wanted.items()}
+        change = {task: difference(want.fields, written.get(task, UNKNOWN).fields) for task, want in wanted.items()}
         todo = sorted((task for task in change if change[task] >= MIN_CHANGE), key=lambda task: -change[task])
         if todo and self._predictions is None:
             self._load_predictions()
@@ -573,11 +574,11 @@ def _is_held(annotation: Record, held: Mapping[str, Mapping[str, tuple[str, str,
     return all(one[1] == version for one in found) and not (unmarked and not skipped)
 
 
-def _difference(want: Wanted, written: Wanted | None) -> float:
-    """How much a task differs from what it should say: 2 where that is not known, or in more than numbers."""
-    if written is None or want.fields.keys() != written.fields.keys():
+def difference(want: Record, there: Record) -> float:
+    """How much fields differ from what they should say: 2 where they are others, or differ in more than numbers."""
+    if want.keys() != there.keys():
         return 2.0
-    pairs = [(want.fields[key], written.fields[key]) for key in want.fields]
+    pairs = [(want[key], there[key]) for key in want]
     if any(new != old for new, old in pairs if not (isinstance(new, float) and isinstance(old, float))):
         return 2.0
     return max((abs(new - old) for new, old in pairs if isinstance(new, float)), default=0.0)
