@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import logging
 import re
 import threading
 import time
@@ -25,9 +24,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from dissensus.exceptions import BadParameter, DataError, DissensusError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
-from dissensus.serve.service import Service
+from dissensus.serve.service import Follower, Service
 from dissensus.serve.tool_client import Record, ToolClient, ToolError
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, SPANS, Answer
@@ -52,7 +51,6 @@ PAGE = 100  # tasks of one answer
 BATCH = 50  # tasks that are read together before they are written
 GONE = in_order("9999-12-31T00:00:00Z")  # the version of whatever is deleted
 _KINDS = {"choices": "classes", "pairwise": "classes", "rating": "graded", "number": "graded", "labels": "spans"}
-_log = logging.getLogger("dissensus")
 
 
 class Client(ToolClient):
@@ -186,12 +184,14 @@ def events_of(task: int, annotation: Record, control: Control, who: str, was_gol
     return events
 
 
-class Studio:
+class Studio(Follower):
     """A project of Label Studio, kept in step with a service by a thread in the background."""
 
+    first_wait, longest_wait = SECONDS_BETWEEN_WRITES, SECONDS_BETWEEN_SYNCS
+
     def __init__(self, service: Service, client: Client, address: str, number: int):
-        self.service, self.client, self.number = service, client, number
-        self.base = f"label-studio-{number}"
+        super().__init__(service, f"label-studio-{number}")
+        self.client, self.number = client, number
         self.url = f"{address.rstrip('/')}/projects/{self.base}/label-studio"
         self.controls: tuple[Control, ...] = ()
         self._users: dict[int, str] = {}
@@ -202,8 +202,8 @@ class Studio:
         self._predictions: dict[str, list[Record]] | None = None  # ours, by task; None: not known
         self._stale: set[int] | None = set()  # tasks to look at; None: all
         self._synced: datetime | None = None
-        self._lock, self._wake, self._stopped = threading.Lock(), threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.base, daemon=True)
+        self._full_sync = 0.0  # when all tasks are to be looked at again
+        self._lock = threading.Lock()
 
     # Setting up and taking away
 
@@ -211,14 +211,7 @@ class Studio:
         """Make the projects and the webhook, then keep in step: what came before the webhook is found by `sync`."""
         self.link()
         self._hook()
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop; what is not written yet is written after the next start."""
-        self._stopped.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=10)
+        super().start()
 
     def link(self) -> None:
         """Make a project of the service for every control."""
@@ -320,13 +313,7 @@ class Studio:
                 new = events_of(task["id"], annotation, control, self._users[person], was_gold)
                 self._golds |= {key: new[-1].item} if new[-1].kind == "decision" else {}
                 events[control.project] += new
-        return self._append(events)
-
-    def _append(self, events: Mapping[str, Sequence[Event]]) -> int:
-        for project, some in events.items():
-            if some:
-                self.service.append(project, some)
-        return sum(map(len, events.values()))
+        return self.append(events)
 
     def _forget(self, ids: Sequence[str]) -> int:
         """Append that annotations are gone, which is final."""
@@ -335,7 +322,7 @@ class Studio:
             golds = {one: item for one in ids if (item := self._golds.pop((control.project, one), None)) is not None}
             events[control.project] = [Event("removal", one, "", version=GONE) for one in ids]
             events[control.project] += [Event("withdrawal", f"gold-{one}", golds[one], version=GONE) for one in golds]
-        return self._append(events)
+        return self.append(events)
 
     def _show(self, tasks: Iterable[Record]) -> None:
         """Append what there is to see of tasks, where it is new; addresses of uploaded files become whole."""
@@ -349,7 +336,7 @@ class Studio:
             if self._texts.get(name) != said:
                 self._texts[name] = said
                 events.append(Event("item", name, name, data=data))
-        self._append({control.project: events for control in self.controls})
+        self.append({control.project: events for control in self.controls})
 
     # In: catching up
 
@@ -466,24 +453,13 @@ class Studio:
 
     # The background
 
-    def _run(self) -> None:
-        wait, full = 0.0, 0.0
-        while not self._stopped.is_set():
-            try:
-                if time.monotonic() >= full:
-                    self._look_at(None)
-                    full = time.monotonic() + SECONDS_BETWEEN_FULL_SYNCS
-                self._catch_up()
-                wait = 0.0 if self.write_back() else SECONDS_BETWEEN_WRITES
-            except DissensusError as error:  # a tool that is away comes back
-                wait = min(max(2 * wait, SECONDS_BETWEEN_WRITES), SECONDS_BETWEEN_SYNCS)
-                _log.warning("%s Trying again in %.0f s.", error, wait)
-            except Exception:
-                wait = SECONDS_BETWEEN_SYNCS
-                _log.exception("Label Studio: trying again in %.0f s.", wait)
-            if wait:
-                self._wake.wait(wait)
-            self._wake.clear()
+    def step(self) -> float:
+        """Catch up, then write for some seconds."""
+        if time.monotonic() >= self._full_sync:
+            self._look_at(None)
+            self._full_sync = time.monotonic() + SECONDS_BETWEEN_FULL_SYNCS
+        self._catch_up()
+        return 0.0 if self.write_back() else SECONDS_BETWEEN_WRITES
 
     def _catch_up(self) -> None:
         with self._lock:
