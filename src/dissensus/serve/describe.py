@@ -99,8 +99,10 @@ def described(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
         elif classes:
             one["reason"] = _reason(project, code)
         one["decided"], one["decision"] = False, None
-        if (decision := project.decisions.get(code)) is not None:
-            one |= _decided(project, decision)
+        if (event := project.decisions.get(code)) is not None:
+            said = decision(project, event)
+            one |= {"decided": True, "decision": said, "status": "decided", "reason": f"decided by {said['by']}"}
+            one |= {"label": said["label"], "confidence": 1.0} if event.label >= 0 else {}
         found.append(one | project._as_of())
     return found
 
@@ -114,15 +116,6 @@ def _reason(project: Project, code: int) -> str:
     if fitted is None or fitted.status is None:
         return ""
     return fitted.status.reason_of(int(fitted.rank[code]))
-
-
-def _decided(project: Project, event: Stored) -> dict[str, Any]:
-    said = decision(project, event)
-    found: dict[str, Any] = {"decided": True, "decision": said, "status": "decided"}
-    found["reason"] = f"decided by {said['by']}"
-    if event.label >= 0:
-        found |= {"label": said["label"], "confidence": 1.0}
-    return found
 
 
 def decision(project: Project, event: Stored) -> dict[str, Any]:
