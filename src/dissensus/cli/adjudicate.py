@@ -6,6 +6,7 @@ import csv
 import getpass
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -151,29 +152,17 @@ def _serve(
 
 def _service(store: Any, decisions: Decisions) -> Any:
     """A service that keeps every decision in the file before it is acknowledged."""
-    import dataclasses
-    from concurrent.futures import Future
-
     from dissensus.serve.service import Service
 
     class Kept(Service):
         def submit(self, project: str, events: Any) -> Any:
-            told = [event for event in events if event.kind in ("decision", "withdrawal")]
-            if not told or told != list(events):
+            told = [replace(one, annotator=decisions.by) for one in events if one.kind in ("decision", "withdrawal")]
+            if not told or len(told) < len(events):
                 return super().submit(project, events)
-            told = [dataclasses.replace(event, annotator=decisions.by) for event in told]
-            stored, kept = super().submit(project, told), Future[Any]()
-
-            def keep(done: Any) -> None:
-                try:
-                    receipt = done.result()
-                    decisions.keep(told)
-                    kept.set_result(receipt)
-                except BaseException as error:
-                    kept.set_exception(error)
-
-            stored.add_done_callback(keep)
-            return kept
+            stored = super().submit(project, told)
+            stored.result()  # one person decides here, and nobody waits meanwhile
+            decisions.keep(told)
+            return stored
 
     return Kept(store)
 

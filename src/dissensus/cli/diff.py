@@ -71,10 +71,8 @@ def diff(
 
 def _check_order(before: Any, after: Any, old: str, new: str) -> None:
     """Warn where the labels of NEW, by their times, end before those of OLD."""
-    ends = []
-    for tables in (before, after):
-        first = next(iter(tables.values()))
-        ends.append(first.source.period and first.source.period[1])
+    periods = [next(iter(tables.values())).source.period for tables in (before, after)]
+    ends = [period and period[1] for period in periods]
     if all(ends) and ends[1] < ends[0]:
         say(f"warning: {new} ends on {ends[1]}, before {old} does ({ends[0]}); are the two in the right order?")
 

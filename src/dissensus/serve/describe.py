@@ -96,8 +96,9 @@ def described(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
             one["reason"] = "no label"
         elif code in project.voted:
             one["reason"] = NEW_CLASS
-        elif classes:
-            one["reason"] = _reason(project, code)
+        elif fitted is not None and fitted.status is not None:  # labels are classes
+            status, at = project.why.get(code) or (fitted.status, int(fitted.rank[code]))
+            one["reason"] = status.reason_of(at)
         one["decided"], one["decision"] = False, None
         if (event := project.decisions.get(code)) is not None:
             said = decision(project, event)
@@ -105,17 +106,6 @@ def described(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
             one |= {"label": said["label"], "confidence": 1.0} if event.label >= 0 else {}
         found.append(one | project._as_of())
     return found
-
-
-def _reason(project: Project, code: int) -> str:
-    """Why an item has its status, where labels are classes."""
-    if code in project.why:
-        status, at = project.why[code]
-        return status.reason_of(at)
-    fitted = project.fitted
-    if fitted is None or fitted.status is None:
-        return ""
-    return fitted.status.reason_of(int(fitted.rank[code]))
 
 
 def decision(project: Project, event: Stored) -> dict[str, Any]:
