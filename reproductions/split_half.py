@@ -26,9 +26,8 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
-from dissensus.evaluation import soft
+from dissensus.evaluation import hide_annotators, soft
 from dissensus.evaluation.hard import tied
-from dissensus.evaluation.hiding import hide_annotators
 from dissensus.table.annotations import Annotations
 
 

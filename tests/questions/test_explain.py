@@ -261,7 +261,7 @@ def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
     mine = total(group)
     exact = np.mean([total(way) >= mine - 1e-9 for way in product((0, 1), repeat=6) if sum(way) == 3])
     column = perspectives._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
-    test = perspectives._test(column, 4000, 0, Threads(1), lambda done, p: None)
+    test = column.test(4000, 0, Threads(1), lambda done, p: None)
     assert 0.1 < exact < 0.9
     assert test.p_value == pytest.approx(exact, abs=0.03)
     assert test.effect == pytest.approx(mine / column.between(group[None], 0, column.item.size)[1].sum())

@@ -12,6 +12,7 @@ from dissensus.serve.label_studio import (
     AGENT,
     REVIEW,
     SECRET,
+    Client,
     Control,
     Studio,
     controls_of,
@@ -19,7 +20,6 @@ from dissensus.serve.label_studio import (
     open_studios,
     webhook_part,
 )
-from dissensus.serve.label_studio_client import Client
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.tool_client import ToolError

@@ -377,7 +377,7 @@ def test_a_full_disk_refuses_in_a_sentence_and_keeps_what_was_there(opened):
 
 
 def test_a_locked_file_refuses_in_a_sentence(opened, where, monkeypatch):
-    monkeypatch.setattr("dissensus.serve.sqlite.WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("dissensus.serve.store.WAIT_SECONDS", 0.05)
     service = opened(fits=False)
     service.create("p")
     other = sqlite3.connect(where, isolation_level=None)

@@ -6,6 +6,7 @@ import csv
 import getpass
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -121,28 +122,14 @@ def _serve(
     from dissensus.serve.app import create_app, listen
     from dissensus.serve.events import Event
     from dissensus.serve.store import open_store
-    from dissensus.serve.watch import times_of
+    from dissensus.serve.watch import table_events
 
-    codes = zip(table.item.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True)
-    items, annotators, classes = (
-        [str(name) for name in names.tolist()] for names in (table.items, table.annotators, table.classes)
-    )
+    items, classes = (list(map(str, names.tolist())) for names in (table.items, table.classes))
     with _service(open_store(str(store)), decisions) as service:
         with show.waiting(f"preparing {source.file}"):
             fixed = classes if table.kind in ("classes", "graded") else None
             project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
-            times = times_of(table)
-            events = [
-                Event(
-                    "annotation",
-                    str(n),
-                    items[i],
-                    annotators[a],
-                    classes[k],
-                    at=times.get((items[i], annotators[a]), 0),
-                )
-                for n, (i, a, k) in enumerate(codes)
-            ]
+            events = [event for event in table_events(table) if event.kind == "annotation"]
             events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
             service.append(PROJECT, [*events, *decisions.events(set(items))])
             project.refit()
@@ -165,29 +152,17 @@ def _serve(
 
 def _service(store: Any, decisions: Decisions) -> Any:
     """A service that keeps every decision in the file before it is acknowledged."""
-    import dataclasses
-    from concurrent.futures import Future
-
     from dissensus.serve.service import Service
 
     class Kept(Service):
         def submit(self, project: str, events: Any) -> Any:
-            told = [event for event in events if event.kind in ("decision", "withdrawal")]
-            if not told or told != list(events):
+            told = [replace(one, annotator=decisions.by) for one in events if one.kind in ("decision", "withdrawal")]
+            if not told or len(told) < len(events):
                 return super().submit(project, events)
-            told = [dataclasses.replace(event, annotator=decisions.by) for event in told]
-            stored, kept = super().submit(project, told), Future[Any]()
-
-            def keep(done: Any) -> None:
-                try:
-                    receipt = done.result()
-                    decisions.keep(told)
-                    kept.set_result(receipt)
-                except BaseException as error:
-                    kept.set_exception(error)
-
-            stored.add_done_callback(keep)
-            return kept
+            stored = super().submit(project, told)
+            stored.result()  # one person decides here, and nobody waits meanwhile
+            decisions.keep(told)
+            return stored
 
     return Kept(store)
 

@@ -14,6 +14,7 @@ from dissensus.exceptions import BadParameter, DataError, DissensusError, Missin
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
+    from dissensus.models.base import Aggregator
     from dissensus.questions.calibrate import Calibrated, Plan
     from dissensus.questions.panel import PanelReview
     from dissensus.table.annotations import Annotations
@@ -108,10 +109,14 @@ def calibrate(
     if gold.gold_probability is not None and gold.gold is None:
         raise BadParameter("--gold-probability names a column of GOLD; give that file: --gold FILE.")
     known, classes = _gold(table, gold)
-    if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
-        _without_gold(source, table, method, setting, output, cost)
-        return
     from dissensus.cli.inputs import read_prices
+
+    prices = None if cost is None else read_prices(cost, table.annotators)
+    if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
+        if output is not None:
+            raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
+        _without_gold(source, table, options.new_model(method, setting), prices)
+        return
     from dissensus.questions.calibrate import calibrate
 
     columns = _columns(table, source, items, [name for name in (system, prompt) if name is not None])
@@ -123,7 +128,7 @@ def calibrate(
     with show.waiting(f"correcting {source.file}"):
         found = calibrate(
             table, known, classes=classes, model=model, seed=seed or 0,
-            probability=gold.probabilities(table), cost=None if cost is None else read_prices(cost, table.annotators),
+            probability=gold.probabilities(table), cost=prices,
             systems=None if system is None else columns[system], prompts=None if prompt is None else columns[prompt],
             columns={name: columns[name] for name in others},
         )  # fmt: skip
@@ -143,28 +148,17 @@ def calibrate(
         show.written(output, "Items are", "FILE to keep the items")
 
 
-def _without_gold(
-    source: Source,
-    table: Annotations,
-    method: str | None,
-    setting: list[str] | None,
-    output: Path | None,
-    cost: Path | None,
-) -> None:
+def _without_gold(source: Source, table: Annotations, model: Aggregator, prices: dict[Any, float] | None) -> None:
     """What the panel is worth by its own posterior."""
-    from dissensus.cli.inputs import read_prices
     from dissensus.questions.panel import review_panel
 
-    if output is not None:
-        raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
     if table.n_items < MIN_PANEL_ITEMS:
         raise DataError(
             f"{table.n_items} items are too few to say what judges are worth without human labels; have "
             f"{MIN_PANEL_ITEMS} or more."
         )
     with show.waiting(f"fitting {source.file}"):
-        prices = None if cost is None else read_prices(cost, table.annotators)
-        found = review_panel(table, model=options.new_model(method, setting).fit(table), cost=prices)
+        found = review_panel(table, model=model.fit(table), cost=prices)
     if found is None:
         raise BadParameter("there are no human labels to correct by, and this is no panel; give some with --gold FILE.")
     if source.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -127,10 +126,10 @@ def _search(table: Annotations, method: str, output: Path | None, **keywords: An
     """Fit every pair of numbers; finished points are kept in the output folder as they come."""
     from dissensus.clustering import select_clusters
 
-    with show.waiting("searching") as bar, tempfile.TemporaryDirectory() as nowhere:
+    with show.waiting("searching") as bar:
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
-        store = (output or Path(nowhere)) / "search.jsonl"
+        store = None if output is None else output / "search.jsonl"
 
         def on_point(point: Any, done: int, total: int) -> None:
             bar.tell(f"searching: {point.K} × {point.L} has KL {point.kl:.3f}", done, total)

@@ -11,6 +11,7 @@ import typer
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import Source, option
+from dissensus.common.frames import as_frame
 
 if TYPE_CHECKING:
     from dissensus.questions.diff import Diff, FrameKind
@@ -70,10 +71,8 @@ def diff(
 
 def _check_order(before: Any, after: Any, old: str, new: str) -> None:
     """Warn where the labels of NEW, by their times, end before those of OLD."""
-    ends = []
-    for tables in (before, after):
-        first = next(iter(tables.values()))
-        ends.append(first.source.period and first.source.period[1])
+    periods = [next(iter(tables.values())).source.period for tables in (before, after)]
+    ends = [period and period[1] for period in periods]
     if all(ends) and ends[1] < ends[0]:
         say(f"warning: {new} ends on {ends[1]}, before {old} does ({ends[0]}); are the two in the right order?")
 
@@ -86,14 +85,10 @@ def _facts(found: Diff) -> dict[str, Any]:
         "labels": {"old": found.old_labels, "new": found.new_labels, **found.counts()},
         "items": {"only_new": found.new_items, "only_old": found.lost_items},
         "annotators": {"only_new": found.new_annotators, "only_old": found.lost_annotators},
-        "flipped": _rows(found.columns("items")),
+        "flipped": as_frame(found.columns("items"), "pyarrow").to_pylist(),
         "tested_annotators": int((found.drift.p_value == found.drift.p_value).sum()),
         "drifting": [{name: values[at] for name, values in people.items() if name != "drifts"} for at in drifting],
     }
-
-
-def _rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    return [dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)]
 
 
 def _show(title: str, found: Diff) -> None:
@@ -108,7 +103,7 @@ def _show(title: str, found: Diff) -> None:
     ]  # fmt: skip
     if some:
         show.text(f"There are {', '.join(some)}.")
-    flips = _rows(found.columns("items"))
+    flips = _facts(found)["flipped"]
     rows = [
         (
             show.name(one["item"]),

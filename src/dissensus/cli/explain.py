@@ -69,14 +69,8 @@ def _facts(found: Explanation) -> dict[str, Any]:
         "share_ambiguous": found.share_ambiguous,
         "most_disagreement": {kind: found.of_kind(kind)[:ITEMS_SHOWN] for kind in MEANINGS if kind != "agreed"},
         "groups": [
-            {
-                "column": one.column,
-                "groups": list(one.groups),
-                "effect": one.effect,
-                "p_value": one.p_value,
-                "significant": one.significant,
-                "items": int(one.items.size),
-            }
+            {key: getattr(one, key) for key in ("column", "groups", "effect", "p_value", "significant")}
+            | {"items": int(one.items.size)}
             for one in found.groups
         ],
     }

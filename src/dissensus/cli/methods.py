@@ -15,13 +15,8 @@ def methods(json: bool = options.JSON) -> None:
     entries = [entry for _, entry in registry.entries()]
     if json:
         described = [
-            {
-                "name": entry.name,
-                "summary": entry.summary,
-                "cite": entry.cite,
-                "facts": entry.facts,
-                "parameters": entry.value().get_params(),
-            }
+            {key: getattr(entry, key) for key in ("name", "summary", "cite", "facts")}
+            | {"parameters": entry.value().get_params()}
             for entry in entries
         ]
         show.json({"methods": described})

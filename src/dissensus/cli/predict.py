@@ -67,7 +67,10 @@ def predict(
     show.line(f"{show.clean(items)}: {len(names):,} items in {summary['seconds']:.1f} s")
     show.bars(("label, by the model alone", "predicted"), summary["labels"], len(labels))
     if output is None:
-        _show_first(columns)
+        keys = [key for key in ("item", "annotator", "label", "confidence") if key in columns]
+        first = zip(*(columns[key][:ITEMS_SHOWN].tolist() for key in keys), strict=True)
+        rows = [(*map(show.name, said), show.number(confidence)) for *said, confidence in first]
+        show.table("First predictions", keys, rows, numbers=("confidence",))
     show.written(output, "Predictions are", "FILE to keep the predictions")
 
 
@@ -94,10 +97,3 @@ def _columns(names: Names, people: Names | None, proba: FloatArray, model: Crowd
         proba = proba.reshape(-1, model.classes_.size)
     columns |= {"label": model.classes_[proba.argmax(axis=1)], "confidence": proba.max(axis=1)}
     return columns | {f"p_{name}": proba[:, k] for k, name in enumerate(model.classes_)}
-
-
-def _show_first(columns: dict[str, Any]) -> None:
-    keys = [key for key in ("item", "annotator", "label", "confidence") if key in columns]
-    first = zip(*(columns[key][:ITEMS_SHOWN].tolist() for key in keys), strict=True)
-    rows = [(*map(show.name, names), show.number(confidence)) for *names, confidence in first]
-    show.table("First predictions", keys, rows, numbers=("confidence",))

@@ -310,7 +310,10 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     if result.diagnosis is not None:
         print_flags(result.diagnosis, about["annotators_to_look_at"])
     if preview:
-        _print_first_items(result.model)
+        columns = ("item", "label", "confidence")
+        first = next(result.model.item_frames()).slice(0, ITEMS_SHOWN).select(columns).to_pylist()
+        rows = [(show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"])) for row in first]
+        show.table("First items", columns, rows, numbers=("confidence",))
 
 
 def _log_loss(value: float) -> str:
@@ -368,13 +371,6 @@ def _print_annotators(model: Aggregator) -> None:
     show.table("Most and least reliable", columns, show.ends(rows, ANNOTATORS_SHOWN), numbers=columns[1:])
     if few := int(model.annotators_.size - among.size):
         show.text(f"Not listed: {show.count(few, 'annotator')} with fewer than {MIN_LABELS} labels.")
-
-
-def _print_first_items(model: Aggregator) -> None:
-    columns = ("item", "label", "confidence")
-    first = next(model.item_frames()).slice(0, ITEMS_SHOWN).select(columns).to_pylist()
-    rows = [(show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"])) for row in first]
-    show.table("First items", columns, rows, numbers=("confidence",))
 
 
 def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:

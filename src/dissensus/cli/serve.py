@@ -110,7 +110,11 @@ def serve(
         server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
         for helper in helpers:
             helper.start()
-        _say_serving(place, store, service.projects(), json)
+        shown = _without_password(store)
+        if json:
+            show.json({"url": place, "store": shown, "projects": service.projects()})
+        else:
+            show.line(f"Serving {shown} at {place}; {place}/docs lists what can be asked. Stop with Ctrl-C.")
         server.run(sockets=[listening])
     finally:
         for helper in helpers:
@@ -119,8 +123,7 @@ def serve(
 
 
 def _studios(service: Any, url: str | None, token: str, place: str, projects: list[int]) -> list[Any]:
-    from dissensus.serve.label_studio import open_studios
-    from dissensus.serve.label_studio_client import Client
+    from dissensus.serve.label_studio import Client, open_studios
 
     return [] if url is None else list(open_studios(service, Client(url, token), place, projects))
 
@@ -138,15 +141,6 @@ def _say_removed(where: str, tool: Any, json: bool) -> None:
     else:
         said = ", ".join(f"{count} {what.rpartition('/')[2]}" for what, count in done.items())
         show.line(f"{where} {show.clean(str(tool.number))}: {said} as before.")
-
-
-def _say_serving(place: str, store: str, projects: list[str], json: bool) -> None:
-    if json:
-        show.json({"url": place, "store": _without_password(store), "projects": projects})
-    else:
-        show.line(
-            f"Serving {_without_password(store)} at {place}; {place}/docs lists what can be asked. Stop with Ctrl-C."
-        )
 
 
 def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> None:

@@ -113,7 +113,7 @@ def train(
 
     Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
     """
-    from dissensus.cli.inputs import Inputs, align_inputs
+    from dissensus.cli.inputs import Inputs, align_inputs, judged_by_column, judged_by_share_or_file
 
     folder.check(output, (*FILES, Path(MODEL)))
     own_texts = None if any((files.items, files.features, files.images)) else source.read_one()
@@ -128,14 +128,12 @@ def train(
     sure, truth = gold.read_file(known, table), gold.read(table)
     judges: Any = None
     if validation is not None or split is not None:
-        from dissensus.cli import splits
-
         if validation is not None and split is not None:
             raise BadParameter("--validation and --split both say which items judge; give one.")
         if split is not None:
-            aside, judges = splits.by_column(split, file, table, X)
+            aside, judges = judged_by_column(split, file, table, X)
         else:
-            aside, judges = splits.by_share_or_file(str(validation), table, X, source)
+            aside, judges = judged_by_share_or_file(str(validation), table, X, source)
         table = table.select(rows=~aside[table.item])
         sure = None if sure is None else (sure + 1) * ~aside - 1  # −1 where aside
 

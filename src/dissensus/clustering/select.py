@@ -30,7 +30,7 @@ from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.local import thread_count
-from dissensus.evaluation.hiding import hide_annotators
+from dissensus.evaluation.perspectivist import hide_annotators
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, clusterings

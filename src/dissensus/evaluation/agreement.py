@@ -158,37 +158,22 @@ def numeric_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: A
     sums = resampled_sums(
         csr_array(np.stack([np.where(several, one, 0.0) for one in columns], 1)[several]), **bootstrap
     )
-    return {name: sums.estimate(statistic, level) for name, statistic in NUMERIC.items()}
+    return {name: sums.estimate(partial(_numeric, name), level) for name in NUMERIC}
 
 
-def _mean_squares(sums: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Between, within, m₀ from sums (B, 9)."""
-    items, n, n2, total, squares, mean_square = sums[:, :6].T
+NUMERIC = ("mean_difference", "krippendorff_alpha", "icc", "icc_of_mean")
+
+
+def _numeric(name: str, sums: FloatArray) -> FloatArray:
+    """A coefficient of `NUMERIC` from sums (B, 9)."""
+    items, n, n2, total, squares, mean_square, around, apart, pairs = sums.T
+    if name == "mean_difference":
+        return ratio(apart, pairs)
+    if name == "krippendorff_alpha":
+        return 1 - ratio((n - 1) * around, 2 * (n * squares - total**2))
     between = ratio(mean_square - ratio(total**2, n), items - 1)
-    return between, ratio(squares - mean_square, n - items), ratio(n - ratio(n2, n), items - 1)
-
-
-def _icc(sums: FloatArray) -> FloatArray:
-    between, within, size = _mean_squares(sums)
-    return ratio(between - within, between + (size - 1) * within)
-
-
-def _icc_of_mean(sums: FloatArray) -> FloatArray:
-    between, within, _ = _mean_squares(sums)
-    return ratio(between - within, between)
-
-
-def _interval_alpha(sums: FloatArray) -> FloatArray:
-    n, total, squares = sums[:, 1], sums[:, 3], sums[:, 4]
-    return 1 - ratio((n - 1) * sums[:, 6], 2 * (n * squares - total**2))
-
-
-NUMERIC: dict[str, Callable[[FloatArray], FloatArray]] = {
-    "mean_difference": lambda sums: ratio(sums[:, 7], sums[:, 8]),
-    "krippendorff_alpha": _interval_alpha,
-    "icc": _icc,
-    "icc_of_mean": _icc_of_mean,
-}
+    within, size = ratio(squares - mean_square, n - items), ratio(n - ratio(n2, n), items - 1)
+    return ratio(between - within, between if name == "icc_of_mean" else between + (size - 1) * within)
 
 
 def ratings_per_item(table: Annotations) -> IntArray:
@@ -226,11 +211,6 @@ def _beyond_chance(
     return ratio(observed - expected, 1 - expected)
 
 
-def _chance_of_two(p: FloatArray) -> FloatArray:
-    """Two labels drawn from the shares p (B, K) agree."""
-    return np.asarray((p**2).sum(axis=1))
-
-
 def _chance_of_gwet(p: FloatArray) -> FloatArray:
     if p.shape[1] < 2:
         return np.ones(len(p))  # undefined
@@ -264,6 +244,6 @@ STATISTICS: dict[str, Callable[[Scale, FloatArray, FloatArray], FloatArray]] = {
     "percent": lambda scale, place, sums: ratio(sums[:, AGREE], sums[:, PAIRS]),
     "percent of items": lambda scale, place, sums: ratio(sums[:, SHARE], sums[:, PAIRED]),
     "krippendorff_alpha": _alpha,
-    "fleiss_kappa": partial(_beyond_chance, _chance_of_two, True),
+    "fleiss_kappa": partial(_beyond_chance, lambda p: (p**2).sum(axis=1), True),  # two labels drawn from p agree
     "gwet_ac1": partial(_beyond_chance, _chance_of_gwet, False),
 }

@@ -29,7 +29,7 @@ their inverses add up to M, and relative ones will do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,8 +88,7 @@ def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) 
     return float(mean), float(np.sqrt(variance)), weight
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """A mean and its standard error, tuned and by the human labels alone, and how many labels these are worth."""
 
     mean: float
@@ -157,7 +156,7 @@ def corrected_mean(
         found = _Found(*tuned, float(y.mean()), float(np.sqrt(y.var(ddof=1) / n)), n, n)
     else:
         found = _weighted(y, f, others, np.asarray(probability, np.float64))
-    mean, error, weight, alone, spread = found.mean, found.error, found.weight, found.alone, found.spread
+    mean, error, weight, alone, spread, *_ = found
     freedom = max(found.known - 2, 1)
     events, ratio, trials = found.known * min(alone, 1 - alone), 1.0, np.nan
     if rate:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray
 from dissensus.evaluation._check import numbers
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.exceptions import DataError
@@ -46,18 +45,13 @@ def paired_bootstrap(
     0.100 (95 % interval 0.050 to 0.170) 0.004
     """
     check_argument("resamples", resamples, int, low=1)
-    first, second = _paired(first, second)
+    first, second = numbers(first, "first"), numbers(second, "second")
+    if first.size != second.size:
+        raise DataError(f"first has {first.size:,} items, second has {second.size:,}; they must be the same items.")
     sums = bootstrap_sums(first - second, resamples=resamples, **bootstrap)
     slack = 1e-12 * first.size * np.abs(first - second).max()  # sums of equal terms may differ in the last digit
     extreme = int((np.abs(sums.resampled - sums.whole) >= np.abs(sums.whole) - slack).sum())
     return Difference(sums.means(first.size, level)[0], (1 + extreme) / (1 + resamples))
-
-
-def _paired(first: Any, second: Any) -> tuple[FloatArray, FloatArray]:
-    first, second = numbers(first, "first"), numbers(second, "second")
-    if first.size != second.size:
-        raise DataError(f"first has {first.size:,} items, second has {second.size:,}; they must be the same items.")
-    return first, second
 
 
 def holm(p_values: dict[str, float]) -> dict[str, float]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.formatting import count
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.models.base import Aggregator
 from dissensus.questions.compare import named_model, timed_fit
@@ -112,7 +113,7 @@ class _Checks:
         return (
             least,
             f"the item with the fewest labels has {least:,}",
-            f"Send out again the {_count(short.size, 'item')} with fewer than {self.enough:,}, such as "
+            f"Send out again the {count(short.size, 'item')} with fewer than {self.enough:,}, such as "
             f"{_names(short)}; `dissensus recommend` says to whom.",
         )
 
@@ -140,7 +141,7 @@ class _Checks:
         named = found.annotators[np.array([bool(flags) for flags in found.flags])]
         return (
             int(named.size),
-            f"{_count(named.size, 'annotator')} to look at",
+            f"{count(named.size, 'annotator')} to look at",
             f"Look at the labels of {_names(named)}; `dissensus diagnose` says why.",
         )
 
@@ -188,7 +189,7 @@ class _Checks:
             return None, "no annotator has enough labels before and now"
         return (
             drifting,
-            f"{drifting:,} of {_count(tested, 'annotator')} with enough labels agree with the others clearly more or "
+            f"{drifting:,} of {count(tested, 'annotator')} with enough labels agree with the others clearly more or "
             "less often than before",
             " ".join(found.sentences(annotators)),
         )
@@ -202,17 +203,13 @@ class _Checks:
             unknown = f"{'is' if len(new) == 1 else 'are'} not among the {len(allowed):,} that are allowed"
         return (
             len(new),
-            f"{_count(len(new), 'class', 'classes')} that {unknown}",
+            f"{len(new):,} {'class' if len(new) == 1 else 'classes'} that {unknown}",
             f"Rename {_names(new)} (--map OLD=NEW), or add to the classes (--classes).",
         )
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def _names(names: Any) -> str:

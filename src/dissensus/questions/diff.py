@@ -243,11 +243,11 @@ def diff(
     if not (len(old) and len(new)):
         raise DataError(f"the {'new' if len(old) else 'old'} snapshot has no labels; there is nothing to compare.")
     name, blank = named_model(method)
-    answers = [_answers(timed_fit(blank, table)[0]) for table in (old, new)]
+    models = [timed_fit(blank, table)[0] for table in (old, new)]
     both = Annotations.concat([old, new])  # for the names
     old, new = (_with_names(table, both) for table in (old, new))
     changes = _changes(old, new)
-    flips, decisive = _flips(answers, blank, old, new, changes)
+    flips, decisive = _flips(models, blank, old, new, changes)
     changes = Changes(*(vars(changes) | {"decisive": decisive}).values())
     has_old, has_new = (np.diff(table.item_ptr) > 0 for table in (old, new))
     who_old, who_new = (np.diff(table.annotator_ptr) > 0 for table in (old, new))
@@ -309,32 +309,23 @@ def _match(one: IntArray, other: IntArray) -> tuple[tuple[IntArray, IntArray], t
     return (at, there), (np.flatnonzero(left[0]), np.flatnonzero(left[1]))
 
 
-def _answers(model: Aggregator) -> tuple[Aggregator, IntArray, FloatArray]:
-    """The model, (I,) the class code of every item by it, and (I,) how sure that is."""
-    code = naming.match(model.predict(), model.classes_, "classes")
-    return model, code, model.posterior_[np.arange(code.size), code]
-
-
 def _flips(
-    answers: list[tuple[Aggregator, IntArray, FloatArray]],
-    blank: Aggregator,
-    old: Annotations,
-    new: Annotations,
-    changes: Changes,
+    models: list[Aggregator], blank: Aggregator, old: Annotations, new: Annotations, changes: Changes
 ) -> tuple[Flips, BoolArray]:
     """The items that flipped, and (C,) True for each change that alone made its item flip."""
     label = np.full((2, old.n_items), -1)
     sure = np.zeros((2, old.n_items))
-    for time, (model, code, confidence) in enumerate(answers):
+    for time, model in enumerate(models):
         at = naming.match(model.items_, old.items, "items")
+        code = naming.match(model.predict(), model.classes_, "classes")
         label[time, at] = naming.match(model.classes_, old.classes, "classes")[code]
-        sure[time, at] = confidence
+        sure[time, at] = model.posterior_[np.arange(code.size), code]
     was, now = label
     labelled = (np.diff(old.item_ptr) > 0) & (np.diff(new.item_ptr) > 0)
     item = np.flatnonzero(labelled & (was != now))
     own, decisive = np.zeros(old.n_items, np.bool_), np.zeros(changes.item.size, np.bool_)
     if item.size:
-        after = answers[1][0]
+        after = models[1]
         if after.classes_.size < old.n_classes:  # it must know the classes that only the old snapshot has
             after = timed_fit(blank, new)[0]
         mask = np.isin(np.arange(old.n_items), item)

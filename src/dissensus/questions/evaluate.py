@@ -286,17 +286,15 @@ def _mean_part(
     """Means over items of values (n,), and statistics of the sums of `more` (n, S)."""
     columns = np.stack(list(values.values()), axis=1)
     n, width = columns.shape
-    scores: dict[str, Statistic] = {name: partial(_mean, n, k) for k, name in enumerate(values)}
+    scores: dict[str, Statistic] = {
+        name: partial(_of_columns, k, lambda s: s[:, 0] / n) for k, name in enumerate(values)
+    }
     scores |= {name: partial(_of_columns, width, one) for name, one in (of_more or {}).items()}
     return _Part(kind, csr_array(columns if more is None else np.concatenate([columns, more], axis=1)), scores)
 
 
 def _of_columns(first: int, statistic: Statistic, sums: FloatArray) -> FloatArray:
     return statistic(sums[:, first:])
-
-
-def _mean(n: int, column: int, sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[:, column] / n)
 
 
 def _accuracy(n: int, sums: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -161,57 +161,47 @@ class _Column:
         rng = np.random.default_rng([seed, number])
         return rng.permuted(np.tile(self.group, (BATCH, 1)), axis=1)
 
+    def test(self, permutations: int, seed: int, pool: Threads, on_step: OnStep) -> Self:
+        """Find the p-value and the effect of the column, and of each item its mean and SD over permutations (J,)."""
+        (found,), (most_of_items,) = self.between(self.group[None], 0, self.item.size)
+        total, most = found.sum(), most_of_items.sum()
+        least = total - 1e-9 * max(1.0, most)  # the same sum in another order counts as the same
+        moments = np.zeros((2, self.item.size))
+        done = beaten = 0
 
-@dataclass(frozen=True, eq=False)
-class _Test:
-    """Result of the permutation test of a column."""
+        def add(part: slice, found: FloatArray) -> FloatArray:
+            moments[:, part] += found.sum(axis=0), (found**2).sum(axis=0)
+            return np.asarray(found.sum(axis=1))
 
-    column: _Column
-    p_value: float
-    effect: float
-    z: FloatArray  # (J,) standard deviations of each item above its own mean over permutations
-    mean: FloatArray  # (J,)
-    sd: FloatArray  # (J,)
+        while done < permutations and beaten < MAX_BEATEN:
+            groups = self.permuted(done // BATCH, seed)[: permutations - done]
+            beaten += int((np.sum(self.in_parts(pool, add, groups), axis=0) >= least).sum())
+            done += len(groups)
+            on_step(done, (1 + beaten) / (1 + done))
+        self.mean, squares = moments / done
+        variance = squares - self.mean**2
+        self.sd = np.sqrt(np.where(variance > 1e-9, variance, 0))
+        self.z = np.divide(found - self.mean, self.sd, out=np.zeros_like(self.mean), where=self.sd > 0)  # (J,)
+        self.p_value, self.effect = (1 + beaten) / (1 + done), float(total / most) if most > 0 else 0.0
+        return self
 
+    def explained(self, seed: int, pool: Threads) -> IntArray:
+        """Find the items (places in `item`) so far above their mean that few are there by chance; best first."""
+        steps = round(STEPS_PER_SD * MAX_SD)
+        spread = np.where(self.sd > 0, self.sd, np.inf)
 
-def _test(column: _Column, permutations: int, seed: int, pool: Threads, on_step: OnStep) -> _Test:
-    (found,), (most_of_items,) = column.between(column.group[None], 0, column.item.size)
-    total, most = found.sum(), most_of_items.sum()
-    least = total - 1e-9 * max(1.0, most)  # the same sum in another order counts as the same
-    moments = np.zeros((2, column.item.size))
-    done = beaten = 0
+        def count(part: slice, found: FloatArray) -> IntArray:
+            z = (found - self.mean[part]) / spread[part]
+            return np.bincount(_step(z[z > 0], steps), minlength=steps)
 
-    def add(part: slice, found: FloatArray) -> FloatArray:
-        moments[:, part] += found.sum(axis=0), (found**2).sum(axis=0)
-        return np.asarray(found.sum(axis=1))
-
-    while done < permutations and beaten < MAX_BEATEN:
-        groups = column.permuted(done // BATCH, seed)[: permutations - done]
-        beaten += int((np.sum(column.in_parts(pool, add, groups), axis=0) >= least).sum())
-        done += len(groups)
-        on_step(done, (1 + beaten) / (1 + done))
-    mean, squares = moments / done
-    variance = squares - mean**2
-    sd = np.sqrt(np.where(variance > 1e-9, variance, 0))
-    z = np.divide(found - mean, sd, out=np.zeros_like(mean), where=sd > 0)
-    return _Test(column, (1 + beaten) / (1 + done), float(total / most) if most > 0 else 0.0, z, mean, sd)
-
-
-def _explained_items(test: _Test, seed: int, pool: Threads) -> IntArray:
-    """Find the items (places in the column's) so far above their mean that few are there by chance; best first."""
-    column, steps = test.column, round(STEPS_PER_SD * MAX_SD)
-    spread = np.where(test.sd > 0, test.sd, np.inf)
-
-    def count(part: slice, found: FloatArray) -> IntArray:
-        z = (found - test.mean[part]) / spread[part]
-        return np.bincount(_step(z[z > 0], steps), minlength=steps)
-
-    batches = (column.in_parts(pool, count, column.permuted(batch, seed)) for batch in range(BATCHES))
-    histogram = np.sum([np.sum(one, axis=0) for one in batches], axis=0)
-    by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
-    order = np.argsort(-test.z, kind="stable")
-    above = order[test.z[order] > 0]
-    return above[: _how_many(by_chance[_step(test.z[above], steps)])]
+        batches = (self.in_parts(pool, count, self.permuted(batch, seed)) for batch in range(BATCHES))
+        histogram = np.sum([np.sum(one, axis=0) for one in batches], axis=0)
+        by_chance = histogram[::-1].cumsum()[::-1] / (BATCHES * BATCH)  # items that lie so far above, or more
+        order = np.argsort(-self.z, kind="stable")
+        above = order[self.z[order] > 0]
+        false = by_chance[_step(self.z[above], steps)]  # expected of the first 1, 2, …
+        good = np.flatnonzero(false <= FALSE_DISCOVERIES * np.arange(1, false.size + 1))
+        return np.asarray(above[: int(good[-1]) + 1 if good.size else 0])
 
 
 def _step(z: FloatArray, steps: int) -> IntArray:
@@ -231,20 +221,19 @@ def perspectives(
     """Test every column; return the effects, the surest first, and which of them explains each item (I,), −1 none."""
     permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
     tests = {
-        name: _test(_Column(rows, posterior, disagree, group, len(groups)), permutations, seed, pool, on_step)
+        name: _Column(rows, posterior, disagree, group, len(groups)).test(permutations, seed, pool, on_step)
         for name, (groups, group) in columns.items()
     }
     p_values = holm({name: test.p_value for name, test in tests.items()})
     effects: list[GroupEffect] = []
     by_group, best = np.full(rows.n_items, -1, np.int32), np.zeros(rows.n_items)
     for name in sorted(tests, key=lambda name: (p_values[name], -tests[name].effect)):
-        test, items = tests[name], np.empty(0, np.int64)
-        column = test.column
+        column, items = tests[name], np.empty(0, np.int64)
         if p_values[name] <= SIGNIFICANT:
-            at = _explained_items(test, seed, pool)
+            at = column.explained(seed, pool)
             items = column.item[at]
-            better = test.z[at] > best[items]
-            by_group[items[better]], best[items[better]] = len(effects), test.z[at][better]
+            better = column.z[at] > best[items]
+            by_group[items[better]], best[items[better]] = len(effects), column.z[at][better]
         groups = columns[name][0]
         labels = np.bincount(column.of_row, minlength=len(groups))
         with np.errstate(invalid="ignore"):
@@ -255,16 +244,10 @@ def perspectives(
                 groups=groups,
                 labels=labels,
                 reliability=right,
-                effect=test.effect,
+                effect=column.effect,
                 p_value=p_values[name],
                 significant=p_values[name] <= SIGNIFICANT,
                 items=items,
             )
         )
     return tuple(effects), by_group
-
-
-def _how_many(expected_false: FloatArray) -> int:
-    """The most discoveries, in order, of which few enough are false; `expected_false` of the first 1, 2, …."""
-    good = np.flatnonzero(expected_false <= FALSE_DISCOVERIES * np.arange(1, expected_false.size + 1))
-    return int(good[-1]) + 1 if good.size else 0

@@ -159,8 +159,8 @@ def _text(names: Any) -> Names:
 
 
 def _names(column: Any, what: str) -> Names:
-    names, codes = naming.encode(naming.to_column(column, what), what)
-    return np.asarray(_text(names)[codes])
+    names, codes = _coded(column, what)
+    return np.asarray(names[codes])
 
 
 def _coded(column: Any, what: str) -> tuple[Names, IntArray]:

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -42,8 +43,8 @@ class Simple:
         """No parameters."""
         return {}
 
-    def fit(self, table: Annotations) -> Self:
-        """Keep the table."""
+    def fit(self, table: Annotations) -> Any:
+        """What predicts: itself, with the table kept, or another model."""
         self.table = table
         return self
 
@@ -139,22 +140,9 @@ class Tokens(Simple):
 
     method: ClassVar = "majority-vote"
 
-    def fit(self, table: Annotations) -> Self:
-        """Learn from a table."""
-        self.table = Annotations.from_codes(
-            table.item, table.annotator, table.label, table.items, table.annotators, table.classes, weight=table.weight
-        )
-        self.model = methods[self.method]().fit(self.table)
-        self.classes_ = self.table.classes
-        return self
-
-    def predict_annotations(self, table: Annotations) -> FloatArray:
-        """(N, K) P(tag)."""
-        return self.model.predict_annotations(table)
-
-    def predict(self) -> Any:
-        """(I,) tags."""
-        return self.model.predict()
+    def fit(self, table: Annotations) -> Any:
+        """Fit the method to the tags as classes."""
+        return methods[self.method]().fit(replace(table, kind="classes"))
 
 
 class TokenDawidSkene(Tokens):
@@ -166,15 +154,9 @@ class TokenDawidSkene(Tokens):
 class Medoid(Simple):
     """The label with the smallest mean distance to the others."""
 
-    def fit(self, table: Annotations) -> Self:
-        """Learn from a table."""
-        self.table = table
-        self.model = Closest(shared=1e12).fit(table)  # so many labels like everyone's: all σ_j are the same
-        return self
-
-    def predict(self) -> Any:
-        """(I,) the answers."""
-        return self.model.predict()
+    def fit(self, table: Annotations) -> Any:
+        """Fit with so many labels like everyone's that all σ_j are the same."""
+        return Closest(shared=1e12).fit(table)
 
 
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
@@ -244,10 +226,9 @@ def _apart(fitted: Any, table: Annotations) -> FloatArray:
 
 
 def _distances(fitted: Any, table: Annotations) -> FloatArray:
-    model = getattr(fitted, "model", fitted)
-    answer = fitted.predict()[naming.match(table.items, model.items_, "items")]
+    answer = fitted.predict()[naming.match(table.items, fitted.items_, "items")]
     both = np.concatenate([answer, table.classes.astype(object)])
-    return -pair_distances(both, table.item, answer.size + table.label, model.distance)
+    return -pair_distances(both, table.item, answer.size + table.label, fitted.distance)
 
 
 # How good answers are by gold: (n, 2), numerators and denominators of what is resampled ------------------------------
@@ -276,8 +257,7 @@ def _jaccard(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
 def _off(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     known = np.flatnonzero(gold >= 0)
     both = np.concatenate([fitted.predict()[known], table.classes[gold[known]].astype(object)])
-    model = getattr(fitted, "model", fitted)
-    return _mean_of(pair_distances(both, np.arange(known.size), known.size + np.arange(known.size), model.distance))
+    return _mean_of(pair_distances(both, np.arange(known.size), known.size + np.arange(known.size), fitted.distance))
 
 
 def _span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:

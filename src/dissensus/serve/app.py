@@ -17,10 +17,11 @@ from urllib.parse import parse_qs, urlsplit
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
 from dissensus.serve.events import Event, annotation_events, decision_event, item_events
-from dissensus.serve.overview import FORMATS
+from dissensus.serve.overview import FORMATS, TOOLS
 from dissensus.serve.project import Project
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import Caller, Tokens
+from dissensus.table.io.writers import WRITERS
 
 need("fastapi", "dissensus serve needs", "serve")
 from fastapi import FastAPI, Request  # noqa: E402
@@ -308,7 +309,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         if any(event.of_kind == "spans" for event in events):
             await run_in_threadpool(service.project(name).check_spans, events)
         if caller.role == "annotate":
-            _check_own(service.project(name), caller, events)
+            _check_own(caller, events)
         return await store(name, events)
 
     @app.delete("/projects/{name}/annotations/{id_:path}")
@@ -348,7 +349,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         return JSONResponse(hidden(project.all_decisions(), project, caller))
 
 
-def _check_own(project: Project, caller: Caller, events: Iterable[Event]) -> None:
+def _check_own(caller: Caller, events: Iterable[Event]) -> None:
     for event in events:
         if caller.annotator is not None and event.annotator != caller.annotator:
             raise HTTPException(403, f"this token is for annotator {caller.annotator!r}; post no labels of others.")
@@ -404,8 +405,9 @@ def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
         form = query.get("format", "csv")
         names = None if caller.names else project.pseudonyms()
         data = await run_in_threadpool(project.export, form, query.get("what"), names)
-        file = f'attachment; filename="{FORMATS[form].file}"'
-        return Response(data, media_type=FORMATS[form].media, headers={"Content-Disposition": file})
+        file = WRITERS[form].file if form in TOOLS else f"annotations.{form}"
+        named = {"Content-Disposition": f'attachment; filename="{file}"'}
+        return Response(data, media_type=FORMATS[form], headers=named)
 
     @app.get("/projects/{name}/report")
     async def report(name: str, request: Request) -> Response:

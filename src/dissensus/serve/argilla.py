@@ -8,16 +8,14 @@ agent, since it shows suggestions to whoever answers. `remove` takes all of it a
 
 from __future__ import annotations
 
-import logging
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dissensus.exceptions import BadParameter, DataError, DissensusError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
-from dissensus.serve.label_studio import AGENT, FIELD, MIN_CHANGE, fields_of, rows_of
-from dissensus.serve.service import Service
+from dissensus.serve.label_studio import AGENT, FIELD, MIN_CHANGE, difference, fields_of, rows_of
+from dissensus.serve.service import Follower, Service
 from dissensus.serve.tool_client import Record, ToolClient
 
 ID = "response-"  # how ids of annotations begin; decisions have others
@@ -25,7 +23,6 @@ PAGE = 500  # records of one call, in and back
 SECONDS_BETWEEN_SYNCS = 20.0
 KINDS = {"label_selection": "classes", "multi_label_selection": "sets", "rating": "graded", "span": "spans"}
 METADATA = {"status": "terms", "confidence": "float", "agreement": "float"}  # field → its type in Argilla
-_log = logging.getLogger("dissensus")
 
 
 class ArgillaClient(ToolClient):
@@ -85,29 +82,22 @@ def event_of(item: str, response: Record, question: Question, who: str) -> Event
     return Event("annotation", ID + str(response["id"]), item, who, text, version, at, of_kind=question.kind)
 
 
-class Argilla:
+class Argilla(Follower):
     """A dataset of Argilla, kept in step with a service by a thread in the background."""
 
+    first_wait = longest_wait = SECONDS_BETWEEN_SYNCS
+
     def __init__(self, service: Service, client: ArgillaClient, dataset: Record):
-        self.service, self.client, self.dataset = service, client, dataset
-        self.number = dataset["name"]
-        self.base = f"argilla-{re.sub(r'[^A-Za-z0-9_.-]+', '-', dataset['name'])}"
+        super().__init__(service, f"argilla-{re.sub(r'[^A-Za-z0-9_.-]+', '-', dataset['name'])}")
+        self.client, self.dataset, self.number = client, dataset, dataset["name"]
         self.questions: tuple[Question, ...] = ()
         self._shown: dict[str, Record] = {}  # item → what was shown of it last
         self._there: dict[str, Record] = {}  # item → its record, as of the last sync, without responses
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.base, daemon=True)
 
     def start(self) -> None:
         """Make the projects, then keep in step."""
         self.link()
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop; what is not written yet is written after the next start."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=10)
+        super().start()
 
     def link(self) -> None:
         """Make a project of the service for every question."""
@@ -144,15 +134,11 @@ class Argilla:
                         if known is None or known[1] != event.version:
                             events[one.project].append(event)
                             changed += 1
-            for project, some in events.items():
-                if some:
-                    self.service.append(project, some)
+            self.append(events)
         whole = totals == {len(there)}  # else records came or went meanwhile, and a page may have missed some
         gone = {project: {id_ for id_ in ids.keys() - seen if id_.startswith(ID)} for project, ids in held.items()}
         gone = gone if whole else {}
-        for project, ids in gone.items():
-            if ids:
-                self.service.append(project, [Event("removal", one, "") for one in sorted(ids)])
+        self.append({project: [Event("removal", one, "") for one in sorted(ids)] for project, ids in gone.items()})
         self._there = there
         return {"records": len(there), "changed": changed, "removed": len(set().union(*gone.values()))}
 
@@ -201,10 +187,13 @@ class Argilla:
                 changed.append(update)
         if changed:
             self._make_metadata()
+        self._put(changed)
+        return len(changed)
+
+    def _put(self, changed: list[Record]) -> None:
         for at in range(0, len(changed), PAGE):
             body = {"items": changed[at : at + PAGE]}
             self.client.call("PUT", f"/datasets/{self.dataset['id']}/records/bulk", body)
-        return len(changed)
 
     def _update(self, record: Record, about: Record, suggested: list[Record]) -> Record | None:
         """What to send so that a record says this; None where it does. Suggestions that go are deleted at once."""
@@ -214,7 +203,7 @@ class Argilla:
         new = [one for one in suggested if _differ(one, said.get(one["question_id"]))]
         if gone := [said[id_]["id"] for id_ in said.keys() - {one["question_id"] for one in suggested}]:
             self.client.call("DELETE", f"/records/{record['id']}/suggestions", ids=",".join(gone))
-        if not new and not _moved(about, ours):
+        if not new and difference(about, ours) < MIN_CHANGE:
             return None
         rest = {key: value for key, value in old.items() if not key.startswith(FIELD)}
         return {"id": record["id"], "metadata": rest | about} | ({"suggestions": new} if new else {})
@@ -243,24 +232,17 @@ class Argilla:
         self._there = {r["id"]: r for page, _ in self.client.records(self.dataset["id"]) for r in page}
         ours = sum(one["agent"] == AGENT for r in self._there.values() for one in r["suggestions"] or ())
         changed = [one for r in self._there.values() if (one := self._update(r, {}, [])) is not None]
-        for at in range(0, len(changed), PAGE):
-            body = {"items": changed[at : at + PAGE]}
-            self.client.call("PUT", f"/datasets/{self.dataset['id']}/records/bulk", body)
+        self._put(changed)
         properties = self._properties()
         for one in properties:
             self.client.call("DELETE", f"/metadata-properties/{one['id']}")
         return {"records": len(changed), "suggestions": ours, "metadata": len(properties)}
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self.sync()
-                self.write_back()
-            except DissensusError as error:  # a tool that is away comes back
-                _log.warning("%s Trying again in %.0f s.", error, SECONDS_BETWEEN_SYNCS)
-            except Exception:
-                _log.exception("Argilla: trying again in %.0f s.", SECONDS_BETWEEN_SYNCS)
-            self._stopped.wait(SECONDS_BETWEEN_SYNCS)
+    def step(self) -> float:
+        """Bring both sides up to date."""
+        self.sync()
+        self.write_back()
+        return SECONDS_BETWEEN_SYNCS
 
 
 def open_datasets(service: Service, client: ArgillaClient, names: Sequence[str] = ()) -> list[Argilla]:
@@ -281,13 +263,3 @@ def _differ(want: Record, there: Record | None) -> bool:
         return True
     new, old = ((one[0] if isinstance(one, list) else one) or 0.0 for one in (want.get("score"), there["score"]))
     return bool(abs(new - old) >= MIN_CHANGE)
-
-
-def _moved(want: Record, there: Record) -> bool:
-    """True where metadata say something else, or a number moved enough."""
-    if want.keys() != there.keys():
-        return True
-    return any(
-        abs(want[key] - there[key]) >= MIN_CHANGE if isinstance(want[key], float) else want[key] != there[key]
-        for key in want
-    )

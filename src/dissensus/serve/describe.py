@@ -33,14 +33,13 @@ def items(
         if status is not None and status not in there:
             raise BadParameter(f"status must be {', '.join(there)}, got {shown(status)}.")
         chosen = np.flatnonzero(there[status or "all"])
-        if order == "confidence":
-            key = np.lexsort((chosen, project.sure[chosen]))
-        elif order == "changed":
-            key = np.lexsort((chosen, -project.changed_at[chosen]))
-        else:
+        if order == "name":
             texts = project.names[ITEM].texts
-            key = np.array(sorted(range(chosen.size), key=lambda at: texts[chosen[at]]), np.int64)
-        some = chosen[key][offset : offset + limit].tolist()
+            ordered = sorted(chosen.tolist(), key=texts.__getitem__)
+        else:
+            by = project.sure if order == "confidence" else -project.changed_at
+            ordered = chosen[np.lexsort((chosen, by[chosen]))].tolist()
+        some = ordered[offset : offset + limit]
         data = project.shown(some)
         found = [one | {"data": data.get(code)} for code, one in zip(some, described(project, some), strict=True)]
         counts = {name: int(mask.sum()) for name, mask in there.items()}
@@ -97,32 +96,15 @@ def described(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
             one["reason"] = "no label"
         elif code in project.voted:
             one["reason"] = NEW_CLASS
-        elif classes:
-            one["reason"] = _reason(project, code)
+        elif fitted is not None and fitted.status is not None:  # labels are classes
+            status, at = project.why.get(code) or (fitted.status, int(fitted.rank[code]))
+            one["reason"] = status.reason_of(at)
         one["decided"], one["decision"] = False, None
-        if (decision := project.decisions.get(code)) is not None:
-            one |= _decided(project, decision)
+        if (event := project.decisions.get(code)) is not None:
+            said = decision(project, event)
+            one |= {"decided": True, "decision": said, "status": "decided", "reason": f"decided by {said['by']}"}
+            one |= {"label": said["label"], "confidence": 1.0} if event.label >= 0 else {}
         found.append(one | project._as_of())
-    return found
-
-
-def _reason(project: Project, code: int) -> str:
-    """Why an item has its status, where labels are classes."""
-    if code in project.why:
-        status, at = project.why[code]
-        return status.reason_of(at)
-    fitted = project.fitted
-    if fitted is None or fitted.status is None:
-        return ""
-    return fitted.status.reason_of(int(fitted.rank[code]))
-
-
-def _decided(project: Project, event: Stored) -> dict[str, Any]:
-    said = decision(project, event)
-    found: dict[str, Any] = {"decided": True, "decision": said, "status": "decided"}
-    found["reason"] = f"decided by {said['by']}"
-    if event.label >= 0:
-        found |= {"label": said["label"], "confidence": 1.0}
     return found
 
 

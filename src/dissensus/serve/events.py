@@ -25,7 +25,6 @@ from dissensus.table.names import shown
 KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
 """Kinds of events, by their number in the store; the first letter of what an event is about stands before its id."""
 FAMILY = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d", "item": "i"}
-SPAN = frozenset({"start", "end", "label"})  # fields
 ABOUT = "\x1f"  # between the item and the annotator in an id that we make
 MAX_NAME = 1_000  # characters of an item, annotator, id or label of one class
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")

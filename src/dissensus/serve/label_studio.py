@@ -13,9 +13,9 @@ What is written is compared with what is there, so everything may be interrupted
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
-import logging
 import re
 import threading
 import time
@@ -24,11 +24,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from dissensus.exceptions import BadParameter, DataError, DissensusError
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
-from dissensus.serve.label_studio_client import Client
-from dissensus.serve.service import Service
-from dissensus.serve.tool_client import Record
+from dissensus.serve.service import Follower, Service
+from dissensus.serve.tool_client import Record, ToolClient, ToolError
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, SPANS, Answer
 from dissensus.table.io.label_studio import task_answers
@@ -48,10 +47,77 @@ SECONDS_BETWEEN_FULL_SYNCS = 3600.0
 OVERLAP = timedelta(minutes=2)  # by which a sync looks back behind the last one: the clocks of two machines
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only form that filters of tasks take; of a time in UTC
 MIN_CHANGE = 0.01  # of a confidence, before it is written again
+PAGE = 100  # tasks of one answer
 BATCH = 50  # tasks that are read together before they are written
 GONE = in_order("9999-12-31T00:00:00Z")  # the version of whatever is deleted
 _KINDS = {"choices": "classes", "pairwise": "classes", "rating": "graded", "number": "graded", "labels": "spans"}
-_log = logging.getLogger("dissensus")
+
+
+class Client(ToolClient):
+    """Calls of one Label Studio server.
+
+    A personal access token (a JWT) buys access tokens for minutes; a legacy token is sent itself.
+    """
+
+    tool = "Label Studio"
+
+    def __init__(self, url: str, token: str, **more: Any):
+        super().__init__(url, **more)
+        if not token.strip():
+            raise BadParameter(
+                "Label Studio asks for a token: make one under Account & Settings, Personal Access Token."
+            )
+        self._token, self._is_jwt = token.strip(), token.count(".") == 2
+        self._access = "" if self._is_jwt else self._token
+
+    def _authorized(self, method: str, path: str, body: Any) -> Any:
+        for fresh in (False, True):
+            if self._is_jwt and (fresh or not self._access):
+                self._access = self._send("POST", "/api/token/refresh/", {"refresh": self._token}, {})["access"]
+            try:
+                said = f"{'Bearer' if self._is_jwt else 'Token'} {self._access}"
+                return self._send(method, path, body, {"Authorization": said})
+            except ToolError as error:
+                if error.status != 401 or not self._is_jwt or fresh:
+                    raise
+        raise AssertionError
+
+    def secret(self, words: str) -> str:
+        """A secret that only holders of the token can make; it is the same in every process, and kept nowhere."""
+        return hmac.new(self._token.encode(), words.encode(), hashlib.sha256).hexdigest()
+
+    def projects(self) -> list[Record]:
+        """All projects that the token may see."""
+        found: list[Record] = []
+        while True:
+            page = self.call("GET", "/api/projects/", page=len(found) // PAGE + 1, page_size=PAGE)
+            found += page["results"]
+            if not page["results"] or len(found) >= page["count"]:
+                return found
+
+    def tasks(
+        self, project: int, only: Iterable[int] | None = None, since: str | None = None
+    ) -> Iterator[list[Record]]:
+        """Pages of tasks with their annotations, and data as stored: all, some by number, or those changed since."""
+        query: Record = {"ordering": ["tasks:id"]}
+        if only is not None and not (some := sorted(only)):
+            return
+        if only is not None:
+            query["selectedItems"] = {"all": False, "included": some}
+        if since is not None:
+            changed = {"filter": "filter:tasks:updated_at", "operator": "greater", "type": "Datetime", "value": since}
+            query["filters"] = {"conjunction": "and", "items": [changed]}
+        asked = {"project": project, "page_size": PAGE, "fields": "all", "resolve_uri": "false"}
+        page, total = 1, 1
+        while (page - 1) * PAGE < total:
+            try:
+                answer = self.call("GET", "/api/tasks/", page=page, query=json.dumps(query), **asked)
+            except ToolError as error:
+                if error.status != 404 or page == 1:  # tasks were deleted meanwhile: there is no such page any more
+                    raise
+                return
+            yield answer["tasks"]
+            page, total = page + 1, answer["total"]
 
 
 class Control(NamedTuple):
@@ -73,6 +139,7 @@ class Wanted(NamedTuple):
 
 
 NOTHING = Wanted({}, [], 0.0)
+UNKNOWN = Wanted({"": "what a task says is not known yet"}, [], 0.0)
 
 
 def controls_of(project: Record, base: str) -> tuple[Control, ...]:
@@ -117,12 +184,14 @@ def events_of(task: int, annotation: Record, control: Control, who: str, was_gol
     return events
 
 
-class Studio:
+class Studio(Follower):
     """A project of Label Studio, kept in step with a service by a thread in the background."""
 
+    first_wait, longest_wait = SECONDS_BETWEEN_WRITES, SECONDS_BETWEEN_SYNCS
+
     def __init__(self, service: Service, client: Client, address: str, number: int):
-        self.service, self.client, self.number = service, client, number
-        self.base = f"label-studio-{number}"
+        super().__init__(service, f"label-studio-{number}")
+        self.client, self.number = client, number
         self.url = f"{address.rstrip('/')}/projects/{self.base}/label-studio"
         self.controls: tuple[Control, ...] = ()
         self._users: dict[int, str] = {}
@@ -133,8 +202,8 @@ class Studio:
         self._predictions: dict[str, list[Record]] | None = None  # ours, by task; None: not known
         self._stale: set[int] | None = set()  # tasks to look at; None: all
         self._synced: datetime | None = None
-        self._lock, self._wake, self._stopped = threading.Lock(), threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.base, daemon=True)
+        self._full_sync = 0.0  # when all tasks are to be looked at again
+        self._lock = threading.Lock()
 
     # Setting up and taking away
 
@@ -142,14 +211,7 @@ class Studio:
         """Make the projects and the webhook, then keep in step: what came before the webhook is found by `sync`."""
         self.link()
         self._hook()
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop; what is not written yet is written after the next start."""
-        self._stopped.set()
-        self._wake.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=10)
+        super().start()
 
     def link(self) -> None:
         """Make a project of the service for every control."""
@@ -251,13 +313,7 @@ class Studio:
                 new = events_of(task["id"], annotation, control, self._users[person], was_gold)
                 self._golds |= {key: new[-1].item} if new[-1].kind == "decision" else {}
                 events[control.project] += new
-        return self._append(events)
-
-    def _append(self, events: Mapping[str, Sequence[Event]]) -> int:
-        for project, some in events.items():
-            if some:
-                self.service.append(project, some)
-        return sum(map(len, events.values()))
+        return self.append(events)
 
     def _forget(self, ids: Sequence[str]) -> int:
         """Append that annotations are gone, which is final."""
@@ -266,7 +322,7 @@ class Studio:
             golds = {one: item for one in ids if (item := self._golds.pop((control.project, one), None)) is not None}
             events[control.project] = [Event("removal", one, "", version=GONE) for one in ids]
             events[control.project] += [Event("withdrawal", f"gold-{one}", golds[one], version=GONE) for one in golds]
-        return self._append(events)
+        return self.append(events)
 
     def _show(self, tasks: Iterable[Record]) -> None:
         """Append what there is to see of tasks, where it is new; addresses of uploaded files become whole."""
@@ -280,7 +336,7 @@ class Studio:
             if self._texts.get(name) != said:
                 self._texts[name] = said
                 events.append(Event("item", name, name, data=data))
-        self._append({control.project: events for control in self.controls})
+        self.append({control.project: events for control in self.controls})
 
     # In: catching up
 
@@ -346,7 +402,7 @@ class Studio:
             return False
         wanted = self.wanted()
         wanted |= dict.fromkeys(written.keys() - wanted.keys(), NOTHING)  # all labels of these are gone
-        change = {task: _difference(want, written.get(task)) for task, want in wanted.items()}
+        change = {task: difference(want.fields, written.get(task, UNKNOWN).fields) for task, want in wanted.items()}
         todo = sorted((task for task in change if change[task] >= MIN_CHANGE), key=lambda task: -change[task])
         if todo and self._predictions is None:
             self._load_predictions()
@@ -397,24 +453,13 @@ class Studio:
 
     # The background
 
-    def _run(self) -> None:
-        wait, full = 0.0, 0.0
-        while not self._stopped.is_set():
-            try:
-                if time.monotonic() >= full:
-                    self._look_at(None)
-                    full = time.monotonic() + SECONDS_BETWEEN_FULL_SYNCS
-                self._catch_up()
-                wait = 0.0 if self.write_back() else SECONDS_BETWEEN_WRITES
-            except DissensusError as error:  # a tool that is away comes back
-                wait = min(max(2 * wait, SECONDS_BETWEEN_WRITES), SECONDS_BETWEEN_SYNCS)
-                _log.warning("%s Trying again in %.0f s.", error, wait)
-            except Exception:
-                wait = SECONDS_BETWEEN_SYNCS
-                _log.exception("Label Studio: trying again in %.0f s.", wait)
-            if wait:
-                self._wake.wait(wait)
-            self._wake.clear()
+    def step(self) -> float:
+        """Catch up, then write for some seconds."""
+        if time.monotonic() >= self._full_sync:
+            self._look_at(None)
+            self._full_sync = time.monotonic() + SECONDS_BETWEEN_FULL_SYNCS
+        self._catch_up()
+        return 0.0 if self.write_back() else SECONDS_BETWEEN_WRITES
 
     def _catch_up(self) -> None:
         with self._lock:
@@ -505,11 +550,11 @@ def _is_held(annotation: Record, held: Mapping[str, Mapping[str, tuple[str, str,
     return all(one[1] == version for one in found) and not (unmarked and not skipped)
 
 
-def _difference(want: Wanted, written: Wanted | None) -> float:
-    """How much a task differs from what it should say: 2 where that is not known, or in more than numbers."""
-    if written is None or want.fields.keys() != written.fields.keys():
+def difference(want: Record, there: Record) -> float:
+    """How much fields differ from what they should say: 2 where they are others, or differ in more than numbers."""
+    if want.keys() != there.keys():
         return 2.0
-    pairs = [(want.fields[key], written.fields[key]) for key in want.fields]
+    pairs = [(want[key], there[key]) for key in want]
     if any(new != old for new, old in pairs if not (isinstance(new, float) and isinstance(old, float))):
         return 2.0
     return max((abs(new - old) for new, old in pairs if isinstance(new, float)), default=0.0)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.base import default_method
 from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
 from dissensus.serve.fit import Fitted, table_of
 from dissensus.table.io.formats import FORMATS as FILES
@@ -21,7 +20,6 @@ from dissensus.table.names import shown
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
-KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
 MAX_DAYS = 366
 TOOLS = ("label-studio", "argilla")
 DECIDED_BY = "decided by "
@@ -29,32 +27,13 @@ BARE = ("item", "label", "confidence", "status", "reason")  # columns of items b
 WHAT = ("annotations", "items", "decisions")
 
 
-class Format(NamedTuple):
-    """A form of export: the file's name, and its type for browsers."""
-
-    file: str
-    media: str
-
-
 FORMATS = {
-    "csv": Format("annotations.csv", "text/csv; charset=utf-8"),
-    "parquet": Format("annotations.parquet", "application/vnd.apache.parquet"),
-    "jsonl": Format("annotations.jsonl", "application/x-ndjson"),
-    "label-studio": Format("to-label-studio.json", "application/json"),
-    "argilla": Format("to-argilla.json", "application/json"),
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "jsonl": "application/x-ndjson",
+    **dict.fromkeys(TOOLS, "application/json"),
 }
-
-
-@dataclass
-class Kept:
-    """Something that was found out, and when."""
-
-    value: Any
-    at: float
-
-    def fresh(self) -> bool:
-        """True for a minute."""
-        return time.monotonic() - self.at < KEPT_SECONDS
+"""Form of export → its type for browsers."""
 
 
 def annotators(project: Project) -> list[dict[str, Any]]:
@@ -98,7 +77,7 @@ def _flags(fitted: Fitted) -> dict[str, dict[str, Any]]:
     return {name: {"flags": [FLAG_WORDS[one] for one in flags], "reasons": why} for name, flags, why in rows if flags}
 
 
-def progress(project: Project, days: int) -> dict[str, Any]:
+def progress(project: Project, days: int = 14) -> dict[str, Any]:
     """Day by day (UTC), and who drifts; see `serve.progress`."""
     if not 1 <= days <= MAX_DAYS:
         raise BadParameter(f"days must be from 1 to {MAX_DAYS}, got {days}.")
@@ -121,8 +100,11 @@ def _progress(project: Project, days: int) -> dict[str, Any]:
     return progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 
 
-def export(project: Project, form: str, what: str | None, called: dict[str, str] | None) -> bytes:
-    """A file: the rows that count, what became of the items, or decisions; for a tool, the labels it takes."""
+def export(project: Project, form: str = "csv", what: str | None = None, called: dict[str, str] | None = None) -> bytes:
+    """A file: the rows that count, what became of the items, or decisions; for a tool, the labels it takes.
+
+    `called` gives annotators other names.
+    """
     if form not in FORMATS:
         raise BadParameter(f"format must be {', '.join(FORMATS)}, got {shown(form)}.")
     if what not in (None, *WHAT):
@@ -132,7 +114,8 @@ def export(project: Project, form: str, what: str | None, called: dict[str, str]
     if form in TOOLS:
         WRITERS[form].write(_for_tool(project, form), file)
         return file.getvalue()
-    frame = {"annotations": _annotations, "items": _items, "decisions": _decisions}[what or "annotations"](project)
+    frames = {"items": _items, "decisions": _decisions}
+    frame = frames[what](project) if what in frames else project.table().to_arrow()
     for column in ("annotator", "by"):
         if called is not None and column in frame.column_names:
             names = [called[one] for one in frame[column].to_pylist()]
@@ -144,10 +127,6 @@ def export(project: Project, form: str, what: str | None, called: dict[str, str]
     assert write is not None
     write(frame, file)
     return file.getvalue()
-
-
-def _annotations(project: Project) -> Any:
-    return project.table().to_arrow()
 
 
 def _items(project: Project) -> Any:
@@ -217,16 +196,11 @@ def _for_tool(project: Project, form: str) -> Labels:
     items, labels = np.array(list(answers), object), np.empty(len(answers), object)
     labels[:] = [label for label, _ in answers.values()]
     sure = np.array([one for _, one in answers.values()], np.float64)
-    return Labels({None: Answers(items, labels, sure)}, f"dissensus {_method(fitted)}")
+    method = default_method(fitted.table.kind) if fitted is not None else "consensus"
+    return Labels({None: Answers(items, labels, sure)}, f"dissensus {method}")
 
 
-def _method(fitted: Fitted | None) -> str:
-    from dissensus.models.base import default_method
-
-    return default_method(fitted.table.kind) if fitted is not None else "consensus"
-
-
-def report(project: Project, names: bool, salt: str) -> str:
+def report(project: Project, names: bool = False) -> str:
     """The page of `dissensus report` on the rows that count now."""
     from dissensus.report import Report
 
@@ -234,4 +208,4 @@ def report(project: Project, names: bool, salt: str) -> str:
     fitted = project.fitted
     if fitted is None:
         raise DataError(f"project {project.name!r} has no labels yet; there is nothing to report.")
-    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=salt).html()
+    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.salt()).html()

@@ -58,14 +58,9 @@ def progress(
     week = {key: [points.get(end, {}).get(key) for end in (now, now - WEEK)] for key in ("settled", "queue")}
     ages = ((now - WEEK, now), (now - 2 * WEEK, now - WEEK))
     week["labels"] = [int(((at > low) & (at <= high)).sum()) for low, high in ages]
-    week["agreement"] = [None if one is None or not len(one) else _agreement(one) for one in (table, before)]
+    week["agreement"] = [one.describe().get("pairwise_agreement") if one else None for one in (table, before)]
     people = _people(table, at, before, np.array([start, *ends]), now) if classes and len(table) else []
     return {"days": told, "week": week, "annotators": people}
-
-
-def _agreement(table: Annotations) -> float | None:
-    found: float | None = table.describe().get("pairwise_agreement")
-    return found
 
 
 def _settled(

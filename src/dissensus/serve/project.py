@@ -36,8 +36,9 @@ from dissensus.questions.item_status import (
     item_status,
 )
 from dissensus.report.pseudonyms import pseudonyms
-from dissensus.serve import check, describe, overview
-from dissensus.serve.events import FAMILY, KINDS, Event, Stored, winner
+from dissensus.serve import check as taken
+from dissensus.serve import describe, overview
+from dissensus.serve.events import FAMILY, KINDS, Stored, winner
 from dissensus.serve.fit import Fitted, answered, fit, table_of
 from dissensus.serve.next_item import Assigner
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL, Columns, NameList, Rows, content, fold
@@ -54,6 +55,7 @@ MAX_ROWS_AT_ONCE = 20_000  # of the first table that a request waits for
 REST = 4  # times as long as a fit took, before the next one
 CHANGED_SHARE = 0.01  # of the rows, that makes a fit due
 MAX_AGE_SECONDS = 30.0  # of a fit, where anything changed
+KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
 SETTINGS = ("kind", "classes", "title", "per_item", "per_annotator")
 
 
@@ -65,7 +67,7 @@ class Project:
         self.lock = threading.RLock()
         self._fitting = threading.Lock()
         self.fitted: Fitted | None = None
-        self._kept: dict[str, overview.Kept] = {}
+        self._kept: dict[str, tuple[Any, float]] = {}  # what was found out, and when
         self._called: dict[str, str] = {}
         self.load()
 
@@ -89,7 +91,7 @@ class Project:
             self.fitted, self.assigner = None, Assigner(self)
             self.seq = store.last()  # what is read beyond is applied once more, which changes nothing
             self.rows = Rows(fold(store.rows(number), store.corrected(number)))
-            others = store.others(number)
+            others = store.of_project(number, annotations=False)
             self.names = [NameList(store.names(number, what, 0)) for what in range(3)]
             self.decisions: dict[int, Stored] = {}
             self.shown_at: dict[int, int] = {}  # item → seq of what to show
@@ -169,17 +171,7 @@ class Project:
         if kind != "item":
             self.n_changed += 1  # gold of the next fit
 
-    def check(self, events: Sequence[Event], kind: str | None = None) -> list[Event]:
-        """The events as a project of this kind takes them; a label that it cannot hold raises."""
-        return check.check(self, events, kind)
-
-    def check_spans(self, events: Sequence[Event]) -> None:
-        """Raise where a span ends beyond the text that was posted of its item."""
-        check.check_spans(self, events)
-
-    def check_decision(self, event: Event) -> None:
-        """Raise where an adjudicator's item is not known, or the label is none that the item could have."""
-        check.check_decision(self, event)
+    check, check_spans, check_decision = taken.check, taken.check_spans, taken.check_decision
 
     # Fits -------------------------------------------------------------------------------------------------------------
 
@@ -336,19 +328,7 @@ class Project:
             code = self.code(name)
             return describe.described(self, [code])[0] | {"data": self.shown([code]).get(code)}
 
-    def items(
-        self, status: str | None = None, order: str = "confidence", offset: int = 0, limit: int = 100
-    ) -> dict[str, Any]:
-        """Some items with a status, the least sure first (or by name, or the last changed first), and how many."""
-        return describe.items(self, status, order, offset, limit)
-
-    def short(self, items: Iterable[str]) -> list[dict[str, Any]]:
-        """The answers to some items, without what they rest on."""
-        return describe.short(self, items)
-
-    def all_decisions(self) -> list[dict[str, Any]]:
-        """Every decision that stands, in the order in which they were made."""
-        return describe.all_decisions(self)
+    items, short, all_decisions = describe.items, describe.short, describe.all_decisions
 
     def _as_of(self) -> dict[str, int]:
         return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0}
@@ -367,7 +347,7 @@ class Project:
         with self.lock:
             standing = list(self.decisions.values())
         found: dict[str, Stored] = {}
-        for one in self.store.annotations(self.number):
+        for one in self.store.of_project(self.number, annotations=True):
             found[one.id] = winner([found[one.id], one]) if one.id in found else one
         kept = [one for one in found.values() if KINDS[one.kind] != "removal"]
         with self.lock:
@@ -387,28 +367,16 @@ class Project:
         with self.lock:
             return self.assigner.next(annotator, count, among)
 
-    def annotators(self) -> list[dict[str, Any]]:
-        """Everybody who gave a label, the most first."""
-        return overview.annotators(self)
-
-    def progress(self, days: int = 14) -> dict[str, Any]:
-        """Day by day; see `overview.progress`."""
-        return overview.progress(self, days)
-
-    def export(self, form: str = "csv", what: str | None = None, called: dict[str, str] | None = None) -> bytes:
-        """A file; `called` gives annotators other names."""
-        return overview.export(self, form, what, called)
-
-    def report(self, names: bool = False) -> str:
-        """A page."""
-        return overview.report(self, names, self.salt())
+    annotators, progress = overview.annotators, overview.progress
+    export, report = overview.export, overview.report
 
     def kept(self, key: str, find: Callable[[], Any]) -> Any:
         """What `find` finds, or found a short while ago."""
-        there = self._kept.get(key)
-        if there is None or not there.fresh():
-            there = self._kept[key] = overview.Kept(find(), time.monotonic())
-        return there.value
+        value, since = self._kept.get(key, (None, -np.inf))
+        if time.monotonic() - since >= KEPT_SECONDS:
+            value = find()
+            self._kept[key] = value, time.monotonic()
+        return value
 
     def salt(self) -> str:
         """The secret of the pseudonyms, which is made once."""

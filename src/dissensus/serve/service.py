@@ -8,10 +8,11 @@ nothing is asked of it, it looks for that too. A second thread fits projects aga
 from __future__ import annotations
 
 import json
+import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -26,6 +27,7 @@ from dissensus.table.names import shown
 
 MAX_EVENTS = 2_000  # of one transaction, unless one request has more
 POLL_SECONDS = 0.2  # between two looks at what other processes have written
+log = logging.getLogger("dissensus")
 Pending = tuple[str, Sequence[Event], "Future[Receipt]"]
 Taken = dict[int, tuple[Project, list[Event]]]
 
@@ -325,3 +327,51 @@ class Service:
         except Exception as error:  # the answers of the last fit stay; the next change tries again
             project.trouble = f"the last fit failed: {error}"
             project.fitted_at = time.monotonic()
+
+
+class Follower:
+    """A thread that keeps a service in step with something outside: a labelling tool, or a folder."""
+
+    first_wait: float  # seconds after an error; after each further one twice as long
+    longest_wait: float
+
+    def __init__(self, service: Service, name: str):
+        self.service, self.base = service, name
+        self._wake, self._stopped = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Keep in step from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; what is not done yet is done after the next start."""
+        self._stopped.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=10)
+
+    def step(self) -> float:
+        """Do what there is to do now; the seconds until the next step."""
+        raise NotImplementedError
+
+    def append(self, events: Mapping[str, Sequence[Event]]) -> int:
+        """Store events of several projects; how many they are."""
+        for project, some in events.items():
+            if some:
+                self.service.append(project, some)
+        return sum(map(len, events.values()))
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._stopped.is_set():
+            try:
+                wait = self.step()
+            except DissensusError as error:  # a tool that is away comes back
+                wait = min(max(2 * wait, self.first_wait), self.longest_wait)
+                log.warning("%s Trying again in %.0f s.", error, wait)
+            except Exception:
+                wait = self.longest_wait
+                log.exception("%s: trying again in %.0f s.", self.base, wait)
+            self._wake.wait(wait)
+            self._wake.clear()

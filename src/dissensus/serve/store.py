@@ -13,6 +13,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.exceptions import StoreUnavailable
+from dissensus.common.extras import need
+from dissensus.exceptions import StoreUnavailable, UnreadableFile
 from dissensus.serve.events import Stored
 
 SCHEMA = """
@@ -42,6 +44,16 @@ COLUMNS = ", ".join(Stored._fields)
 ROW_COLUMNS = ("seq", "first", "kind", "item", "annotator", "label", "at")
 """Columns of the rows that `rows` loads: all of them numbers."""
 MAX_PARAMETERS = 500  # of one statement, well below every limit
+WAIT_SECONDS = 5.0  # for another process that writes, before a request is told to come again
+CACHE_KIB = 16_384  # of pages, per connection
+ROWS_AT_A_TIME = 50_000
+REASONS = {
+    "full": "the disk of the store is full; free some space and send the request again.",
+    "locked": "another program holds the store; send the request again.",
+    "readonly": "the store can only be read; make the file and its folder writable, and send the request again.",
+    "disk I/O": "the store's disk fails; look at it, and send the request again.",
+}
+LOCK = 7_307_265_001  # any number that no other program on the server locks
 
 
 class Store(ABC):
@@ -163,14 +175,10 @@ class Store(ABC):
         )
         return self.groups(first for (first,) in later)
 
-    def annotations(self, project: int) -> list[Stored]:
-        """Annotations and removals of a project."""
-        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND kind <= 1 ORDER BY seq", (project,))
-        return [Stored(*row) for row in found]
-
-    def others(self, project: int) -> list[Stored]:
-        """Decisions, withdrawals and items of a project."""
-        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND kind > 1 ORDER BY seq", (project,))
+    def of_project(self, project: int, *, annotations: bool) -> list[Stored]:
+        """Annotations and removals of a project; or its decisions, withdrawals and items."""
+        kinds = "kind <= 1" if annotations else "kind > 1"
+        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND {kinds} ORDER BY seq", (project,))
         return [Stored(*row) for row in found]
 
     def data(self, seqs: Iterable[int]) -> dict[int, str | None]:
@@ -209,12 +217,110 @@ class Store(ABC):
         return found
 
 
+class SQLite(Store):
+    """One file, for one machine, with a write-ahead log: who reads does not wait for who writes.
+
+    Several processes may share it.
+    """
+
+    begin = "BEGIN IMMEDIATE"
+
+    def __init__(self, path: str):
+        super().__init__()
+        self.url = path
+        try:
+            connection = self._connection("write")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(SCHEMA)
+        except sqlite3.DatabaseError as error:
+            self.close()
+            raise UnreadableFile(f"{path} cannot be used as a store ({error}); name another file.") from error
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection that waits a while for others, and writes to the disk before it calls a commit done."""
+        connection = sqlite3.connect(self.url, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        return connection
+
+    def explain(self, error: Exception) -> str | None:
+        """Say what SQLite's error means."""
+        if not isinstance(error, sqlite3.OperationalError):
+            return None
+        return next((said for word, said in REASONS.items() if word in str(error)), None)
+
+    def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
+        """As `Store.rows`, some rows at a time: tuples take ten times as much memory."""
+        parts = [np.empty((0, len(ROW_COLUMNS)))]
+        with self._guarded("read") as connection:
+            found = connection.execute(
+                f"SELECT {', '.join(ROW_COLUMNS)} FROM event WHERE project = ? AND kind <= 1 AND at <= ? ORDER BY seq",
+                (project, 1e300 if until is None else until),
+            )
+            while some := found.fetchmany(ROWS_AT_A_TIME):
+                parts.append(np.array(some, np.float64))
+        return np.concatenate(parts)
+
+
+class Postgres(Store):
+    """A server, for several workers; writers take turns by an advisory lock, so that seq is in the order of commits."""
+
+    mark = "%s"
+    begin = f"BEGIN; SELECT pg_advisory_xact_lock({LOCK})"
+
+    def __init__(self, url: str):
+        super().__init__()
+        self.url = url
+        self.psycopg = need("psycopg", "a store in PostgreSQL needs", "postgres")
+        try:
+            connection = self._connection("write")
+            connection.execute(f"SELECT pg_advisory_lock({LOCK})")  # of two that start, one makes the tables
+            try:
+                for statement in filter(str.strip, SCHEMA.split(";")):
+                    connection.execute(statement)
+            finally:
+                connection.execute(f"SELECT pg_advisory_unlock({LOCK})")
+        except self.psycopg.Error as error:
+            self.close()
+            raise UnreadableFile(f"the PostgreSQL store cannot be used: {str(error).splitlines()[0]}.") from None
+
+    def connect(self) -> Any:
+        """A connection that stops waiting after a while."""
+        # every question has its index; a server that has not looked at the table yet would read all of it instead
+        plans = "-c enable_seqscan=off -c plan_cache_mode=force_custom_plan"
+        options = f"-c lock_timeout={WAIT_SECONDS * 1000:.0f} -c client_min_messages=warning {plans}"
+        return self.psycopg.connect(self.url, autocommit=True, connect_timeout=round(WAIT_SECONDS), options=options)
+
+    def explain(self, error: Exception) -> str | None:
+        """Say what the server's error means."""
+        if isinstance(error, self.psycopg.errors.DiskFull):
+            return "the disk of the store is full; free some space and send the request again."
+        if isinstance(error, self.psycopg.errors.LockNotAvailable):
+            return "another program holds the store; send the request again."
+        lost = (self.psycopg.OperationalError, self.psycopg.InterfaceError)
+        return "the store's server does not answer; send the request again." if isinstance(error, lost) else None
+
+    def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
+        """As `Store.insert`, by a copy."""
+        if rows:
+            with self._connection("write").cursor() as cursor, cursor.copy(f"COPY {table} FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+
+    def _rows_of(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Any]:
+        values = list(values)
+        return self.all(f"{statement} = ANY(?)", (*before, values)) if values else []
+
+    def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
+        """As `Store.rows`; every column comes as one string of bytes, since a million rows cost seconds to take."""
+        columns = ", ".join(f"string_agg(float8send({name}), ''::bytea)" for name in ROW_COLUMNS)
+        query = f"SELECT {columns} FROM event WHERE project = %s AND kind <= 1 AND at <= %s"
+        with self._guarded("read") as connection:
+            found = connection.execute(query, (project, 1e300 if until is None else until), binary=True).fetchone()
+        rows = np.stack([np.frombuffer(part or b"", ">f8").astype(np.float64) for part in found], axis=1)
+        return rows[np.argsort(rows[:, 0], kind="stable")]
+
+
 def open_store(where: str) -> Store:
     """A store by its path (SQLite) or address (postgresql://…)."""
-    if where.startswith(("postgresql://", "postgres://")):
-        from dissensus.serve.postgres import Postgres
-
-        return Postgres(where)
-    from dissensus.serve.sqlite import SQLite
-
-    return SQLite(where)
+    return Postgres(where) if where.startswith(("postgresql://", "postgres://")) else SQLite(where)

@@ -6,9 +6,7 @@ that are gone do not count any more; so files may be written again, and the serv
 
 from __future__ import annotations
 
-import logging
 import re
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,7 +15,7 @@ from pathlib import Path
 
 from dissensus.exceptions import DataError, DissensusError, UnreadableFile
 from dissensus.serve.events import ABOUT, Event, label_of, span_text, time_of
-from dissensus.serve.service import Service
+from dissensus.serve.service import Follower, Service, log
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import chunked
 from dissensus.table.io import read
@@ -25,7 +23,6 @@ from dissensus.table.spans import sequences_of, spans_of
 
 SECONDS_BETWEEN_LOOKS = 2.0
 EVENTS_AT_ONCE = 2_000
-_log = logging.getLogger("dissensus")
 
 
 def table_events(table: Annotations) -> Iterator[Event]:
@@ -79,27 +76,18 @@ def _rows(table: Annotations) -> Iterator[tuple[str, str, str]]:
             yield str(document), annotator, span_text(own, 0)
 
 
-class Folder:
+class Folder(Follower):
     """A folder whose files become projects; a thread looks at it every two seconds."""
+
+    first_wait = longest_wait = SECONDS_BETWEEN_LOOKS
 
     def __init__(self, service: Service, path: Path):
         if not path.is_dir():
             raise UnreadableFile(f"{path} is no folder to watch; make it, or name another.")
-        self.service, self.path = service, path
+        super().__init__(service, "watched folder")
+        self.path = path
         self._seen: dict[Path, tuple[int, int]] = {}  # as of the last look
         self._read: dict[Path, tuple[int, int]] = {}
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watched folder", daemon=True)
-
-    def start(self) -> None:
-        """Look at the folder from now on."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def look(self) -> list[str]:
         """Read the files that changed and are as they were at the last look; the projects that they make."""
@@ -114,7 +102,7 @@ class Folder:
                 try:
                     found += self._take(path)
                 except DissensusError as error:
-                    _log.warning("%s: %s", path.name, error)
+                    log.warning("%s: %s", path.name, error)
             self._seen[path] = stamp
         return found
 
@@ -134,14 +122,14 @@ class Folder:
             events += [Event("annotation", id_, item, id_.split(ABOUT)[1]) for id_, item in gone]
             for at in range(0, len(events), EVENTS_AT_ONCE):
                 self.service.append(name, events[at : at + EVENTS_AT_ONCE])
-            _log.info("%s: %d rows in project %s", path.name, len(there), name)
+            log.info("%s: %d rows in project %s", path.name, len(there), name)
             names.append(name)
         return names
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self.look()
-            except OSError as error:
-                _log.warning("cannot read %s: %s.", self.path, error.strerror or error)
-            self._stopped.wait(SECONDS_BETWEEN_LOOKS)
+    def step(self) -> float:
+        """Look, whatever the folder's disk does."""
+        try:
+            self.look()
+        except OSError as error:
+            log.warning("cannot read %s: %s.", self.path, error.strerror or error)
+        return SECONDS_BETWEEN_LOOKS
