@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -17,10 +16,10 @@ from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
-from dissensus.learning.auto import Asked, train_auto
+from dissensus.learning.auto import train_auto
 from dissensus.learning.batches import Columns
 from dissensus.learning.by_annotation import predict_annotations, predict_annotators
 from dissensus.learning.checkpoint import Trace
@@ -34,14 +33,11 @@ from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
 from dissensus.learning.saving import loaded_part, stored_part, with_results
 from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
-from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.models.reliability import reliability
 from dissensus.table.annotations import ANONYMOUS, Annotations
-
-FILE = "model.safetensors"
 
 
 class CrowdClassifier(Learner, Training):
@@ -59,14 +55,12 @@ class CrowdClassifier(Learner, Training):
     ((80, 8, 2), (400, 2))
     >>> model.score(X, crowd.truth) > 0.5, model.to_frame().num_rows
     (True, 80)
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = model.save(folder)
-    ...     np.array_equal(CrowdClassifier.load(folder, device="cpu").predict(X), model.predict(X))
-    True
     >>> model.fit_distributions(X, table.soft_labels()).posterior_.shape
     (80, 2)
     """
+
+    file: ClassVar[str] = "model.safetensors"
+    stored_as: ClassVar[str] = "trained model"
 
     encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")
     objective: str | Objective = param(
@@ -160,10 +154,7 @@ class CrowdClassifier(Learner, Training):
         X = given.aligned(X, table, items)
         if isinstance(new_part(self.objective, objectives, Objective), Auto):
             self.check()
-            found = train_auto(self, Asked(table, X, gold, validation, annotators, on_step))
-            self._end(found.run, found.trace)
-            self.note_, self.candidates_, self.judged_ = found.note, found.candidates, found.judged
-            return self
+            return self._end(*train_auto(self, on_step, table, X, gold, validation, annotators))
         run = begin(self, table, X, gold, validation, annotators)
         return self._end(run, run.train(on_step))
 
@@ -205,8 +196,8 @@ class CrowdClassifier(Learner, Training):
         self.history_, self.n_iter_ = trace.epochs, len(trace.epochs)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.best_epoch_, self.monitor_ = trace.best, run.trainer.monitor
-        self.note_, self.candidates_, self.judged_ = "", [], None
-        if (judge := run.evaluate) is not None:
+        self.note_, self.candidates_, self.judged_ = run.note, run.candidates, run.judged
+        if self.judged_ is None and (judge := run.evaluate) is not None:
             logits = self._ask(self.network_.logits, judge.columns, rows=judge.rows)
             self.judged_ = softmax(logits, axis=1), judge.truth
         self.converged_ = trace.stopped or self.patience is None
@@ -317,13 +308,7 @@ class CrowdClassifier(Learner, Training):
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
-        self._check_fitted()
-        return write_tree(Path(folder) / FILE, self.to_tree(), "trained model")
-
-    def to_tree(self) -> dict[str, Any]:
-        """The tree that `save` writes: keywords, results and weights."""
+    def _tree(self) -> dict[str, Any]:
         results = {
             name: value
             for name, value in vars(self).items()
@@ -344,29 +329,21 @@ class CrowdClassifier(Learner, Training):
         }
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
-        """Load the model that `save` wrote into `folder`, ready to predict."""
-        path = file_in(folder, FILE)
-        return cls.from_tree(read_tree(path, "trained model"), path, device)
-
-    @classmethod
-    def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
-        """Make a model from a tree of `to_tree`; errors name `path`, the file that it was read from."""
-        with of_this_version(path):
-            encoder = loaded_part(tree["encoder"], encoders)
-            objective = loaded_part(tree["objective"], objectives)
-            model = cls(
-                **{**tree["parameters"], "device": device},
-                encoder=loaded_part(tree["asked"], encoders),
-                objective=type(objective)(**objective.get_params(deep=False)),
-            )
-            model.check_parameters()
-            with_results(model, tree["results"])
-            model.encoder_, model.objective_ = encoder, objective
-            described = tree["annotators"]
-            model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
-            model.network_ = Network.fresh(encoder, objective)
-            model.network_.load_state_dict(tree["weights"])
+    def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
+        encoder = loaded_part(tree["encoder"], encoders)
+        objective = loaded_part(tree["objective"], objectives)
+        model = cls(
+            **{**tree["parameters"], "device": device},
+            encoder=loaded_part(tree["asked"], encoders),
+            objective=type(objective)(**objective.get_params(deep=False)),
+        )
+        model.check_parameters()
+        with_results(model, tree["results"])
+        model.encoder_, model.objective_ = encoder, objective
+        described = tree["annotators"]
+        model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
+        model.network_ = Network.fresh(encoder, objective)
+        model.network_.load_state_dict(tree["weights"])
         model.network_.eval()
         return model
 
@@ -380,10 +357,6 @@ class CrowdClassifier(Learner, Training):
     def _confusions(self) -> FloatArray:
         """(A + 1, K, K) those of the annotators; the last is that of one who was not there."""
         return np.concatenate([self.confusion_, self.population_confusion_[None]])
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
 
 
 def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:
