@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import softmax
@@ -72,28 +72,29 @@ class CrowdClassifier(Learner, Training):
     )
     mixup: float | None = param(None, "train on mixtures of two items, with weights from Beta(mixup, mixup)", above=0)
 
-    classes_: Names
-    items_: Names
-    annotators_: Names
-    posterior_: FloatArray  # (I, K) by features and annotations together
-    proba_: FloatArray  # (I, K) by the network alone
-    confusion_: FloatArray  # (A, K, K) [annotator, true, given]
-    population_confusion_: FloatArray  # (K, K) of an annotator who was not there
-    reliability_: FloatArray  # (A,)
-    difficulty_: FloatArray | None  # (I,) P(an average annotator is wrong), where the objective is LIA
-    competence_: FloatArray | None  # (A, 3) P(the annotator is right), on all, the easiest and the hardest items
-    hits_: FloatArray
-    total_: FloatArray
-    n_annotations_: IntArray
-    teaches_: BoolArray
-    held_out_: BoolArray
+    classes_: Annotated[Names, "K names"]  # axes and range of a result are checked when it is loaded
+    items_: Annotated[Names, "I names"]
+    annotators_: Annotated[Names, "A names"]
+    posterior_: Annotated[FloatArray, "I K nearly-simplex"]  # by features and annotations together
+    proba_: Annotated[FloatArray, "I K nearly-simplex"]  # by the network alone
+    confusion_: Annotated[FloatArray, "A K K nearly-simplex"]  # [annotator, true, given]
+    population_confusion_: Annotated[FloatArray, "K K nearly-simplex"]  # of an annotator who was not there
+    reliability_: Annotated[FloatArray, "A share?"]
+    difficulty_: Annotated[FloatArray | None, "optional I real"]  # P(an average annotator is wrong), for LIA
+    competence_: Annotated[FloatArray | None, "optional A 3 share?"]  # P(right), on all, the easiest, the hardest items
+    hits_: Annotated[FloatArray, "A count"]
+    total_: Annotated[FloatArray, "A count"]
+    n_annotations_: Annotated[IntArray, "A count"]
+    teaches_: Annotated[BoolArray, "I flag"]
+    held_out_: Annotated[BoolArray, "I flag"]
     history_: list[dict[str, float]]  # all metrics per epoch
-    trace_: FloatArray  # mean training loss per epoch
-    n_iter_: int
+    trace_: Annotated[FloatArray, "T any"]  # mean training loss per epoch
+    n_iter_: Annotated[int, "whole"]
+    tie_seed_: Annotated[int, "whole"]
     annotator_features_: AnnotatorFeatures | None  # how a frame of annotators was read
     best_epoch_: int | None  # whose weights were kept, where there was validation
     monitor_: str  # what it was chosen by
-    converged_: bool
+    converged_: Annotated[bool, "flag"]
     note_: str  # what objective "auto" chose, and why
     candidates_: list[dict[str, Any]]  # what it chose from: name, networks, cross entropy on held-out items, weight
     judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
