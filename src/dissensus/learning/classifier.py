@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+import torch
 from scipy.special import softmax
 from torch import Tensor
 
@@ -18,10 +19,10 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures
+from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.auto import train_auto
 from dissensus.learning.batches import Columns
-from dissensus.learning.by_annotation import predict_annotations, predict_annotators
+from dissensus.learning.by_annotation import ask_rows
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.conformal import LabelSets, label_sets
@@ -37,6 +38,7 @@ from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.models.reliability import reliability
+from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
 
@@ -253,12 +255,18 @@ class CrowdClassifier(Learner, Training):
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
         """(rows, annotators, K) P(label | x, annotator): what each of them would say.
 
-        By the objective where it models annotators, else through their confusion matrices. One who was not there at
-        `fit` is taken for an average one; or for one of its features, where `annotators` is a frame with the columns
-        that `fit` had, in the place of names. None is all of `fit`.
+        By the objective where it models annotators, else through their confusion matrices, Σ_c P(c | x) M_j[c, y]. One
+        who was not there at `fit` is taken for an average one; or for one of its features, where `annotators` is a
+        frame with the columns that `fit` had, in the place of names. None is all of `fit`.
         """
         self._check_fitted()
-        return predict_annotators(self, X, annotators)
+        codes, features = find(annotators, self.annotators_, self.annotator_features_)
+        columns, network = self.encoder_.prepare(X), self.network_
+        if not self.objective_.models_annotators or not codes.size:
+            known = softmax(self._ask(network.logits, columns), axis=1)
+            return np.asarray(np.einsum("ic,acl->ial", known, self._confusions()[codes]))  # −1 takes the last
+        proba = self._ask(lambda batch: network.label_proba(batch, *network.placed(codes, features)), columns)
+        return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
     def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
         """(N, K) P(label | x, annotator) for the rows of a table, in their order: what each annotator would say.
@@ -269,7 +277,27 @@ class CrowdClassifier(Learner, Training):
         average features.
         """
         self._check_fitted()
-        return predict_annotations(self, table, X, annotators)
+        given.check_table(table, "predict_annotations")
+        X, table = given.aligned(X, table), table.to_classes(self.classes_)
+        known = naming.match(table.annotators, self.annotators_, "annotators")  # (A,) −1: was not there
+        features = None
+        if annotators is not None:
+            if self.annotator_features_ is None:
+                raise DataError("annotators: this model was fitted without a frame of annotators; leave it out.")
+            features = self.annotator_features_.of(annotators, table.annotators)
+        network, head, objective = self.network_, self.network_.head, self.objective_
+        confusion = torch.as_tensor(self._confusions())
+
+        def modelled(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
+            who = table.annotator[at]
+            placed = network.placed(known[who], None if features is None else features[who])
+            return objective.row_proba(head, z, row, *placed)
+
+        def confused(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
+            p = objective.logits(head, z).cpu().double().softmax(dim=1)[row.cpu()]
+            return torch.einsum("nk,nkl->nl", p, confusion[known[table.annotator[at]]])  # −1 takes the last
+
+        return ask_rows(self, self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)
 
     def score(self, X: Any, labels: Any) -> float:
         """Accuracy against class names, or codes with −1 for unknown."""

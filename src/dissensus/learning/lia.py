@@ -177,14 +177,13 @@ class LIA(Learner, LIAKeywords):
         items, (codes, _) = self._found(table.items, table.annotators)
         q = self.posterior_[items]
 
-        def ask(z: Tensor, row: Tensor, at: slice) -> Tensor:
+        def ask(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
             assert isinstance(model.objective_, LIAObjective)
             who, _ = model.network_.placed(codes[table.annotator[at]])
             confusion = model.objective_.row_confusion(model.network_.head, z, row, who).cpu().double()
             return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 
-        found = ask_rows(model, model.encoder_.prepare(self._inputs), table, ask, items)
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+        return ask_rows(model, model.encoder_.prepare(self._inputs[items]), table, ask)
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair."""
