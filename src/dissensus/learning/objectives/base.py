@@ -198,7 +198,8 @@ class AnnotatorObjective(Objective):
 
     def targets(self) -> Columns:
         """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
-        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
+        known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
+        return Columns(annotations=annotation_rows(self._table), **known)
 
     def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
         """Check the keywords, count labels, set what all objectives have; returns (I,) the weight of the votes."""
@@ -213,10 +214,6 @@ class AnnotatorObjective(Objective):
         self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)
         self._table, self._gold = table, gold
         return weight
-
-    def known_classes(self) -> dict[str, Tensor]:
-        """The target `gold` (I,), where any class is known."""
-        return {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
 
     def totals(self, device: torch.device) -> Tensor:
         """(A,) the weight of each annotator's labels, on the device."""

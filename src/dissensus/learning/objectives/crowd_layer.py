@@ -54,11 +54,6 @@ ROWS_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 costs two points on 
 MIN_VOLUME = 1e-6  # added to the diagonal: fewer items or annotators than classes have a volume too
 
 
-def usual_start(n_classes: int) -> float:
-    """Multiple of the identity at which a softmax is right with probability `FIRST_ACCURACY`."""
-    return math.log(FIRST_ACCURACY / (1 - FIRST_ACCURACY) * max(n_classes - 1, 1))
-
-
 class CrowdLayer(nn.Module):
     """log P(class) of items → log P(label) of annotations; keywords as in `CrowdLayerObjective`."""
 
@@ -77,8 +72,10 @@ class CrowdLayer(nn.Module):
         first = torch.eye(n_classes).reshape(1, -1) if self.matrix else torch.ones(1, n_classes)
         bias = torch.zeros(1, n_classes)
         if link == "normalize":
-            start = usual_start(n_classes) if start is None else start
-            bias += math.log(max(n_classes - 1, 1) / n_classes) - start  # P = η p + (1 − η) / K, of a bias alone
+            others = max(n_classes - 1, 1)
+            if start is None:  # a softmax is then right with probability η
+                start = math.log(FIRST_ACCURACY / (1 - FIRST_ACCURACY) * others)
+            bias += math.log(others / n_classes) - start  # P = η p + (1 − η) / K, of a bias alone
         tables = {"weight": (1.0 if start is None else start) * first, "bias": bias}
         self.tables = nn.ModuleDict()  # embeddings, because DDP takes no other layer's gradients to be of few rows
         for name in {"bias": ["bias"], "vector": ["weight"], "matrix": ["weight"]}.get(kind, ["weight", "bias"]):
