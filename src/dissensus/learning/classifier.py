@@ -28,7 +28,7 @@ from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.conformal import LabelSets, label_sets
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Network
-from dissensus.learning.objectives import Auto, Objective, objectives
+from dissensus.learning.objectives import Auto, Objective, Soft, objectives
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
@@ -177,7 +177,7 @@ class CrowdClassifier(Learner, Training):
         labels of `validation` may be distributions too.
         """
         objective = new_part(self.objective, objectives, Objective)
-        if not objective.learns_distributions():
+        if not (isinstance(objective, Soft) and isinstance(objective.labels, str) and objective.labels == "normalized"):
             raise BadParameter(
                 f"fit_distributions takes objective 'soft' with labels 'normalized', which learns the distributions as "
                 f"they are; got {self.objective!r}."

@@ -40,6 +40,7 @@ class Objective(Parameters, ABC):
     has_posterior: ClassVar[bool] = False
     describes_annotators: ClassVar[bool] = False  # True: it can use features of annotators
     monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that tells when to stop
+    rows_rate: ClassVar[float] = 1e-3  # learning rate of annotators' rows, where the user names none
 
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
@@ -49,18 +50,9 @@ class Objective(Parameters, ABC):
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
 
-    def learns_distributions(self) -> bool:
-        """True if an item teaches the mean of its probabilistic rows, and nothing about annotators."""
-        return False
-
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    @property
-    def rows_rate(self) -> float:
-        """Learning rate of annotators' rows, where the user names none."""
-        return 1e-3
 
     def see(self, inputs: Columns, taught: IntArray, like: Any = None) -> None:
         """Look at the inputs of all items, of which `taught` teach, after `fit`; `like` has seen the same."""

@@ -142,11 +142,7 @@ class AnnotationsThroughP(AnnotatorObjective):
     """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
 
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
-
-    @property
-    def rows_rate(self) -> float:
-        """Learning rate of annotators' rows: they are to be ahead of a network that learns their labels by heart."""
-        return ROWS_RATE
+    rows_rate = ROWS_RATE  # annotators are to be ahead of a network that learns their labels by heart
 
     @abstractmethod
     def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
@@ -205,9 +201,9 @@ class CrowdLayerObjective(AnnotationsThroughP):
         return HeadWithMain(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
 
     @property
-    def rows_rate(self) -> float:
+    def rows_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
         """Learning rate of annotators' rows; under a softmax that of the paper's other layers."""
-        return super().rows_rate if self.link == "normalize" else 1e-3
+        return ROWS_RATE if self.link == "normalize" else 1e-3
 
     def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
         """(n, K) log P_j of annotations."""
