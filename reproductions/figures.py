@@ -25,9 +25,9 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
 
     Three times: by cluster of mistakes, by false positive and by false negative rate of the second class (of more than
     two classes: by error rate and by the class that is over-used). `model` is a fitted LIA, or a CrowdClassifier with
-    objective "lia"; `options` are those of `dissensus.learning.annotator_map.annotator_map`.
+    objective "lia"; `options` are those of `reproductions.annotator_map.annotator_map`.
     """
-    from dissensus.learning.annotator_map import annotator_map
+    from reproductions.annotator_map import annotator_map
 
     alt, found = charts.need_for_report("altair"), annotator_map(model, table, **options)
     study = Study(table, model, names=True)
@@ -48,7 +48,7 @@ def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntA
 
     Coloured by whether the model's class is right where `gold` (I,) is known, else by what most annotators say.
     """
-    from dissensus.learning.annotator_map import difficulty_of, posterior_of
+    from reproductions.annotator_map import difficulty_of, posterior_of
 
     study = Study(table, model, gold=check_gold(gold, table))
     rows = maps.difficulty_rows(difficulty_of(model, table), posterior_of(model, table), study)

@@ -13,7 +13,6 @@ The equations are in `lia_ml_objective.py`; `competence` and `difficulty` are LI
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,6 +58,7 @@ class LIAML(LIAMLKeywords, LIA):
     """
 
     file = "lia-ml.safetensors"
+    stored_as = "LIAML"
     fit_call = "fit(questions, X)"
 
     hidden: Sequence[int] = param((32, 32, 32, 32), "widths of the layers that all questions share")
@@ -67,12 +67,13 @@ class LIAML(LIAMLKeywords, LIA):
     weight_decay: float = param(1e-3, "weight decay of the layers", low=0)
     dropout: float = param(0.0, "dropout of the layers")
     checkpoint: ClassVar[None] = None  # type: ignore[misc]  # no keyword
+    annotator_features_: ClassVar[None] = None  # it takes none
 
     questions_: list[str]
-    classes_: dict[str, Names]  # type: ignore[assignment]
+    classes_: dict[str, Names]
     posterior_: dict[str, FloatArray]  # type: ignore[assignment]  # (I, K) the E step
-    proba_: dict[str, FloatArray]  # type: ignore[assignment]  # (I, K) h
-    difficulty_: dict[str, FloatArray]  # type: ignore[assignment]  # (I,) P(an average annotator is wrong)
+    proba_: dict[str, FloatArray]  # (I, K) h
+    difficulty_: dict[str, FloatArray]  # (I,) P(an average annotator is wrong)
     label_embedding_: dict[str, FloatArray]  # (K, label_size)
 
     # Learning ---------------------------------------------------------------------------------------------------------
@@ -208,22 +209,24 @@ class LIAML(LIAMLKeywords, LIA):
             ],
         }
 
-    def _restore(self, tree: dict[str, Any], path: Path) -> None:
-        on = place(self.device)
-        with_learnt(self, tree["results"])
-        self.encoder_, self._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
-        layers = self.encoder_.module()
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
+        on, model = place(device), cls(**{**tree["parameters"], "device": device})
+        with_learnt(model, tree["results"])
+        model.encoder_, model._columns = loaded_part(tree["encoder"], encoders), loaded_columns(tree["inputs"])
+        layers = model.encoder_.module()
         layers.load_state_dict(tree["layers"])
-        self._begin_blocks(layers.to(on).eval())
+        model._begin_blocks(layers.to(on).eval())
         for stored in tree["blocks"]:
             objective = with_learnt(LIAMLObjective(**stored["parameters"]), stored["learnt"])
-            if self._blocks:  # a question that was added stands beside the first ones
-                first = self._blocks[0]
+            if model._blocks:  # a question that was added stands beside the first ones
+                first = model._blocks[0]
                 head = objective.head_beside(first.objective, first.head)
             else:
-                head = objective.head(self.encoder_.branch, self.encoder_.width)
+                head = objective.head(model.encoder_.branch, model.encoder_.width)
             head.load_state_dict(stored["weights"])
-            self._enter(head.to(on).eval(), objective)
+            model._enter(head.to(on).eval(), objective)
+        return model
 
     # Inside -----------------------------------------------------------------------------------------------------------
 

@@ -339,9 +339,8 @@ def fitted(name: str, seed: int, steps: int, device: str) -> Any:
 
 def figure2(cell: Cell, device: str) -> Values:
     """Measure whether embeddings show how annotators err. Gold judges; the fit does not see it."""
-    from dissensus.learning.annotator_map import project
-    from dissensus.learning.competence import coordinates
-    from dissensus.learning.mistakes import mistakes
+    from reproductions.annotator_map import coordinates, project
+    from reproductions.mistakes import mistakes
 
     data: Any = dz.load_dataset(cell.data)
     table, truth = data.annotations, np.eye(2)[data.gold]

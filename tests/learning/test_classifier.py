@@ -24,7 +24,6 @@ import dissensus as dz
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass, UnknownName, UnreadableFile
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.classifier import FILE
 from dissensus.learning.encoders import MLP, Identity, encoders
 from dissensus.learning.objectives import Hard, Soft, objectives
 from dissensus.learning.run import parameter_groups
@@ -33,6 +32,7 @@ from dissensus.learning.validation import Validation
 from learning.elsewhere import checkpointed
 from tables import random_table
 
+FILE = CrowdClassifier.file
 OBJECTIVES = [  # auto chooses for itself: test_auto.py; others are those of reproductions/
     name for name in objectives if name != "auto" and objectives[name].__module__.startswith("dissensus.")
 ]

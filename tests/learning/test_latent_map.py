@@ -9,11 +9,11 @@ import torch
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError, NotFitted
 from dissensus.learning import LIA, CrowdClassifier
-from dissensus.learning.annotator_map import project
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.latent_map import item_map, item_vectors, lay_out, nearest, separation
 from dissensus.learning.objectives import objectives
 from learning.tables import fitted
+from reproductions.annotator_map import project
 
 
 def small(table, X, objective="soft", **keywords):

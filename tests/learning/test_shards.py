@@ -11,10 +11,10 @@ import torch
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.batches import Bag, Columns, Mapped, Padded
+from dissensus.learning.batches import Bag, Columns, Mapped, Padded, Picked
 from dissensus.learning.devices import fabric_class
 from dissensus.learning.encoders import encoders
-from dissensus.learning.inputs import Picked, take, vectors
+from dissensus.learning.inputs import take, vectors
 from dissensus.learning.objectives import objectives
 from learning.elsewhere import D, N, watched
 

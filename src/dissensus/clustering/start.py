@@ -116,7 +116,9 @@ def start(
     if L == 1:
         return Start(model.maximise(counts, priors), item, annotator)
     everybody = model.maximise(counts, priors).theta[:, 0]  # (K, P)
-    own = _own_counts(edges, item, K)
+    column = item[edges.row_item] * edges.n_classes + edges.row_label
+    shape = (edges.annotators.size, K * edges.n_classes)  # how often each gave each label to items of each cluster
+    own = csr_array((edges.row_weight, (edges.row_annotator, column)), shape=shape)
     theta = np.stack(
         [own[j].toarray().reshape(K, -1) + PSEUDO_LABELS * everybody for j in spread(own, L, rng)], axis=1
     )  # (K, L, P)
@@ -125,10 +127,3 @@ def start(
         annotator = model.logits(edges, edges.annotators, params, item).argmax(axis=1)
         params = model.maximise(model.hard_counts(edges, item, annotator, K, L), priors)
     return Start(params, item, annotator)
-
-
-def _own_counts(edges: Edges, item: IntArray, K: int) -> Any:
-    """(A, K·P) sparse: how often each annotator gave each label to items of each cluster."""
-    column = item[edges.row_item] * edges.n_classes + edges.row_label
-    shape = (edges.annotators.size, K * edges.n_classes)
-    return csr_array((edges.row_weight, (edges.row_annotator, column)), shape=shape)

@@ -45,20 +45,16 @@ def folder_of(model: str | Path | None) -> Path:
         raise BadParameter(f"model must be a folder, a Hugging Face name or None, got {type(model).__name__}.")
     folder = Path(model)
     if not folder.is_dir():
-        folder = _in_hub_cache(str(model))
+        try:
+            folder = Path(need("huggingface_hub").snapshot_download(str(model), local_files_only=True))
+        except (OSError, ValueError):  # not there; not a name at all
+            raise BadParameter(
+                f"no model '{model}': it is neither a folder nor in the Hugging Face cache of this machine; fetch it "
+                f"with `hf download {model}`, or leave it out for the bundled MiniLM."
+            ) from None
     if not (folder / "config.json").is_file():
         raise UnreadableFile(f"{folder} is no Hugging Face model: it has no config.json.")
     return folder
-
-
-def _in_hub_cache(name: str) -> Path:
-    try:
-        return Path(need("huggingface_hub").snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError):  # not there; not a name at all
-        raise BadParameter(
-            f"no model '{name}': it is neither a folder nor in the Hugging Face cache of this machine; fetch it with "
-            f"`hf download {name}`, or leave it out for the bundled MiniLM."
-        ) from None
 
 
 def identity(folder: Path) -> str:

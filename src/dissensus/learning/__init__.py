@@ -17,7 +17,7 @@ from dissensus.learning.conformal import LabelSets
 from dissensus.learning.crowdlab import Crowdlab, crowdlab
 from dissensus.learning.folds import OutOfFold, out_of_fold
 from dissensus.learning.lia import LIA
-from dissensus.learning.sklearn_loop import ByItem, annotation_likelihood, soft_cross_entropy
+from dissensus.learning.sklearn_loop import ByItem, Learner, annotation_likelihood, soft_cross_entropy
 
 __all__ = [
     "LIA",
@@ -25,6 +25,7 @@ __all__ = [
     "CrowdClassifier",
     "Crowdlab",
     "LabelSets",
+    "Learner",
     "OutOfFold",
     "annotation_likelihood",
     "crowdlab",

@@ -37,12 +37,12 @@ from dissensus.learning.batches import Bag, Columns
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.devices import one_thread
 from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
-from dissensus.learning.network import Lessons, Network
+from dissensus.learning.network import Network
 from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
 from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
 from dissensus.learning.objectives.base import annotation_rows
-from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, parameter_groups, torch_seed
-from dissensus.learning.saving import run_key, with_learnt
+from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, ready, torch_seed
+from dissensus.learning.saving import with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE
 from dissensus.learning.training_log import tell
 from dissensus.learning.validation import (
@@ -115,29 +115,6 @@ class Member:
     channel: logistic.Channel | None = None  # what is said of classes, where the networks predict classes
 
 
-@dataclass(frozen=True)
-class Trained:
-    """What `CrowdClassifier` takes over."""
-
-    run: Run
-    trace: Trace
-    note: str
-    candidates: list[dict[str, Any]]
-    judged: tuple[FloatArray, FloatArray] | None = None  # (V, K) each: what it says of held-out items, and their truth
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What `CrowdClassifier.fit` was given, X aligned to the table."""
-
-    table: Annotations
-    X: Any
-    gold: Any
-    validation: Any
-    annotators: Any
-    on_step: OnStep | None
-
-
 def pools(model: CrowdClassifier, X: Any) -> bool:
     """Whether the objective is auto and inputs are vectors in memory, of which a pool is made."""
     encoder = new_part(model.encoder, encoders, Encoder)
@@ -147,26 +124,27 @@ def pools(model: CrowdClassifier, X: Any) -> bool:
     return auto and model.processes == 1 and (frozen or features)
 
 
-def train_auto(model: CrowdClassifier, asked: Asked) -> Trained:
-    """Train a pool of models of vectors; any other encoder once."""
-    if not pools(model, asked.X):
-        return _train_once(model, asked)
-    with waiting("training") if asked.on_step is None else nullcontext(asked.on_step) as after_epoch:
-        return _Choice(model, asked, after_epoch).train()
+def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tuple[Run, Trace]:
+    """Train a pool of models of vectors; any other encoder once. `data` is what `run.begin` takes."""
+    if not pools(model, data[1]):
+        return _train_once(model, on_step, *data)
+    with waiting("training") if on_step is None else nullcontext(on_step) as after_epoch:
+        return _Choice(model, after_epoch, *data).train()
 
 
-def _train_once(model: CrowdClassifier, asked: Asked) -> Trained:
+def _train_once(
+    model: CrowdClassifier, on_step: OnStep | None, table: Annotations, X: Any, gold: Any, validation: Any, about: Any
+) -> tuple[Run, Trace]:
     """Train one network; items that are held out say when to stop, and how sure it may be."""
-    table, validation = asked.table, asked.validation
     if validation is None and np.count_nonzero(np.diff(table.item_ptr)) >= MIN_ITEMS:
         validation = HELD_OUT
-    run = begin(model, table, asked.X, asked.gold, validation, asked.annotators)
+    run = begin(model, table, X, gold, validation, about)
     judge = run.evaluate
     if judge is None:
-        trace = run.train(asked.on_step)
-        return Trained(run, trace, "auto chose soft labels; there are too few items to hold any out.", [])
+        note = "auto chose soft labels; there are too few items to hold any out."
+        return replace(run, note=note), run.train(on_step)
     run.trainer.set_params(patience=model.patience or PATIENCE)
-    trace = run.train(asked.on_step)
+    trace = run.train(on_step)
     logits = run.network.ask(run.network.logits, judge.columns, rows=judge.rows, at_once=judge.at_once)
     (scale,) = logistic.pool(logits[None], judge.truth, PRIOR_ITEMS).tolist()
     with torch.no_grad():
@@ -179,22 +157,31 @@ def _train_once(model: CrowdClassifier, asked: Asked) -> Trained:
         f"{_score_of_mean(known_truth(table, run.gold)[run.taught], judge.truth):.4f}."
     )
     rows = [{"name": "network", "networks": 1, "cross_entropy": score, "weight": scale}]
-    return Trained(run, trace, note, rows, (softmax(scale * logits, axis=1), judge.truth))
+    return replace(run, note=note, candidates=rows, judged=(softmax(scale * logits, axis=1), judge.truth)), trace
 
 
 class _Choice:
     """A choice among models of vectors: what is known before it, and the steps."""
 
-    def __init__(self, model: CrowdClassifier, asked: Asked, on_step: OnStep):
-        self.model, self.table, self.X, self.on_step = model, asked.table, asked.X, on_step
-        table, self.encoder = asked.table, new_part(model.encoder, encoders, Encoder)
-        self.gold, self.seed = check_gold(asked.gold, table), torch_seed(model.seed)
+    def __init__(
+        self,
+        model: CrowdClassifier,
+        on_step: OnStep,
+        table: Annotations,
+        X: Any,
+        gold: Any,
+        validation: Any,
+        about: Any,
+    ):
+        self.model, self.table, self.X, self.on_step = model, table, X, on_step
+        self.encoder: Encoder = new_part(model.encoder, encoders, Encoder)
+        self.gold, self.seed = check_gold(gold, table), torch_seed(model.seed)
         self.objective: Auto = new_part(model.objective, objectives, Objective).fit(table, self.gold, self.seed)
-        describe(self.objective, asked.annotators, table)
+        describe(self.objective, about, table)
         self.truth = known_truth(table, self.gold)
         self.beside: Any = None  # inputs of items that judge, where these are not the table's
         self.held_out = np.zeros(table.n_items, np.bool_)
-        self.splits = list(self._splits(asked.validation))
+        self.splits = list(self._splits(validation))
         self.taught = np.flatnonzero(self.objective.teaches_ & ~self.held_out)
         self.judged = np.concatenate([split.truth for split in self.splits]) if self.splits else self.truth[:0]
         self.trace = Trace()
@@ -216,7 +203,7 @@ class _Choice:
         for one in held:
             yield Split(np.flatnonzero(teaches & ~one), one, np.flatnonzero(one), self.truth[one])
 
-    def train(self) -> Trained:
+    def train(self) -> tuple[Run, Trace]:
         """Train all candidates, and pool them."""
         inputs = list(self._inputs())
         small = _vectors(inputs[0][1]).size <= MAX_NUMBERS_ONE_THREAD
@@ -233,12 +220,12 @@ class _Choice:
             pooled = np.tensordot(weights, logits, 1)
             score, judged = _score(self.judged, pooled), (softmax(pooled, axis=1), self.judged)
         kept = [(member, weight) for member, weight in zip(members, weights.tolist(), strict=True)]
-        run = self._run(kept, penalty, encoder, columns)
         rows = [
             {"name": one.name, "networks": len(one.networks), "cross_entropy": one.score, "weight": weight}
             for one, weight in kept
         ]
-        return Trained(run, self.trace, self._note(kept, penalty, score), rows, judged)
+        run = self._run(kept, penalty, encoder, columns)
+        return replace(run, note=self._note(kept, penalty, score), candidates=rows, judged=judged), self.trace
 
     def _inputs(self) -> Iterator[tuple[Encoder, Columns, Columns]]:
         """Encoders that may be the right ones, with the inputs of the table and of items that judge."""
@@ -302,17 +289,12 @@ class _Choice:
             judge = Validation(judging, split.rows, split.truth, BATCHES_AT_ONCE * model.batch_size)
             if candidate.of_classes:
                 judge = self._by_labels(judge)
-            trainer, key = model.trainer(), ""
-            trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
+            run = ready(model, table, layers, network, columns, split.taught, gold=self.gold, evaluate=judge)
+            run.trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
             if model.checkpoint is not None:
-                trainer.set_params(checkpoint=Path(model.checkpoint) / f"{kind}-{number}")
-                key = run_key(model, table, columns, self.gold, judge, objective)
+                run.trainer.set_params(checkpoint=Path(model.checkpoint) / f"{kind}-{number}")
             before = len(self.trace.epochs)
-            trace = trainer.fit(
-                network, Lessons(columns, objective.targets(), model.mixup), split.taught,
-                parameter_groups(model, network, layers), evaluate=judge, key=key,
-                on_step=lambda epoch, loss, entry, before=before: tell(self.on_step, before + epoch, loss, entry),
-            )  # fmt: skip
+            trace = run.train(lambda epoch, loss, entry, before=before: tell(self.on_step, before + epoch, loss, entry))
             self.trace.epochs += [{**entry, "epoch": before + entry["epoch"]} for entry in trace.epochs]
             parts.append(network.ask(network.logits, judging, rows=split.rows))
             main = getattr(network.head, "main", network.head)
@@ -352,11 +334,9 @@ class _Choice:
                 place.fill(member.networks, member.channel)
         network.eval()
         self.trace.stopped = True
-        return Run(
-            table=self.table, encoder=encoder, objective=self.objective, network=network,
-            lessons=Lessons(columns, self.objective.targets()), taught=self.taught, groups=[],
-            trainer=self.model.trainer(), gold=self.gold, held_out=self.held_out,
-        )  # fmt: skip
+        return ready(
+            self.model, self.table, encoder, network, columns, self.taught, gold=self.gold, held_out=self.held_out
+        )
 
     def _note(self, kept: list[tuple[Member, float]], penalty: float, score: float) -> str:
         if not self.splits:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -23,43 +22,58 @@ Batch = dict[str, Tensor]
 BLOCK_ROWS = 2**16  # rows of a file that are read at a time
 
 
-@dataclass(frozen=True)
-class Mapped:
-    """Rows of numbers in a file, centred, scaled and made float32 when they are drawn.
+class Picked:
+    """Some rows of an array that is mapped from a file, read when they are asked for; `at` None: all.
 
     Another process is told where they are and opens the file for itself: it reads what it draws.
     """
 
-    path: str
-    dtype: np.dtype[Any]
-    offset: int  # of the first row, in bytes
-    shape: tuple[int, int]
-    picked: IntArray | None  # which of these rows, in this order; None: all
+    def __init__(self, array: Any, at: IntArray | None = None):
+        self.array, self.at = array, at
+        n = len(array) if at is None else at.size
+        self.shape, self.ndim, self.dtype = (n, *array.shape[1:]), array.ndim, array.dtype
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self.array[key if self.at is None else self.at[key]])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self[:], dtype)
+
+    def __reduce__(self) -> Any:
+        whole = self.array
+        while isinstance(whole.base, np.memmap):  # only the first one says where in the file it begins
+            whole = whole.base
+        offset = whole.offset + self.array.ctypes.data - whole.ctypes.data
+        return _opened, (str(self.array.filename), self.dtype, offset, self.array.shape, self.at)
+
+
+def _opened(path: str, dtype: np.dtype[Any], offset: int, shape: tuple[int, int], at: IntArray | None) -> Picked:
+    return Picked(np.memmap(path, dtype, "r", offset, shape), at)
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Rows of numbers in a file, centred, scaled and made float32 when they are drawn."""
+
+    rows: Picked
     center: FloatArray  # (D,)
     spread: FloatArray  # (D,)
 
     def __len__(self) -> int:
-        return self.shape[0] if self.picked is None else len(self.picked)
-
-    @cached_property
-    def _rows(self) -> Any:
-        return np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_rows"}
+        return len(self.rows)
 
     def take(self, name: str, rows: Tensor) -> Batch:
         """These rows, in memory."""
-        at = rows.cpu().numpy()
-        x = self._rows[at if self.picked is None else self.picked[at]].astype(np.float32)
+        x = self.rows[rows.cpu().numpy()].astype(np.float32)
         return {name: torch.from_numpy(((x - self.center) / self.spread).astype(np.float32)).to(rows.device)}
 
     def part(self, start: int, stop: int) -> Mapped:
         """Rows start … stop − 1."""
-        if self.picked is not None:
-            return replace(self, picked=self.picked[start:stop])
-        first = self.offset + start * self.shape[1] * self.dtype.itemsize
-        return replace(self, offset=first, shape=(stop - start, self.shape[1]))
+        array, at = self.rows.array, self.rows.at
+        return replace(self, rows=Picked(array[start:stop]) if at is None else Picked(array, at[start:stop]))
 
     def blocks(self) -> Iterator[Tensor]:
         """All rows, some at a time."""
@@ -73,7 +87,7 @@ class Mapped:
     @property
     def nbytes(self) -> int:
         """Bytes that all rows take in memory."""
-        return 4 * len(self) * self.shape[1]
+        return 4 * len(self) * int(self.rows.shape[1])
 
 
 @dataclass(frozen=True)

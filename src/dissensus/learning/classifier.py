@@ -8,40 +8,38 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+import torch
 from scipy.special import softmax
 from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures
-from dissensus.learning.auto import Asked, train_auto
+from dissensus.learning.annotator_features import AnnotatorFeatures, find
+from dissensus.learning.auto import train_auto
 from dissensus.learning.batches import Columns
-from dissensus.learning.by_annotation import predict_annotations, predict_annotators
+from dissensus.learning.by_annotation import ask_rows
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.conformal import LabelSets, label_sets
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Network
-from dissensus.learning.objectives import Auto, Objective, objectives
+from dissensus.learning.objectives import Auto, Objective, Soft, objectives
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
 from dissensus.learning.saving import loaded_part, stored_part, with_results
 from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
-from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.models.reliability import reliability
+from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
-
-FILE = "model.safetensors"
 
 
 class CrowdClassifier(Learner, Training):
@@ -59,14 +57,12 @@ class CrowdClassifier(Learner, Training):
     ((80, 8, 2), (400, 2))
     >>> model.score(X, crowd.truth) > 0.5, model.to_frame().num_rows
     (True, 80)
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = model.save(folder)
-    ...     np.array_equal(CrowdClassifier.load(folder, device="cpu").predict(X), model.predict(X))
-    True
     >>> model.fit_distributions(X, table.soft_labels()).posterior_.shape
     (80, 2)
     """
+
+    file: ClassVar[str] = "model.safetensors"
+    stored_as: ClassVar[str] = "trained model"
 
     encoder: str | Encoder = param("mlp", "how an input becomes a vector: a name, or an `Encoder` with its keywords")
     objective: str | Objective = param(
@@ -78,28 +74,29 @@ class CrowdClassifier(Learner, Training):
     )
     mixup: float | None = param(None, "train on mixtures of two items, with weights from Beta(mixup, mixup)", above=0)
 
-    classes_: Names
-    items_: Names
-    annotators_: Names
-    posterior_: FloatArray  # (I, K) by features and annotations together
-    proba_: FloatArray  # (I, K) by the network alone
-    confusion_: FloatArray  # (A, K, K) [annotator, true, given]
-    population_confusion_: FloatArray  # (K, K) of an annotator who was not there
-    reliability_: FloatArray  # (A,)
-    difficulty_: FloatArray | None  # (I,) P(an average annotator is wrong), where the objective is LIA
-    competence_: FloatArray | None  # (A, 3) P(the annotator is right), on all, the easiest and the hardest items
-    hits_: FloatArray
-    total_: FloatArray
-    n_annotations_: IntArray
-    teaches_: BoolArray
-    held_out_: BoolArray
+    classes_: Annotated[Names, "K names"]  # axes and range of a result are checked when it is loaded
+    items_: Annotated[Names, "I names"]
+    annotators_: Annotated[Names, "A names"]
+    posterior_: Annotated[FloatArray, "I K nearly-simplex"]  # by features and annotations together
+    proba_: Annotated[FloatArray, "I K nearly-simplex"]  # by the network alone
+    confusion_: Annotated[FloatArray, "A K K nearly-simplex"]  # [annotator, true, given]
+    population_confusion_: Annotated[FloatArray, "K K nearly-simplex"]  # of an annotator who was not there
+    reliability_: Annotated[FloatArray, "A share?"]
+    difficulty_: Annotated[FloatArray | None, "optional I real"]  # P(an average annotator is wrong), for LIA
+    competence_: Annotated[FloatArray | None, "optional A 3 share?"]  # P(right), on all, the easiest, the hardest items
+    hits_: Annotated[FloatArray, "A count"]
+    total_: Annotated[FloatArray, "A count"]
+    n_annotations_: Annotated[IntArray, "A count"]
+    teaches_: Annotated[BoolArray, "I flag"]
+    held_out_: Annotated[BoolArray, "I flag"]
     history_: list[dict[str, float]]  # all metrics per epoch
-    trace_: FloatArray  # mean training loss per epoch
-    n_iter_: int
+    trace_: Annotated[FloatArray, "T any"]  # mean training loss per epoch
+    n_iter_: Annotated[int, "whole"]
+    tie_seed_: Annotated[int, "whole"]
     annotator_features_: AnnotatorFeatures | None  # how a frame of annotators was read
     best_epoch_: int | None  # whose weights were kept, where there was validation
     monitor_: str  # what it was chosen by
-    converged_: bool
+    converged_: Annotated[bool, "flag"]
     note_: str  # what objective "auto" chose, and why
     candidates_: list[dict[str, Any]]  # what it chose from: name, networks, cross entropy on held-out items, weight
     judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
@@ -160,10 +157,7 @@ class CrowdClassifier(Learner, Training):
         X = given.aligned(X, table, items)
         if isinstance(new_part(self.objective, objectives, Objective), Auto):
             self.check()
-            found = train_auto(self, Asked(table, X, gold, validation, annotators, on_step))
-            self._end(found.run, found.trace)
-            self.note_, self.candidates_, self.judged_ = found.note, found.candidates, found.judged
-            return self
+            return self._end(*train_auto(self, on_step, table, X, gold, validation, annotators))
         run = begin(self, table, X, gold, validation, annotators)
         return self._end(run, run.train(on_step))
 
@@ -183,7 +177,7 @@ class CrowdClassifier(Learner, Training):
         labels of `validation` may be distributions too.
         """
         objective = new_part(self.objective, objectives, Objective)
-        if not objective.learns_distributions():
+        if not (isinstance(objective, Soft) and isinstance(objective.labels, str) and objective.labels == "normalized"):
             raise BadParameter(
                 f"fit_distributions takes objective 'soft' with labels 'normalized', which learns the distributions as "
                 f"they are; got {self.objective!r}."
@@ -205,8 +199,8 @@ class CrowdClassifier(Learner, Training):
         self.history_, self.n_iter_ = trace.epochs, len(trace.epochs)
         self.trace_ = np.array([entry["loss"] for entry in trace.epochs])
         self.best_epoch_, self.monitor_ = trace.best, run.trainer.monitor
-        self.note_, self.candidates_, self.judged_ = "", [], None
-        if (judge := run.evaluate) is not None:
+        self.note_, self.candidates_, self.judged_ = run.note, run.candidates, run.judged
+        if self.judged_ is None and (judge := run.evaluate) is not None:
             logits = self._ask(self.network_.logits, judge.columns, rows=judge.rows)
             self.judged_ = softmax(logits, axis=1), judge.truth
         self.converged_ = trace.stopped or self.patience is None
@@ -261,12 +255,18 @@ class CrowdClassifier(Learner, Training):
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
         """(rows, annotators, K) P(label | x, annotator): what each of them would say.
 
-        By the objective where it models annotators, else through their confusion matrices. One who was not there at
-        `fit` is taken for an average one; or for one of its features, where `annotators` is a frame with the columns
-        that `fit` had, in the place of names. None is all of `fit`.
+        By the objective where it models annotators, else through their confusion matrices, Σ_c P(c | x) M_j[c, y]. One
+        who was not there at `fit` is taken for an average one; or for one of its features, where `annotators` is a
+        frame with the columns that `fit` had, in the place of names. None is all of `fit`.
         """
         self._check_fitted()
-        return predict_annotators(self, X, annotators)
+        codes, features = find(annotators, self.annotators_, self.annotator_features_)
+        columns, network = self.encoder_.prepare(X), self.network_
+        if not self.objective_.models_annotators or not codes.size:
+            known = softmax(self._ask(network.logits, columns), axis=1)
+            return np.asarray(np.einsum("ic,acl->ial", known, self._confusions()[codes]))  # −1 takes the last
+        proba = self._ask(lambda batch: network.label_proba(batch, *network.placed(codes, features)), columns)
+        return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
     def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
         """(N, K) P(label | x, annotator) for the rows of a table, in their order: what each annotator would say.
@@ -277,7 +277,27 @@ class CrowdClassifier(Learner, Training):
         average features.
         """
         self._check_fitted()
-        return predict_annotations(self, table, X, annotators)
+        given.check_table(table, "predict_annotations")
+        X, table = given.aligned(X, table), table.to_classes(self.classes_)
+        known = naming.match(table.annotators, self.annotators_, "annotators")  # (A,) −1: was not there
+        features = None
+        if annotators is not None:
+            if self.annotator_features_ is None:
+                raise DataError("annotators: this model was fitted without a frame of annotators; leave it out.")
+            features = self.annotator_features_.of(annotators, table.annotators)
+        network, head, objective = self.network_, self.network_.head, self.objective_
+        confusion = torch.as_tensor(self._confusions())
+
+        def modelled(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
+            who = table.annotator[at]
+            placed = network.placed(known[who], None if features is None else features[who])
+            return objective.row_proba(head, z, row, *placed)
+
+        def confused(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
+            p = objective.logits(head, z).cpu().double().softmax(dim=1)[row.cpu()]
+            return torch.einsum("nk,nkl->nl", p, confusion[known[table.annotator[at]]])  # −1 takes the last
+
+        return ask_rows(self, self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)
 
     def score(self, X: Any, labels: Any) -> float:
         """Accuracy against class names, or codes with −1 for unknown."""
@@ -317,13 +337,7 @@ class CrowdClassifier(Learner, Training):
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
-        self._check_fitted()
-        return write_tree(Path(folder) / FILE, self.to_tree(), "trained model")
-
-    def to_tree(self) -> dict[str, Any]:
-        """The tree that `save` writes: keywords, results and weights."""
+    def _tree(self) -> dict[str, Any]:
         results = {
             name: value
             for name, value in vars(self).items()
@@ -344,29 +358,21 @@ class CrowdClassifier(Learner, Training):
         }
 
     @classmethod
-    def load(cls, folder: str | Path, *, device: str = "auto") -> CrowdClassifier:
-        """Load the model that `save` wrote into `folder`, ready to predict."""
-        path = file_in(folder, FILE)
-        return cls.from_tree(read_tree(path, "trained model"), path, device)
-
-    @classmethod
-    def from_tree(cls, tree: dict[str, Any], path: Path, device: str) -> CrowdClassifier:
-        """Make a model from a tree of `to_tree`; errors name `path`, the file that it was read from."""
-        with of_this_version(path):
-            encoder = loaded_part(tree["encoder"], encoders)
-            objective = loaded_part(tree["objective"], objectives)
-            model = cls(
-                **{**tree["parameters"], "device": device},
-                encoder=loaded_part(tree["asked"], encoders),
-                objective=type(objective)(**objective.get_params(deep=False)),
-            )
-            model.check_parameters()
-            with_results(model, tree["results"])
-            model.encoder_, model.objective_ = encoder, objective
-            described = tree["annotators"]
-            model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
-            model.network_ = Network.fresh(encoder, objective)
-            model.network_.load_state_dict(tree["weights"])
+    def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
+        encoder = loaded_part(tree["encoder"], encoders)
+        objective = loaded_part(tree["objective"], objectives)
+        model = cls(
+            **{**tree["parameters"], "device": device},
+            encoder=loaded_part(tree["asked"], encoders),
+            objective=type(objective)(**objective.get_params(deep=False)),
+        )
+        model.check_parameters()
+        with_results(model, tree["results"])
+        model.encoder_, model.objective_ = encoder, objective
+        described = tree["annotators"]
+        model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
+        model.network_ = Network.fresh(encoder, objective)
+        model.network_.load_state_dict(tree["weights"])
         model.network_.eval()
         return model
 
@@ -380,10 +386,6 @@ class CrowdClassifier(Learner, Training):
     def _confusions(self) -> FloatArray:
         """(A + 1, K, K) those of the annotators; the last is that of one who was not there."""
         return np.concatenate([self.confusion_, self.population_confusion_[None]])
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "posterior_"):
-            raise NotFitted("this CrowdClassifier is not fitted yet; call fit(table, X) first.")
 
 
 def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:

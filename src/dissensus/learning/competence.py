@@ -103,14 +103,3 @@ def embedding(model: Any) -> FloatArray:
     assert isinstance(head, LIAHead)
     with torch.no_grad():
         return np.asarray(head.competence.rows().cpu().numpy().copy())
-
-
-def coordinates(model: Any) -> FloatArray:
-    """Turn and stretch e_j (A, E) so that distances are those of what competence is made of, V e_j.
-
-    A direction that V does not look at has only its random start. V = QR, and |V e| = |R e|.
-    """
-    linear, rows = model.network_.head.competence.linear, embedding(model)
-    if linear is None:
-        return rows
-    return np.asarray(rows @ np.linalg.qr(linear.weight.detach().cpu().numpy()).R.T)

@@ -21,7 +21,7 @@ from torch.nn.functional import interpolate
 from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.features.text import checked
-from dissensus.learning.batches import BLOCK_ROWS
+from dissensus.learning.batches import BLOCK_ROWS, Picked
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -31,23 +31,6 @@ MAX_CHANNELS = 4  # colours and transparency; more of them are rows that stand w
 PIXEL_TOLERANCE = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
 ITEM = "item"  # column or index that names the rows of a frame
 BLANKS = re.compile(r"[ \t\r\n]+")
-
-
-class Picked:
-    """Some rows of an array that is mapped from a file, read when they are asked for."""
-
-    def __init__(self, array: Any, at: IntArray):
-        self.array, self.at = array, at
-        self.shape, self.ndim, self.dtype = (at.size, *array.shape[1:]), array.ndim, array.dtype
-
-    def __len__(self) -> int:
-        return self.at.size
-
-    def __getitem__(self, key: Any) -> Any:
-        return np.asarray(self.array[self.at[key]])
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.asarray(self[:], dtype)
 
 
 def in_file(X: Any) -> bool:
@@ -158,7 +141,7 @@ def rows(X: Any) -> int:
 def take(X: Any, at: Any) -> Any:
     """The rows of X at these places, in that order."""
     if isinstance(X, Picked):
-        return Picked(X.array, X.at[at])
+        return Picked(X.array, np.asarray(at) if X.at is None else X.at[at])
     if in_file(X):
         return Picked(X, np.asarray(at))
     if isinstance(X, np.ndarray):

@@ -22,7 +22,6 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_map import project
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.validation import shuffled
 from dissensus.models.base import arg_max
@@ -122,11 +121,20 @@ def lay_out(vectors: FloatArray, *, seed: int = 0) -> tuple[FloatArray, str]:
     """Lay vectors (n, D) out in (n, 2), equal ones at one place; also return the method used."""
     different, which = np.unique(vectors, axis=0, return_inverse=True)
     if len(different) < MIN_TSNE_VECTORS:
-        return project(different, how="pca")[0][which], "PCA"
+        return principal(different)[which], "PCA"
     perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # of neighbours it looks at three times as many
     fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
     with threadpool_limits(1):  # sums over threads would depend on how many there are
         return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
+
+
+def principal(rows: FloatArray) -> FloatArray:
+    """Project (n, E) on its two first principal components, (n, 2)."""
+    rows = np.asarray(rows, np.float64)
+    left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # no library decides what is up
+    place = (left * size * sign)[:, :2]
+    return np.pad(place, ((0, 0), (0, 2 - place.shape[1])))
 
 
 def nearest(vectors: FloatArray, neighbours: int = NEIGHBOURS) -> IntArray:

@@ -28,19 +28,18 @@ from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import DataError, NotFitted
+from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
-from dissensus.learning.annotator_features import AnnotatorFeatures, Whom, find
+from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.batches import Batch
 from dissensus.learning.by_annotation import CELLS, ask_rows
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import embedding
-from dissensus.learning.devices import DEVICE, own_draws, place
+from dissensus.learning.devices import DEVICE
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.sklearn_loop import Learner, table_first
-from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.learning.trainer import Training
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.table.annotations import Annotations
@@ -64,15 +63,10 @@ class LIA(Learner, LIAKeywords):
     ((80, 8), (80, 1, 2, 2))
     >>> type(model.classifier(table, features=True)).__name__
     'CrowdClassifier'
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = model.save(folder)
-    ...     np.array_equal(LIA.load(folder).posterior_, model.posterior_)
-    True
     """
 
     file: ClassVar[str] = "lia.safetensors"
-    fit_call: ClassVar[str] = "fit(table, X)"
+    stored_as: ClassVar[str] = "LIA"
 
     hidden: Sequence[int] = param((64, 64), "widths of the layers that h and d share")
     item_size: int = param(16, "size of an item's vector, where there are no features")
@@ -86,22 +80,9 @@ class LIA(Learner, LIAKeywords):
     seed: int | None = Training.declared()["seed"]  # type: ignore[assignment]
     checkpoint: str | Path | None = Training.declared()["checkpoint"]  # type: ignore[assignment]
 
-    classes_: Names
-    items_: Names
-    annotators_: Names
-    annotator_features_: AnnotatorFeatures | None = None
-    posterior_: FloatArray  # (I, K) the E step
-    proba_: FloatArray  # (I, K) h
-    difficulty_: FloatArray  # (I,) P(an average annotator is wrong)
-    competence_: FloatArray  # (A, 3) P(right) on all, the easiest and the hardest items
     embedding_: FloatArray  # (A, annotator_size)
-    confusion_: FloatArray
-    reliability_: FloatArray
-    trace_: FloatArray
-    tie_seed_: int
-    n_iter_: int
-    converged_: bool
-    classifier_: CrowdClassifier
+    posterior_: FloatArray  # (I, K) the E step
+    classifier_: CrowdClassifier  # all its results, such as `difficulty_` and `proba_` (h), are LIA's own
 
     def fit(
         self,
@@ -123,7 +104,8 @@ class LIA(Learner, LIAKeywords):
         X = None if X is None else given.aligned(X, table)
         model = self.classifier(table, features=X is not None)
         self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # ours, whatever becomes of X
-        self._take(model.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step))
+        self.classifier_ = model.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
+        self.embedding_ = embedding(model)
         return self
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
@@ -145,14 +127,11 @@ class LIA(Learner, LIAKeywords):
             encoder=encoder, objective=objective, optimizer="amsgrad", epochs=epochs, batch_size=size, **same
         )
 
-    def _take(self, model: CrowdClassifier) -> None:
-        """Take over a fitted classifier and its results."""
-        self.classifier_, self.embedding_ = model, embedding(model)
-        for name in (
-            "classes_", "items_", "annotators_", "annotator_features_", "posterior_", "proba_", "difficulty_",
-            "competence_", "confusion_", "reliability_", "trace_", "tie_seed_", "n_iter_", "converged_",
-        ):  # fmt: skip
-            setattr(self, name, getattr(model, name))
+    def __getattr__(self, name: str) -> Any:
+        """Look a result up among those of the classifier."""
+        if name.endswith("_") and not name.startswith("_") and "classifier_" in vars(self):
+            return getattr(self.classifier_, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
@@ -198,14 +177,13 @@ class LIA(Learner, LIAKeywords):
         items, (codes, _) = self._found(table.items, table.annotators)
         q = self.posterior_[items]
 
-        def ask(z: Tensor, row: Tensor, at: slice) -> Tensor:
+        def ask(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
             assert isinstance(model.objective_, LIAObjective)
             who, _ = model.network_.placed(codes[table.annotator[at]])
             confusion = model.objective_.row_confusion(model.network_.head, z, row, who).cpu().double()
             return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 
-        found = ask_rows(model, model.encoder_.prepare(self._inputs), table, ask, items)
-        return np.asarray(found / found.sum(axis=1, keepdims=True))
+        return ask_rows(model, model.encoder_.prepare(self._inputs[items]), table, ask)
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair."""
@@ -217,33 +195,20 @@ class LIA(Learner, LIAKeywords):
 
     # On disk ----------------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
-        self._check_fitted()
-        return write_tree(Path(folder) / self.file, self._tree(), type(self).__name__)
-
-    @classmethod
-    def load(cls, folder: str | Path, *, device: str = "cpu") -> Self:
-        """Load the model that `save` wrote into `folder`; all its answers are the same."""
-        path = file_in(folder, cls.file)
-        tree, _ = read_tree(path, cls.__name__), place(device)  # which says what is wrong with the device
-        with of_this_version(path), own_draws():
-            model = cls(**{**tree["parameters"], "device": device})
-            model._restore(tree, path)
-        return model
-
     def _tree(self) -> dict[str, Any]:
-        """What `save` writes: keywords, and what `_restore` needs."""
         return {
             "parameters": {**self.get_params(deep=False), "checkpoint": None},
-            "classifier": self.classifier_.to_tree(),
+            "classifier": self.classifier_._tree(),
             "inputs": None if isinstance(self.classifier_.encoder_, ItemEmbedding) else self._inputs,
         }
 
-    def _restore(self, tree: dict[str, Any], path: Path) -> None:
-        """Set what is no keyword."""
-        self._take(CrowdClassifier.from_tree(tree["classifier"], path, self.device))
-        self._inputs = self.items_ if tree["inputs"] is None else tree["inputs"]
+    @classmethod
+    def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
+        model = cls(**{**tree["parameters"], "device": device})
+        model.classifier_ = CrowdClassifier._from_tree(tree["classifier"], device)
+        model.embedding_ = embedding(model.classifier_)
+        model._inputs = model.items_ if tree["inputs"] is None else tree["inputs"]
+        return model
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
@@ -266,10 +231,6 @@ class LIA(Learner, LIAKeywords):
         """Codes of items, and codes of annotators with features where a frame has them; None for all."""
         self._check_fitted()
         return given.item_codes(items, self.items_), find(annotators, self.annotators_, self.annotator_features_)
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "trace_"):
-            raise NotFitted(f"this {type(self).__name__} is not fitted yet; call {self.fit_call} first.")
 
     def _check_features(self, encoder: Encoder) -> None:
         """Raise DataError where new items are asked about, and none can be told from another."""

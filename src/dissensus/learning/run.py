@@ -6,8 +6,9 @@ items that teach.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import nn
 from dissensus.common.parameters import is_number
 from dissensus.common.progress import waiting
 from dissensus.common.registry import Registry
-from dissensus.common.types import BoolArray, IntArray, OnStep
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
@@ -54,8 +55,11 @@ class Run:
     held_out: BoolArray | None = None  # (I,) items that would teach, but are validated against
     evaluate: Validation | None = None
     key: str = ""  # what it is about, for its checkpoint
+    note: str = ""  # what objective "auto" chose
+    candidates: list[dict[str, Any]] = field(default_factory=list)  # what it chose from
+    judged: tuple[FloatArray, FloatArray] | None = None  # (V, K) each: what it says of held-out items, and their truth
 
-    def train(self, on_step: OnStep | None = None) -> Trace:
+    def train(self, on_step: Callable[..., None] | None = None) -> Trace:
         """Train; without `on_step` a bar shows the progress."""
         with waiting("training", self.trainer.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             return self.trainer.fit(
@@ -101,18 +105,16 @@ def begin(
         raise BadParameter(
             "lia lets all other items speak of an item, in one process; say left_out=False or processes=1."
         )
-    evaluate, key, at_once = None, "", BATCHES_AT_ONCE * model.batch_size
+    evaluate, at_once = None, BATCHES_AT_ONCE * model.batch_size
     if inside:
         evaluate = Validation(columns, np.flatnonzero(held_out), known_truth(table, gold)[held_out], at_once)
     elif validation is not None:
         X_other, truth = validation_items(validation, table.classes)
         evaluate = Validation(encoder.prepare(X_other), np.arange(len(truth)), truth, at_once)
-    if model.checkpoint is not None:
-        key = run_key(model, table, columns, gold, evaluate, objective)
     network = Network.fresh(encoder, objective, seed)
     return ready(
         model, table, encoder, network, columns, taught,
-        gold=gold, described=described, held_out=held_out, evaluate=evaluate, key=key,
+        gold=gold, described=described, held_out=held_out, evaluate=evaluate,
     )  # fmt: skip
 
 
@@ -126,12 +128,14 @@ def ready(
     **more: Any,
 ) -> Run:
     """Make the run that trains a network on prepared inputs, with the keywords of a classifier."""
-    lessons = Lessons(columns, network.objective.targets(), model.mixup)
-    groups = parameter_groups(model, network, encoder)
-    return Run(
-        table=table, encoder=encoder, objective=network.objective, network=network, lessons=lessons, taught=taught,
-        groups=groups, trainer=model.trainer(), **more,
+    run = Run(
+        table=table, encoder=encoder, objective=network.objective, network=network,
+        lessons=Lessons(columns, network.objective.targets(), model.mixup), taught=taught,
+        groups=parameter_groups(model, network, encoder), trainer=model.trainer(), **more,
     )  # fmt: skip
+    if model.checkpoint is None:
+        return run
+    return replace(run, key=run_key(model, table, columns, run.gold, run.evaluate, run.objective))
 
 
 def fitted_encoder(encoder: Encoder, X: Any, taught: IntArray, n_items: int) -> Encoder:

@@ -16,19 +16,11 @@ from dissensus.learning.encoders import Encoder
 from dissensus.learning.objectives import Objective
 from dissensus.learning.trainer import Training
 from dissensus.learning.validation import Validation
-from dissensus.models.base import Aggregator, methods
-from dissensus.models.saving import check_arrays
+from dissensus.models.base import Aggregator, annotated_results, methods
+from dissensus.models.saving import OPTIONAL, check_arrays
 from dissensus.table.annotations import Annotations
 
-RESULTS = Aggregator.results() | {  # of a classifier, which computes in single precision
-    "posterior_": "I K nearly-simplex", "proba_": "I K nearly-simplex", "confusion_": "A K K nearly-simplex",
-    "population_confusion_": "K K nearly-simplex", "competence_": "A 3 share?", "held_out_": "I flag",
-    "teaches_": "I flag",
-}  # fmt: skip
 LEARNT = {"center_": "F real", "spread_": "F real", "n_classes_": "whole"}  # of a part
-NONE = ("difficulty_", "competence_")  # may be None
-ALWAYS = ("classes_", "items_", "annotators_", "posterior_", "proba_", "confusion_", "population_confusion_",
-          "n_annotations_", "reliability_", "hits_", "total_", "teaches_", "held_out_", "tie_seed_")  # fmt: skip
 
 
 def run_key(
@@ -96,8 +88,8 @@ def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
 
 def with_results(model: Any, values: dict[str, Any]) -> None:
     """Set the results of a fitted classifier; ValueError where one is missing, of another shape or out of range."""
-    there = {name: value for name, value in values.items() if value is not None or name not in NONE}
-    if missing := [name for name in ALWAYS if name not in there]:
+    schema: dict[str, str] = annotated_results(model.__class__)
+    if missing := [name for name, about in schema.items() if name not in values and not about.startswith(OPTIONAL)]:
         raise ValueError(f"there is no {missing[0]}")
-    check_arrays(there, RESULTS)
+    check_arrays(values, schema)
     with_learnt(model, values)

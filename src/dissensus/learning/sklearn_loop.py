@@ -9,19 +9,24 @@ X, in their order; a `ByItem`, which can be cut by item; or one class per row.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import narwhals as nw
 import numpy as np
 from scipy import sparse
 
+from dissensus.common.parameters import Parameters
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy
-from dissensus.exceptions import DataError
+from dissensus.exceptions import DataError, NotFitted
 from dissensus.learning import inputs as given
+from dissensus.learning.devices import own_draws, place
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.objectives.labels import vote_weight
+from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.models.base import arg_max
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table import names as naming
@@ -82,10 +87,55 @@ class ByItem:
         return self.table.select(items=mask > 0), np.argsort(self.at)
 
 
-class Learner:
-    """What scikit-learn asks of a classifier; a base of those that learn from annotations and inputs."""
+class Learner(Parameters, ABC):
+    """What those share that learn from annotations and inputs: scikit-learn's manners, and one file on disk.
 
+    >>> import tempfile
+    >>> from dissensus.learning import LIA, Learner
+    >>> from dissensus.table.simulate import simulate
+    >>> model = LIA(steps=1, seed=0).fit(simulate(80, 8, 2, seed=1).annotations, np.eye(80))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = model.save(folder)
+    ...     np.array_equal(LIA.load(folder).posterior_, model.posterior_)
+    True
+    >>> isinstance(model, Learner), model.n_features_in_
+    (True, 80)
+    """
+
+    file: ClassVar[str]  # its name in a folder
+    stored_as: ClassVar[str]  # what the file says that it holds
+    fit_call: ClassVar[str] = "fit(table, X)"
     _estimator_type = "classifier"  # before scikit-learn 1.6
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into `folder` (made if need be): one file, safetensors with a JSON header."""
+        self._check_fitted()
+        return write_tree(Path(folder) / self.file, self._tree(), self.stored_as)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
+        """Load the model that `save` wrote into `folder`; all its answers are the same.
+
+        `device` is where it computes; None: the keyword's default.
+        """
+        path, device = file_in(folder, cls.file), device or cls.declared()["device"].default
+        tree = read_tree(path, cls.stored_as)
+        place(device)  # says what is wrong with the device
+        with of_this_version(path), own_draws():
+            return cls._from_tree(tree, device)
+
+    @abstractmethod
+    def _tree(self) -> dict[str, Any]:
+        """What `save` writes: keywords, results and weights."""
+
+    @classmethod
+    @abstractmethod
+    def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
+        """Make a model from what `_tree` gave."""
+
+    def _check_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            raise NotFitted(f"this {type(self).__name__} is not fitted yet; call {self.fit_call} first.")
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -96,7 +146,7 @@ class Learner:
         )  # fmt: skip
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "classes_")
+        return hasattr(self, "trace_")
 
     @property
     def n_features_in_(self) -> int:

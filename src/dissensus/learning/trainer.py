@@ -21,7 +21,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -128,11 +128,11 @@ class Trainer(Training):
         places = [{**group, "params": [place[id(parameter)] for parameter in group["params"]]} for group in groups]
         if self.processes == 1:
             report = reporter(on_step, self.log)
-            return _Loop(fabric, _Job(self, model, data, rows, places, key, evaluate, report)).run()
+            return _Loop(self, model, data, rows, places, key, evaluate, report).run(fabric)
         with tempfile.TemporaryDirectory() as folder:  # a pipe between processes holds but a few kilobytes
             file = Path(folder) / "weights"
-            job = _Job(self, model, data, rows, places, key, evaluate, weights=file)
-            trace: Trace = fabric.launch(job.in_process)
+            loop = _Loop(self, model, data, rows, places, key, evaluate, weights=file)
+            trace: Trace = fabric.launch(loop.in_process)
             model.load_state_dict(load_file(file))
         report = reporter(on_step, self.log)
         for entry in trace.epochs:  # processes do not tell before the end
@@ -149,9 +149,9 @@ class Trainer(Training):
         return steps
 
 
-@dataclass(frozen=True)
-class _Job:
-    """All that a process needs to train."""
+@dataclass
+class _Loop:
+    """One process's part of a training: epochs of steps of parts."""
 
     how: Trainer
     model: nn.Module
@@ -165,52 +165,45 @@ class _Job:
 
     def in_process(self, fabric: Any) -> Trace:
         """Train in one of several processes."""
-        job = replace(self, model=copy.deepcopy(self.model))  # what came with the call is in memory that all share
-        trace = _Loop(fabric, job).run()
+        self.model = copy.deepcopy(self.model)  # what came with the call is in memory that all share
+        trace = self.run(fabric)
         if fabric.global_rank == 0:
-            save_file({name: value.cpu().clone() for name, value in job.model.state_dict().items()}, self.weights)
+            save_file({name: value.cpu().clone() for name, value in self.model.state_dict().items()}, self.weights)
         fabric.barrier()
         torch.distributed.destroy_process_group()  # else gloo's threads may abort a process that ends while they run
         return trace
 
-
-class _Loop:
-    """One process's part of a training: epochs of steps of parts."""
-
-    def __init__(self, fabric: Any, job: _Job):
-        how, model = job.how, job.model
-        self.fabric, self.job, self.how, self.model = fabric, job, how, model
+    def run(self, fabric: Any) -> Trace:
+        """Train from the beginning, or from the checkpoint."""
+        how, model, self.fabric = self.how, self.model, fabric
         self.parameters = list(model.parameters())
         if how.compile:
             model.compile()
         use_row_sparse(model)  # before DDP looks at the module
         self.wrapped = fabric.setup_module(model)
-        groups = [{**group, "params": [self.parameters[i] for i in group["params"]]} for group in job.groups]
+        groups = [{**group, "params": [self.parameters[i] for i in group["params"]]} for group in self.groups]
         self.base = optimizers.make_optimizer(how.optimizer, groups, how.weight_decay)
         self.sam = None if how.sam is None else SAM(self.base, model=model, **sam_options(how.sam))
         self.optimizer = fabric.setup_optimizers(self.base)
         self.rates = [group["lr"] for group in self.base.param_groups]
-        self.shard = Shard(fabric, job.data, job.rows)
-        self.steps_in_all = how.epochs * len(how.batches(job.rows, 0))
-        self.checkpoint = Checkpoint(how.checkpoint, how.checkpoint_every, job.key, fabric, model, self.base)
-
-    def run(self) -> Trace:
-        """Train from the beginning, or from the checkpoint."""
-        with own_draws(mixed(self.how.seed, -1 - self.fabric.global_rank), gpus(self.fabric.device)):
+        self.shard = Shard(fabric, self.data, self.rows)
+        self.steps_in_all = how.epochs * len(how.batches(self.rows, 0))
+        self.checkpoint = Checkpoint(how.checkpoint, how.checkpoint_every, self.key, fabric, model, self.base)
+        with own_draws(mixed(how.seed, -1 - fabric.global_rank), gpus(fabric.device)):
             self.at = self.checkpoint.read()
-            self.model.train()
-            while self.at.epoch < self.how.epochs and not self.at.trace.stopped:
+            model.train()
+            while self.at.epoch < how.epochs and not self.at.trace.stopped:
                 self.epoch()
         if self.at.best is not None:
-            self.model.load_state_dict(self.at.best)
-        use_row_sparse(self.model, False)
-        self.model.eval()
+            model.load_state_dict(self.at.best)
+        use_row_sparse(model, False)
+        model.eval()
         return self.at.trace
 
     def epoch(self) -> None:
         """Do the rest of an epoch, judge it, and enter it into the trace."""
         at, how, fabric, began = self.at, self.how, self.fabric, time.monotonic()
-        batches = how.batches(self.job.rows, at.epoch)
+        batches = how.batches(self.rows, at.epoch)
         several = fabric.world_size > 1
         if several:  # each draws for itself; a checkpoint, written by the first at an epoch's end, need not know
             torch.manual_seed(mixed(how.seed, at.epoch + 1 + fabric.global_rank * 2**20))
@@ -227,23 +220,23 @@ class _Loop:
         at.total += _added(sums)
         if several:
             at.total = float(fabric.all_reduce(torch.tensor(at.total, dtype=torch.float32), reduce_op="sum"))
-        loss = at.total / len(self.job.rows)
+        loss = at.total / len(self.rows)
         if not math.isfinite(loss):
             raise DataError(
                 f"the loss became {loss} in epoch {at.epoch + 1}; lower the learning rate, or clip gradients (clip=1)."
             )
         entry = {"epoch": float(at.epoch + 1), "loss": loss, "seconds": time.monotonic() - began}
-        if self.job.evaluate is not None:
+        if self.evaluate is not None:
             self.model.eval()
-            metrics = self.job.evaluate(self.model) if fabric.global_rank == 0 else None
+            metrics = self.evaluate(self.model) if fabric.global_rank == 0 else None
             entry |= fabric.broadcast(metrics)  # all are to agree when to stop
             self.model.train()
             self.judge(entry)
         at.trace.epochs.append(entry)
         at.epoch, at.place, at.total = at.epoch + 1, 0, 0.0
-        if self.job.report is not None:
+        if self.report is not None:
             rate = self.base.param_groups[0]["lr"]
-            self.job.report({**entry, "step": float(at.step), "learning_rate": float(rate)})
+            self.report({**entry, "step": float(at.step), "learning_rate": float(rate)})
         if self.checkpoint.due() or at.epoch == how.epochs or at.trace.stopped:
             self.checkpoint.write(at)
 

@@ -16,9 +16,9 @@ from torch import nn
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
-from dissensus.learning.batches import Columns, Mapped
+from dissensus.learning.batches import Columns, Mapped, Picked
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
-from dissensus.learning.inputs import Picked, blocks, in_file, vectors
+from dissensus.learning.inputs import blocks, in_file, vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
 
@@ -63,18 +63,8 @@ class Scaled(Encoder):
         if x.shape[1] != self.center_.size:
             raise DataError(f"X has {x.shape[1]} features, the model was fitted to {self.center_.size}.")
         if in_file(x):
-            return Columns(x=mapped(x, self.center_, self.spread_))
+            return Columns(x=Mapped(x if isinstance(x, Picked) else Picked(x), self.center_, self.spread_))
         return Columns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))
-
-
-def mapped(x: Any, center: FloatArray, spread: FloatArray) -> Mapped:
-    """Make the column of features that are mapped from a file: all rows of a table there, or some."""
-    array, picked = (x.array, x.at) if isinstance(x, Picked) else (x, None)
-    whole = array
-    while isinstance(whole.base, np.memmap):  # only the first one says where in the file it begins
-        whole = whole.base
-    offset = whole.offset + array.ctypes.data - whole.ctypes.data
-    return Mapped(str(array.filename), array.dtype, offset, array.shape, picked, center, spread)
 
 
 @encoders.register("mlp", summary="fully connected layers over features", cite="")

@@ -40,6 +40,7 @@ class Objective(Parameters, ABC):
     has_posterior: ClassVar[bool] = False
     describes_annotators: ClassVar[bool] = False  # True: it can use features of annotators
     monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that tells when to stop
+    rows_rate: ClassVar[float] = 1e-3  # learning rate of annotators' rows, where the user names none
 
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
@@ -49,18 +50,9 @@ class Objective(Parameters, ABC):
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
 
-    def learns_distributions(self) -> bool:
-        """True if an item teaches the mean of its probabilistic rows, and nothing about annotators."""
-        return False
-
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
-
-    @property
-    def rows_rate(self) -> float:
-        """Learning rate of annotators' rows, where the user names none."""
-        return 1e-3
 
     def see(self, inputs: Columns, taught: IntArray, like: Any = None) -> None:
         """Look at the inputs of all items, of which `taught` teach, after `fit`; `like` has seen the same."""
@@ -198,7 +190,8 @@ class AnnotatorObjective(Objective):
 
     def targets(self) -> Columns:
         """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
-        return Columns(annotations=annotation_rows(self._table), **self.known_classes())
+        known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
+        return Columns(annotations=annotation_rows(self._table), **known)
 
     def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
         """Check the keywords, count labels, set what all objectives have; returns (I,) the weight of the votes."""
@@ -213,10 +206,6 @@ class AnnotatorObjective(Objective):
         self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)
         self._table, self._gold = table, gold
         return weight
-
-    def known_classes(self) -> dict[str, Tensor]:
-        """The target `gold` (I,), where any class is known."""
-        return {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
 
     def totals(self, device: torch.device) -> Tensor:
         """(A,) the weight of each annotator's labels, on the device."""

@@ -54,11 +54,6 @@ ROWS_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 costs two points on 
 MIN_VOLUME = 1e-6  # added to the diagonal: fewer items or annotators than classes have a volume too
 
 
-def usual_start(n_classes: int) -> float:
-    """Multiple of the identity at which a softmax is right with probability `FIRST_ACCURACY`."""
-    return math.log(FIRST_ACCURACY / (1 - FIRST_ACCURACY) * max(n_classes - 1, 1))
-
-
 class CrowdLayer(nn.Module):
     """log P(class) of items → log P(label) of annotations; keywords as in `CrowdLayerObjective`."""
 
@@ -77,8 +72,10 @@ class CrowdLayer(nn.Module):
         first = torch.eye(n_classes).reshape(1, -1) if self.matrix else torch.ones(1, n_classes)
         bias = torch.zeros(1, n_classes)
         if link == "normalize":
-            start = usual_start(n_classes) if start is None else start
-            bias += math.log(max(n_classes - 1, 1) / n_classes) - start  # P = η p + (1 − η) / K, of a bias alone
+            others = max(n_classes - 1, 1)
+            if start is None:  # a softmax is then right with probability η
+                start = math.log(FIRST_ACCURACY / (1 - FIRST_ACCURACY) * others)
+            bias += math.log(others / n_classes) - start  # P = η p + (1 − η) / K, of a bias alone
         tables = {"weight": (1.0 if start is None else start) * first, "bias": bias}
         self.tables = nn.ModuleDict()  # embeddings, because DDP takes no other layer's gradients to be of few rows
         for name in {"bias": ["bias"], "vector": ["weight"], "matrix": ["weight"]}.get(kind, ["weight", "bias"]):
@@ -145,11 +142,7 @@ class AnnotationsThroughP(AnnotatorObjective):
     """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
 
     monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
-
-    @property
-    def rows_rate(self) -> float:
-        """Learning rate of annotators' rows: they are to be ahead of a network that learns their labels by heart."""
-        return ROWS_RATE
+    rows_rate = ROWS_RATE  # annotators are to be ahead of a network that learns their labels by heart
 
     @abstractmethod
     def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
@@ -208,9 +201,9 @@ class CrowdLayerObjective(AnnotationsThroughP):
         return HeadWithMain(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
 
     @property
-    def rows_rate(self) -> float:
+    def rows_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
         """Learning rate of annotators' rows; under a softmax that of the paper's other layers."""
-        return super().rows_rate if self.link == "normalize" else 1e-3
+        return ROWS_RATE if self.link == "normalize" else 1e-3
 
     def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
         """(n, K) log P_j of annotations."""

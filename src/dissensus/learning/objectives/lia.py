@@ -357,14 +357,10 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return head.q[targets["item"]]
 
     def _marginal(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
-        """Minus the log likelihood of the labels, summed over classes."""
+        """Minus the log likelihood of the labels, summed over classes; where the class is known, its own."""
         if self.finetune == "joint":
             return -torch.logsumexp(self._known(log_h + summed, targets), dim=1).sum()
-        return self._one_by_one(log_h, votes, summed, targets)
-
-    def _one_by_one(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
-        """Eq. 9, Platanios et al. 2020, without the division; where the class is known, its log likelihood."""
-        weight = _weight(targets, votes)
+        weight = _weight(targets, votes)  # Eq. 9, Platanios et al. 2020, without the division
         plain = torch.where(weight > 0, votes / weight.clamp(min=torch.finfo(votes.dtype).tiny), 0)
         each = weight[:, 0] * torch.logsumexp(log_h.index_select(0, targets["row"]) + plain, dim=1)
         if "gold" not in targets:

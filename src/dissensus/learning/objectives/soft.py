@@ -55,10 +55,6 @@ class Soft(Objective):
         self._weight = np.where(self.teaches_, weight, 0.0)
         return self
 
-    def learns_distributions(self) -> bool:
-        """True where labels are the shares of the votes, without a method or smoothing."""
-        return isinstance(self.labels, str) and self.labels == "normalized"
-
     def targets(self) -> Columns:
         """`target` (I, K) and `weight` (I,)."""
         return Columns(target=as_tensor(self._target), weight=as_tensor(self._weight, torch.float32))

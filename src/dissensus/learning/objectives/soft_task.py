@@ -14,14 +14,14 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.losses import DIVERGENCES, Divergence, hard_loss
-from dissensus.learning.objectives.base import Branch, HeadWithMain, Objective, as_tensor, objectives
+from dissensus.learning.losses import DIVERGENCES, Divergence
+from dissensus.learning.objectives.base import Branch, HeadWithMain, as_tensor, objectives
+from dissensus.learning.objectives.hard import Hard
 from dissensus.learning.objectives.labels import check_positive, check_teaches, hard_labels, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
 from dissensus.table.annotations import Annotations
@@ -30,10 +30,9 @@ from dissensus.table.annotations import Annotations
 @objectives.register(
     "soft-task", summary="one label per item, and the soft label as a second task", cite="Fornaciari et al. 2021"
 )
-class SoftTask(Objective):
+class SoftTask(Hard):
     """Main head for the label, auxiliary head for the soft label."""
 
-    labels: str | Aggregator = param("majority-vote", "the main labels, as in `Hard`")
     soft: str | Aggregator = param("softmax", 'the soft labels, as in `Soft`; the paper\'s are "softmax"')
     divergence: Divergence = param("inverse-kl", 'the auxiliary loss; "inverse-kl" needs soft labels without zeros')
     weight: float = param(1.0, "how much the auxiliary loss counts", low=0)
@@ -52,11 +51,8 @@ class SoftTask(Objective):
 
     def targets(self) -> Columns:
         """`label` (I,), −1 for none; `soft` (I, K); `voted` (I,), 1 where there is a soft label, else 0."""
-        return Columns(
-            label=as_tensor(self._label, torch.int64),
-            soft=as_tensor(self._soft),
-            voted=as_tensor(self._voted.astype(np.float32)),
-        )
+        voted = as_tensor(self._voted.astype(np.float32))
+        return Columns(**super().targets().columns, soft=as_tensor(self._soft), voted=voted)
 
     def head(self, branch: Branch, width: int) -> HeadWithMain:
         """Make the main head first, so that it starts as it would alone; then `auxiliary`, unless it has no weight."""
@@ -65,7 +61,7 @@ class SoftTask(Objective):
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """Σ −log Q(label) + weight · D(P, R), the second in bits."""
-        loss = hard_loss(self.logits(head, z), targets["label"])
+        loss = super().loss(head, z, targets)
         if head.auxiliary is None:
             return loss
         bits = DIVERGENCES[self.divergence](targets["soft"], head.auxiliary(z), 2.0)

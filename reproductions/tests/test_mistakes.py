@@ -5,8 +5,8 @@ import pytest
 
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.learning import mistakes as module
-from dissensus.learning.mistakes import confusion_distance, mistake_distance, mistakes
+from reproductions import mistakes as module
+from reproductions.mistakes import confusion_distance, mistake_distance, mistakes
 from tables import KINDS, random_table, shares_of
 
 

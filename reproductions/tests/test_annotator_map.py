@@ -9,9 +9,8 @@ import pytest
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError, MissingExtra
 from dissensus.learning import LIA, CrowdClassifier
-from dissensus.learning.annotator_map import annotator_map, difficulty_of, posterior_of, project
-from dissensus.learning.competence import coordinates
-from dissensus.learning.mistakes import mistakes
+from reproductions.annotator_map import annotator_map, coordinates, difficulty_of, posterior_of, project
+from reproductions.mistakes import mistakes
 
 SMALL = {"hidden": (6,), "steps": 40, "dropout": 0.0}
 

@@ -1,7 +1,7 @@
 """A map of annotators: their embeddings in two dimensions, and how they err (Platanios et al. 2020, Figure 2).
 
 Near each other are annotators of whom LIA learnt the same. Distances are those of the competence that an embedding
-stands for (`competence.coordinates`), projected by UMAP (McInnes et al. 2018) or, where it is not installed or there
+stands for (`coordinates`), projected by UMAP (McInnes et al. 2018) or, where it is not installed or there
 are too few annotators for it, on their principal components. Annotators without labels have nothing but their random
 start, and no place.
 """
@@ -18,10 +18,11 @@ from dissensus.common.extras import need
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError, MissingExtra
-from dissensus.learning.competence import coordinates
-from dissensus.learning.mistakes import CLUSTERS, MIN_LABELS, Mistakes, mistakes
+from dissensus.learning.competence import embedding
+from dissensus.learning.latent_map import principal
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from reproductions.mistakes import CLUSTERS, MIN_LABELS, Mistakes, mistakes
 
 MAX_ANNOTATORS = 1500  # on a map, those with the most labels
 UMAP_NEIGHBOURS = 15  # UMAP's own default: of fewer annotators everyone is everyone's neighbour
@@ -86,11 +87,7 @@ def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[Floa
             except MissingExtra:
                 if how == "umap":
                     raise
-    rows = np.asarray(rows, np.float64)
-    left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # no library decides what is up
-    place = (left * size * sign)[:, :2]
-    return np.pad(place, ((0, 0), (0, 2 - place.shape[1]))), "PCA"
+    return principal(rows), "PCA"
 
 
 def known_rows(model: Any, table: Annotations) -> BoolArray:
@@ -130,3 +127,14 @@ def classifier_of(model: Any) -> Any:
             "was fitted with objective 'lia'."
         )
     return found
+
+
+def coordinates(model: Any) -> FloatArray:
+    """Turn and stretch e_j (A, E) so that distances are those of what competence is made of, V e_j.
+
+    A direction that V does not look at has only its random start. V = QR, and |V e| = |R e|.
+    """
+    linear, rows = model.network_.head.competence.linear, embedding(model)
+    if linear is None:
+        return rows
+    return np.asarray(rows @ np.linalg.qr(linear.weight.detach().cpu().numpy()).R.T)
