@@ -30,11 +30,11 @@ from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
 from dissensus.models.dependence import (
-    DEFAULT,
     MIN_GOLD,
     RANGE,
     Calibration,
     CountedLabels,
+    assumed,
     design_effect,
     from_gold,
     labels_per_item,
@@ -198,7 +198,8 @@ class Aggregator(Parameters, ABC):
 
     def _assumed(self, data: Any) -> Calibration:
         """ρ without known classes."""
-        return Calibration(DEFAULT, RANGE)
+        labelled = np.count_nonzero(np.diff(data.item_ptr)) if isinstance(data, Annotations) else data.n_items
+        return Calibration(assumed(data.n_annotations / labelled), RANGE)
 
     def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
         """The table and its gold with items that stand for what is known of annotators from before."""

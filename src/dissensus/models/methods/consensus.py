@@ -10,12 +10,12 @@ And where items have many labels, matrices that are free to be anything explain 
 become the name of hard items. There the answers are those of `hierarchical-dawid-skene`, whose matrices are like those
 of the crowd, pooled with those of `item-effect`, in which an item may be easy or hard for all:
 
-    q_i(c) ∝ h_i(c)^w e_i(c)^(1 − w)        w = d_e / (d_h + d_e)        d_h = 1 + (n − 1) ρ        d_e = n^γ
+    q_i(c) ∝ h_i(c)^w e_i(c)^(1 − w)        w = d_e / (d_h + d_e)        d_h = n^γ        d_e = n^ε
 
-h and e are their posteriors, n the labels of an item on average, ρ the default of `models.dependence` and γ =
-`EFFECT_POWER`: what labels of an item share beyond its class, with and without its ease. The pool is softened by the
-harmonic mean of d_h and d_e, so it is the geometric mean of the two models, each softened by its own. Neither alone is
-as good on sets that it was not chosen on (`benchmarks/trust`).
+h and e are their posteriors, n the labels of an item on average, γ that of `models.dependence` and ε = `EFFECT_POWER`:
+what labels of an item share beyond its class, and beyond its class and ease. The pool is softened by the harmonic mean
+of d_h and d_e, so it is the geometric mean of the two models, each softened by its own. Neither alone is as good on
+sets that it was not chosen on (`benchmarks/trust`).
 
 Items have many labels where they have `MANY_MEAN_LABELS` on average, or `MIN_MEAN_LABELS` and the effect is seen (mean
 |λ| ≥ `MIN_LOADING`; in crowds that err independently it is 0). `item-effect` takes annotators who err in groups for
@@ -40,7 +40,7 @@ from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.models.confusion import Classes, soft_counts
 from dissensus.models.copies import find_copies
-from dissensus.models.dependence import DEFAULT, Calibration, hold
+from dissensus.models.dependence import POWER, RANGE, Calibration, hold
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.methods.hierarchical_dawid_skene import HierarchicalDawidSkene
 from dissensus.models.methods.item_effect import ItemEffect
@@ -56,8 +56,7 @@ MAX_LOOK_ROWS = 50_000  # labels by which it is looked for, of some of the items
 MIN_ITEMS = 100  # with which it is learnt
 CELL_COST = 20  # of a cell of a confusion matrix, in rows × classes
 MAX_COST = 2**25  # rows × classes × points, cells at their cost: about a second
-EFFECT_POWER = 0.57  # γ; log loss over six sets is level from 0.5 to 0.6, leaving out any
-POOL_RANGE = (0.14, 1.0)  # 95 % of ρ by gold of 23 tables with a pool
+EFFECT_POWER = 0.57  # ε; log loss over six sets is level from 0.5 to 0.6, leaving out any
 MIN_PROBABILITY = 1e-300  # whose logarithm is taken
 
 
@@ -141,7 +140,7 @@ class Consensus(DawidSkene):
             weight, rho = pool(self._mean_labels(table))
             self.member_weights_ = np.array([weight, 1 - weight])
             if assumes:
-                self.dependence_, self.dependence_interval_ = rho, [min(POOL_RANGE[0], rho), max(POOL_RANGE[1], rho)]
+                self.dependence_, self.dependence_interval_ = rho, [min(RANGE[0], rho), RANGE[1]]
         self.trace_, self.n_iter_ = members[-1].trace_, members[-1].n_iter_
         self.converged_ = all(member.converged_ for member in members)
         self.prior_ = np.mean([member.prior_ for member in members], axis=0)
@@ -248,7 +247,7 @@ def is_seen(effect: ItemEffect) -> bool:
 
 def pool(n: float) -> tuple[float, float]:
     """The weight w of `hierarchical-dawid-skene`, and ρ of the pool, where items have n labels on average."""
-    crowd, effect = 1 + (n - 1) * DEFAULT, n**EFFECT_POWER
+    crowd, effect = n**POWER, n**EFFECT_POWER
     return effect / (crowd + effect), (2 * crowd * effect / (crowd + effect) - 1) / (n - 1)
 
 
