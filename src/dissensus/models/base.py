@@ -30,6 +30,7 @@ from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
 from dissensus.models.dependence import (
+    DEFAULT,
     MIN_GOLD,
     RANGE,
     Calibration,
@@ -198,7 +199,11 @@ class Aggregator(Parameters, ABC):
 
     def _assumed(self, data: Any) -> Calibration:
         """ρ without known classes."""
-        labelled = np.count_nonzero(np.diff(data.item_ptr)) if isinstance(data, Annotations) else data.n_items
+        labelled = data.n_items
+        if isinstance(data, Annotations):
+            if data.kind != "classes":  # of which too few sets are known to say more
+                return Calibration(DEFAULT, RANGE)
+            labelled = np.count_nonzero(np.diff(data.item_ptr))
         return Calibration(assumed(data.n_annotations / labelled), RANGE)
 
     def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
