@@ -131,13 +131,13 @@ class GLAD(EMAggregator[Skills]):
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
-        before, rows = self.posterior_[item], hard_rows(table)
+        before, part = self.posterior_[item], readable.Part.of(hard_rows(table), gold, annotator.size, table.n_classes)
         posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
         ability, easiness = self.ability_[annotator], -np.log(self.difficulty_[item])
         for _ in range(MAX_UPDATE_PASSES):
-            last, (_, posterior, easiness, pull, curvature, _) = (
+            last, (_, _, pull, curvature, _, posterior, easiness) = (
                 posterior,
-                kernels.walk_short(rows, ability, easiness, log_prior, 1 / self.easiness_sd**2, gold, old),
+                kernels.walk_on(part, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
             )
             pull, curvature = self.pull_[annotator] + pull, self.curvature_[annotator] + curvature
             ability = (pull + precision * MEAN_ABILITY) / (curvature + precision)
@@ -223,16 +223,16 @@ class AbilityPass(Pass[Skills, AbilitySums, Any]):
         return [(params, short, np.zeros(1), np.zeros(K), *np.zeros((3, A))) for _ in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.glad.walk`, or of a short table its readable form."""
+        """`kernels.glad.walk`, or of a short table `walk_on`."""
         params, short, evidence, prior_counts, pull, curvature, hits = buffer
         rows, easiness, log_prior = block.rows, block.of(params.easiness), np.log(params.prior)
         if short:
-            found, posterior, out["easiness"][:], *sums = kernels.walk_short(
-                rows, params.ability, easiness, log_prior, self.easiness_precision, block.gold
+            part = readable.Part.of(rows, block.gold, pull.size, prior_counts.size)
+            *sums, posterior, out["easiness"][:] = kernels.walk_on(
+                part, params.ability, easiness, log_prior, self.easiness_precision
             )
-            parts = (found, posterior.sum(axis=0), *sums)
-            for total, part in zip((evidence, prior_counts, pull, curvature, hits), parts, strict=True):
-                total += part
+            for total, found in zip((evidence, prior_counts, pull, curvature, hits), sums, strict=True):
+                total += found
             if "posterior" in out:
                 out["posterior"][:] = posterior
             return

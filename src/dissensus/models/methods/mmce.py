@@ -200,7 +200,8 @@ class MMCE(EMAggregator[Effects]):
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
-        counts = soft_counts(table, readable.with_known(belief, gold))
+        belief = readable.with_known(belief, gold)
+        counts = soft_counts(table, belief)
         sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
         even = np.array([EVENNESS[self.class_prior]])
