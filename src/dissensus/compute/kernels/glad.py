@@ -24,7 +24,7 @@ import numpy as np
 
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.kernels.optional import entry
+from dissensus.compute.kernels.items import entry, normalise
 from dissensus.compute.readable import Part, library, posterior_of
 
 MAX_STEPS = 8  # of Newton at most; two or three are usual
@@ -86,21 +86,8 @@ def walk(
                     evidence -= np.log(product)
                     product = 1.0
             bend[row - first] = (1.0 - e) / ((1.0 + e) * 2.0 * size) if size > 1e-4 else 0.25 - size * size / 48.0
-        known = entry(gold, i, -1)
-        if known >= 0:
-            for k in range(K):
-                if k != known:
-                    q[k] = -np.inf
-        top = q[0]
-        for k in range(1, K):
-            top = max(top, q[k])
-        total = 0.0
+        evidence += normalise(q, entry(gold, i, -1), q)
         for k in range(K):
-            q[k] = np.exp(q[k] - top)
-            total += q[k]
-        evidence += np.log(total) + top
-        for k in range(K):
-            q[k] /= total
             prior_counts[k] += q[k]
         if posterior.shape[0] > 0:
             for k in range(K):

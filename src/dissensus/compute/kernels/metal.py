@@ -27,7 +27,7 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import Rows
-from dissensus.compute.kernels.optional import entry
+from dissensus.compute.kernels.items import entry
 
 MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it is still a number
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from dissensus.common.jit import compiled
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.kernels.optional import entry
+from dissensus.compute.kernels.items import entry
 
 
 @compiled

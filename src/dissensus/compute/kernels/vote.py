@@ -13,7 +13,7 @@ from dissensus.common.arrays import TIE
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import Rows
-from dissensus.compute.kernels.optional import entry
+from dissensus.compute.kernels.items import entry
 from dissensus.compute.readable import Part, library, with_known
 
 

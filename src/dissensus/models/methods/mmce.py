@@ -40,10 +40,10 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute import readable
 from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
+from dissensus.compute.readable import with_known
 from dissensus.models.base import methods
 from dissensus.models.class_shares import FIRST_EVENNESS, best_evenness, votes_cost
 from dissensus.models.confusion import soft_counts
@@ -54,7 +54,6 @@ from dissensus.table.annotations import Annotations
 
 EVENNESS = {"votes": 0.0, "learned": FIRST_EVENNESS, "uniform": 1.0}  # of π where EM begins, by `class_prior`
 MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
-BLOCK_NUMBERS = 2**18  # rows times K² that NumPy walks together: they stay in the cache
 BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
 MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
 MAX_WEIGHT = 1e3  # of a row; where one has more, all are divided, since penalties of 1 would count for nothing
@@ -157,16 +156,10 @@ class MMCE(EMAggregator[Effects]):
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
         self.item_effect_cell_ = cell = np.flatnonzero((q >= MIN_KEPT) & busy)
         self.item_effect_ = np.empty((cell.size, K), np.float32)
-        if rows.annotator.size < readable.MIN_KERNEL_ROWS:
-            for part in np.array_split(np.arange(cell.size), 1 + rows.annotator.size * K**2 // BLOCK_NUMBERS):
-                cells = kernels.Cells(cell[part], rows, self.confusion_)
-                cells.climb(q[cells.cell], self.item_penalty_)
-                self.item_effect_[part] = cells.tau.T
-        else:
-            kernels.effects(
-                cell, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.confusion_, self.item_penalty_,
-                self.posterior_, self.item_effect_,
-            )  # fmt: skip
+        kernels.effects(
+            cell, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.confusion_, self.item_penalty_,
+            self.posterior_, self.item_effect_,
+        )  # fmt: skip
         k, right = cell % K, np.diagonal(self.population_confusion_)
         here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_)[np.arange(cell.size), k]
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
@@ -200,7 +193,7 @@ class MMCE(EMAggregator[Effects]):
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
-        belief = readable.with_known(belief, gold)
+        belief = with_known(belief, gold)
         counts = soft_counts(table, belief)
         sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
@@ -279,8 +272,6 @@ class Sweep:
         """Log evidence minus β/2 Σ τ²; leaves the posterior and the sums of the next σ."""
         rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
         K = log_prior.size
-        if rows.annotator.size < readable.MIN_KERNEL_ROWS:
-            return self._walk_short(params, rounds)
         shape = (len(self.items), *confusion.shape)
         counts, expected, plain = np.zeros(shape), np.zeros(shape), np.zeros(shape[:3])
         self.posterior = np.empty((rows.item_ptr.size - 1, K))
@@ -298,16 +289,3 @@ class Sweep:
         )  # fmt: skip
         self.sums = Sums(counts.sum(axis=0), expected.sum(axis=0) + plain.sum(axis=0)[:, :, None] * confusion)
         return sum(parts)
-
-    def _walk_short(self, params: Effects, rounds: int) -> float:
-        """The same in NumPy, in blocks of items that stay in the cache."""
-        rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
-        found = []
-        for start, stop in balanced(rows.item_ptr, 1 + rows.annotator.size * log_prior.size**2 // BLOCK_NUMBERS):
-            block, gold = rows.between(start, stop), None if self.gold is None else self.gold[start:stop]
-            before = None if params.belief is None else params.belief[start:stop]
-            special = max(self.special - start, 0)
-            found.append(kernels.walk_short(block, confusion, log_prior, self.penalty, gold, special, rounds, before))
-        objectives, posteriors, seen, expected = zip(*found, strict=True)
-        self.posterior, self.sums = np.concatenate(posteriors), Sums(sum(seen), sum(expected))
-        return float(sum(objectives))
