@@ -1,7 +1,7 @@
 """One pass over the labels with likelihoods (A, K, K): posterior and sums, on every engine.
 
 Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`;
-`readable_pass` is their readable form and the oracle of the tests.
+`compute.readable` is their readable form and the oracle of the tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute import readable
 from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads, even
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN
 from dissensus.table.annotations import Annotations
@@ -190,15 +190,6 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
 def label_totals(engine: Engine) -> FloatArray:
     """(A, 1, given) weight of each annotator's labels."""
     return engine.sweep(ConfusionPass(ONES, OWN), None).labels
-
-
-def readable_pass(
-    table: Annotations, prior: FloatArray, confusion: FloatArray, gold: IntArray | None = None
-) -> tuple[FloatArray, Counts]:
-    """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
-    part = readable.Part.of(hard_rows(table), gold, table.n_annotators, table.n_classes)
-    *sums, posterior = readable.confusion_pass(part, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior))
-    return posterior, Counts(*sums)
 
 
 def judge(engine: Engine, prior: FloatArray, cells: Cells) -> tuple[FloatArray, Counts]:

@@ -11,10 +11,10 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
-from dissensus.models.confusion_pass import readable_pass
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, Effects, Sweep, expected_effect
 from dissensus.table.simulate import simulate
+from models.family import readable_pass
 from tables import KINDS, random_table, shares_of, some_gold
 
 BETA = 0.8

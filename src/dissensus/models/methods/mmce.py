@@ -37,6 +37,7 @@ from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
@@ -79,7 +80,7 @@ class Effects(Params):
 
     def confusion(self) -> FloatArray:
         """(A, K, K) P(label | class) on an item without an effect of its own."""
-        return softmax(self.effect)
+        return np.asarray(softmax(self.effect, axis=-1))
 
 
 @methods.register(
@@ -161,19 +162,17 @@ class MMCE(EMAggregator[Effects]):
             self.posterior_, self.item_effect_,
         )  # fmt: skip
         k, right = cell % K, np.diagonal(self.population_confusion_)
-        here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_)[np.arange(cell.size), k]
+        here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_, axis=1)[np.arange(cell.size), k]
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         rows = hard_rows(bounded(table))
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
-            effect = with_unseen(self.annotator_effect_, np.log(self.population_confusion_), known)
+            everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
+            effect = everyone[known]  # −1, unseen, takes the last
             sweep(Effects(effect, np.zeros(1), self.prior_, None), MAX_ROUNDS)
         return sweep.posterior
-
-    def _confusions(self, known: IntArray) -> FloatArray:
-        return with_unseen(self.confusion_, self.population_confusion_, known)
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         everyone = self._confusions(np.append(np.arange(self.annotators_.size), -1))  # −1, unseen, takes the last
@@ -231,21 +230,10 @@ def bounded(table: Annotations) -> Annotations:
     return replace(table, weight=table.weight * (MAX_WEIGHT / table.weight.max()))
 
 
-def with_unseen(values: FloatArray, unseen: FloatArray, known: IntArray) -> FloatArray:
-    """(A, K, K) matrices of a new table's annotators; `known` (A,) codes into `values`, −1 for `unseen`."""
-    return np.concatenate([values, unseen[None]])[known]  # −1 takes the last
-
-
 def expected_effect(n_classes: int) -> FloatArray:
     """(K, K) the σ of an annotator of whom nothing is known, `expected_pseudo` of `dawid-skene`."""
     logs = np.log(expected_pseudo(n_classes))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
-
-
-def softmax(logits: FloatArray) -> FloatArray:
-    """Over the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 class Sums(NamedTuple):
