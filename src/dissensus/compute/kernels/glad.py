@@ -49,14 +49,12 @@ def walk(
     curvature: FloatArray,
     prior_counts: FloatArray,
     posterior: Any,
-    hits: FloatArray,
 ) -> float:
     """Walk items start … stop − 1; returns their log evidence.
 
     `ability` α (A,), `easiness` b (I,), `precision` τ of b's prior. Writes b of the next pass to `next_easiness` (I,);
     adds the sums of the next α to `pull` and `curvature` (A,): α = (pull + its prior's) / (curvature + its prior's).
-    `weight` (N,) and `gold` (I,) may be None, `posterior` (I, K) may be empty; where it is asked for, `hits` (A,) gets
-    the weight of the labels that are right by it.
+    `weight` (N,) and `gold` (I,) may be None, `posterior` (I, K) may be empty.
     """
     K = log_prior.size
     log_wrong = np.log(max(K - 1, 1))
@@ -92,8 +90,6 @@ def walk(
         if posterior.shape[0] > 0:
             for k in range(K):
                 posterior[i, k] = q[k]
-            for row in range(first, end):
-                hits[annotator[row]] += entry(weight, row, 1.0) * q[label[row]]
         slope, square = 0.0, 0.0  # B and A
         for row in range(first, end):
             w, alpha = entry(weight, row, 1.0), ability[annotator[row]]
@@ -139,35 +135,32 @@ def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
 
     def height(at: Any) -> Any:
         beta = xp.exp(at)
-        return (slope[on] - 0.5 * square[on] * beta) * beta - 0.5 * precision * at * at
+        return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
 
-    b, on = b + 0.0, xp.argwhere(xp.ones_like(b))[:, 0]  # those that still climb
-    top = height(b)
+    top, on = height(b), b < np.inf  # all of them
     for _ in range(MAX_STEPS):
-        now = b[on]
-        beta = xp.exp(now)
-        gradient = (slope[on] - square[on] * beta) * beta - precision * now
-        hessian = (slope[on] - 2 * square[on] * beta) * beta - precision
+        beta = xp.exp(b)
+        gradient = (slope - square * beta) * beta - precision * b
+        hessian = (slope - 2 * square * beta) * beta - precision
         newton = (-gradient / xp.where(hessian < 0, hessian, -1.0)).clip(-1, 1)
         step = xp.where(hessian < 0, newton, xp.where(gradient > 0, 1.0, -1.0))
-        trying = abs(step) > MIN_STEP
-        moved = trying & False
+        trying, on = on & (abs(step) > MIN_STEP), on & False
         while trying.any():
-            tried = now + step
+            tried = b + step
             found = height(tried)
             better = trying & (found >= top)
-            b[on[better]], top[better] = tried[better], found[better]
-            moved |= better
+            b, top, on = xp.where(better, tried, b), xp.where(better, found, top), on | better
             step = step / 2
             trying = trying & ~better & (abs(step) > MIN_STEP)
-        on, top = on[moved], top[moved]
+        if not on.any():
+            break
     return b
 
 
 def walk_on(
     part: Part, ability: Any, easiness: Any, log_prior: Any, precision: float, fixed: Any = None
-) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
-    """`walk` over all items of a part: log evidence, classes (K,), pull, curvature and hits (A,), posterior, next b.
+) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """`walk` over all items of a part: log evidence, classes (K,), pull and curvature (A,), posterior, next b.
 
     `log_prior` is (K,) or (I, K); items that are `fixed` (I,) keep their b.
     """
@@ -185,8 +178,6 @@ def walk_on(
     if fixed is not None:
         b = xp.where(fixed, easiness, b)
     beta = xp.exp(b)[item]
-    sums = (
-        part.add(part.annotator, each, part.n_annotators) for each in (pull * beta, bend * beta**2, part.weighed(right))
-    )
+    sums = (part.add(part.annotator, each, part.n_annotators) for each in (pull * beta, bend * beta**2))
     wrong = part.weighed(x.clip(0) + log_wrong + xp.log1p(e))  # −log P(y | z ≠ y)
     return evidence.sum() - wrong.sum(), q.sum(0), *sums, q, b

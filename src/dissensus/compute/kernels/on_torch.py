@@ -173,15 +173,16 @@ def vote(
     skills, priors, leans = data.put(skill), data.put(prior), data.put(lean)
 
     def walk(part: Part) -> tuple[Any, ...]:
-        return *vote_on(part, skills, alone, priors, leans), part.by_item(part.ones()[:, None])[:, 0]
+        total = part.by_item(part.ones()[:, None])[:, 0] if "item_total" in out else None
+        return *vote_on(part, skills, alone, priors, leans), total
 
     return over_parts(data, walk, out, "posterior", "item_total")
 
 
 def glad(
     data: Data, ability: FloatArray, easiness: FloatArray, prior: FloatArray, precision: float, out: Mapping[str, Any]
-) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """`kernels.glad.walk`: log evidence, classes (K,), pull, curvature and hits (A,); writes `easiness`."""
+) -> tuple[float, FloatArray, FloatArray, FloatArray]:
+    """`kernels.glad.walk`: log evidence, classes (K,), pull and curvature (A,); writes `easiness`."""
     alpha, log_prior = data.put(ability), data.put(prior).log()
 
     def walk(part: Part) -> tuple[Any, ...]:

@@ -135,7 +135,7 @@ class GLAD(EMAggregator[Skills]):
         posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
         ability, easiness = self.ability_[annotator], -np.log(self.difficulty_[item])
         for _ in range(MAX_UPDATE_PASSES):
-            last, (_, _, pull, curvature, _, posterior, easiness) = (
+            last, (_, _, pull, curvature, posterior, easiness) = (
                 posterior,
                 kernels.walk_on(part, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
             )
@@ -201,14 +201,13 @@ class GLAD(EMAggregator[Skills]):
 
 @dataclass(frozen=True)
 class AbilitySums(Sums):
-    """Log evidence, classes (K,), the sums of the next α (A,), and hits (A,) where the posterior was asked for."""
+    """Log evidence, classes (K,) and the sums of the next α (A,)."""
 
-    by_annotator: ClassVar = ("pull", "curvature", "hits")
+    by_annotator: ClassVar = ("pull", "curvature")
     evidence: float
     prior_counts: FloatArray
     pull: FloatArray
     curvature: FloatArray
-    hits: FloatArray
 
 
 @dataclass(frozen=True)
@@ -220,18 +219,18 @@ class AbilityPass(Pass[Skills, AbilitySums, Any]):
     def open(self, params: Skills, size: Size, workers: int, pool: Threads) -> list[Any]:
         """The parameters and the sums of each worker."""
         A, K, short = size.n_annotators, size.n_classes, size.n_rows < readable.MIN_KERNEL_ROWS
-        return [(params, short, np.zeros(1), np.zeros(K), *np.zeros((3, A))) for _ in range(workers)]
+        return [(params, short, np.zeros(1), np.zeros(K), *np.zeros((2, A))) for _ in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
         """`kernels.glad.walk`, or of a short table `walk_on`."""
-        params, short, evidence, prior_counts, pull, curvature, hits = buffer
+        params, short, evidence, prior_counts, pull, curvature = buffer
         rows, easiness, log_prior = block.rows, block.of(params.easiness), np.log(params.prior)
         if short:
             part = readable.Part.of(rows, block.gold, pull.size, prior_counts.size)
             *sums, posterior, out["easiness"][:] = kernels.walk_on(
                 part, params.ability, easiness, log_prior, self.easiness_precision
             )
-            for total, found in zip((evidence, prior_counts, pull, curvature, hits), sums, strict=True):
+            for total, found in zip((evidence, prior_counts, pull, curvature), sums, strict=True):
                 total += found
             if "posterior" in out:
                 out["posterior"][:] = posterior
@@ -239,7 +238,7 @@ class AbilityPass(Pass[Skills, AbilitySums, Any]):
         evidence[0] += kernels.walk(
             block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
             easiness, log_prior, self.easiness_precision, block.gold, out["easiness"], pull, curvature, prior_counts,
-            out.get("posterior", np.empty((0, prior_counts.size))), hits,
+            out.get("posterior", np.empty((0, prior_counts.size))),
         )  # fmt: skip
 
     def close(self, buffers: list[Any], pool: Threads) -> AbilitySums:

@@ -35,24 +35,16 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.base import Checkpoint
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
-from dissensus.models.answers import AnswerModel, about_confidence
+from dissensus.models.answers import AnswerModel, about_confidence, dependence_by
 from dissensus.models.base import FrameKind, methods
-from dissensus.models.dependence import (
-    CANDIDATES,
-    DEFAULT,
-    MIN_GOLD,
-    PRIOR_SD,
-    Calibration,
-    design_effect,
-    labels_per_item,
-    most_probable,
-)
+from dissensus.models.dependence import MIN_GOLD, Calibration, design_effect, labels_per_item
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import SHARE, Params, moved
 from dissensus.table import names as naming
@@ -181,11 +173,11 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         odds = _odds(data, blind.hit_, blind.false_tick_, np.zeros((data.n_items, 0)))[known]
         n, sets = blind.item_total_[known], data.options.ticked[gold[known]]
 
-        def score(rho: float) -> float:
-            fit = _soften(odds, design_effect(n, rho), sets, blind.order_, blind.parent_, blind.chance_)[1]
-            return float(fit.sum() - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2)
+        def fit(rho: float) -> float:
+            tree = blind.order_, blind.parent_, blind.chance_
+            return float(_soften(odds, design_effect(n, rho), sets, *tree)[1].sum())
 
-        return most_probable([score(float(rho)) for rho in CANDIDATES])
+        return dependence_by(fit)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
@@ -370,11 +362,7 @@ def _inside(chance: FloatArray) -> FloatArray:
 
 def _tick_votes(table: Annotations) -> FloatArray:
     """(I, L) the weight of the ticks of every option."""
-    votes, ones = np.zeros((table.n_items, table.options.names.size)), np.ones((table.n_annotators, 1))
-    ones = np.broadcast_to(ones, (table.n_annotators, votes.shape[1])).copy()
-    rows = table.item_ptr, table.annotator, table.label, table.weight, table.options.ticked
-    kernels.evidence(*rows, ones, np.zeros_like(ones), votes)
-    return votes
+    return sums_of_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
 
 
 def _odds(
