@@ -151,8 +151,8 @@ class VotePass(Pass[FloatArray, Outcome, Any]):
                 out["posterior"][:], out["item_total"][:] = outcome, labels_per_item(rows.item_ptr, rows.weight)
             return
         kernels.vote(
-            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, skill, block.gold,
-            self.alone, none if self.prior is None else self.prior, none if self.lean is None else self.lean, hits,
+            block.start, block.stop, rows.arrays, skill, block.gold, self.alone,
+            none if self.prior is None else self.prior, none if self.lean is None else self.lean, hits,
             total, votes, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.compute.kernels.items import entry, normalise
 from dissensus.compute.readable import Part, library, posterior_of
 
@@ -35,10 +35,7 @@ MIN_STEP = 1e-6  # a shorter step ends the climb
 def walk(
     start: int,
     stop: int,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
+    rows: Any,
     ability: FloatArray,
     easiness: FloatArray,
     log_prior: FloatArray,
@@ -56,6 +53,7 @@ def walk(
     adds the sums of the next α to `pull` and `curvature` (A,): α = (pull + its prior's) / (curvature + its prior's).
     `weight` (N,) and `gold` (I,) may be None, `posterior` (I, K) may be empty.
     """
+    item_ptr, annotator, label, weight = rows
     K = log_prior.size
     log_wrong = np.log(max(K - 1, 1))
     longest = 0

@@ -38,10 +38,7 @@ SETTLED = 1e-8  # change of an item's posterior that ends its rounds
 def walk(
     start: int,
     stop: int,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
+    rows: Any,
     confusion: FloatArray,
     log_confusion: FloatArray,
     log_prior: FloatArray,
@@ -64,6 +61,7 @@ def walk(
     no τ. Adds the labels seen to `counts` (A, K, K) [annotator, true, given] and those expected to `expected` or, where
     τ is zero, their number to `plain` (A, K).
     """
+    item_ptr, annotator, label, weight = rows
     K = log_prior.size
     inverse = np.empty((K, np.diff(item_ptr).max()))  # weight / Z of the rows of one item
     tau, power, lively = np.empty((K, K)), np.empty((K, K)), np.empty(K, np.bool_)
@@ -226,16 +224,14 @@ def _log_inverse(first: Any, end: Any, weight: Any, inverse: FloatArray) -> floa
 @compiled
 def effects(
     cell: IntArray,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
+    rows: Any,
     confusion: FloatArray,
     penalty: float,
     posterior: FloatArray,
     out: Any,
 ) -> None:
     """τ[k, :] of item i for every `cell` i·K + k (n,), under `posterior` (I, K), into `out` (n, K)."""
+    item_ptr, annotator, label, weight = rows
     K = posterior.shape[1]
     longest = np.diff(item_ptr).max()
     votes, tau, power, inverse = np.empty(K), np.empty(K), np.empty(K), np.empty(longest)

@@ -36,10 +36,7 @@ def tally(first: Any, end: Any, annotator: IntArray, label: IntArray, weight: An
 def vote(
     start: int,
     stop: int,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
+    rows: Any,
     skill: FloatArray,
     gold: Any,
     alone: bool,
@@ -61,6 +58,7 @@ def vote(
     (K,) without votes; where the largest are tied, shares are multiplied by `lean` (K,), unless empty, and sum to one
     again. All items tell then, and `item_total` (I,) gets the weight of the rows.
     """
+    item_ptr, annotator, label, weight = rows
     K = sums.size
     keep = posterior.shape[0] > 0
     v = np.empty(K)  # sums, then every class's part of the outcome

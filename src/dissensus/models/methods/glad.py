@@ -236,8 +236,8 @@ class AbilityPass(Pass[Skills, AbilitySums, Any]):
                 out["posterior"][:] = posterior
             return
         evidence[0] += kernels.walk(
-            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
-            easiness, log_prior, self.easiness_precision, block.gold, out["easiness"], pull, curvature, prior_counts,
+            block.start, block.stop, rows.arrays, params.ability, easiness, log_prior, self.easiness_precision,
+            block.gold, out["easiness"], pull, curvature, prior_counts,
             out.get("posterior", np.empty((0, prior_counts.size))),
         )  # fmt: skip
 

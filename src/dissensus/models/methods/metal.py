@@ -232,7 +232,12 @@ class Moments:
         if self.labels is not None:
             met, grams_met = kernels.meet_short(self.labels, self.factor, confusion, gram)
         else:
-            met, grams_met = self._meet(confusion, gram)
+            _, (met, grams_met) = self.pool.sums(
+                lambda start, stop, *sums: kernels.meet(
+                    start, stop, self.rows.arrays, self.gold, confusion, gram, *sums
+                ),
+                balanced(self.rows.item_ptr, self.pool.threads), confusion.shape, gram.shape,
+            )  # fmt: skip
         met = (met - self.repeats @ confusion) * self.prior
         grams_met = grams_met - self.repeats.sum(axis=(1, 2))[:, None] * gram
         # every pair is in the sums of both annotators: Σ_{j<k} n ‖Θ_jᵀPΘ_k‖² − 2 Σ_{j<k} ⟨C, Θ_jᵀPΘ_k⟩
@@ -242,18 +247,6 @@ class Moments:
         self.curvature[:, np.arange(root.size), np.arange(root.size)] += strength
         self.pull = centre * strength[:, None, :] + met
         return pairs + away
-
-    def _meet(self, confusion: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
-        rows, threads = self.rows, self.pool.threads
-        met, grams_met = np.zeros((threads, *confusion.shape)), np.zeros((threads, *gram.shape))
-        self.pool.map(
-            lambda number, start, stop: kernels.meet(
-                start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.gold, confusion, gram,
-                met[number], grams_met[number],
-            ),
-            balanced(rows.item_ptr, threads),
-        )  # fmt: skip
-        return met.sum(axis=0), grams_met.sum(axis=0)
 
     def steps(self, confusion: FloatArray) -> FloatArray:
         """Θ nearer to where each annotator's parabola of the last call is lowest; `confusion` is where that was."""

@@ -157,10 +157,7 @@ class MMCE(EMAggregator[Effects]):
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
         self.item_effect_cell_ = cell = np.flatnonzero((q >= MIN_KEPT) & busy)
         self.item_effect_ = np.empty((cell.size, K), np.float32)
-        kernels.effects(
-            cell, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.confusion_, self.item_penalty_,
-            self.posterior_, self.item_effect_,
-        )  # fmt: skip
+        kernels.effects(cell, rows.arrays, self.confusion_, self.item_penalty_, self.posterior_, self.item_effect_)
         k, right = cell % K, np.diagonal(self.population_confusion_)
         here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_, axis=1)[np.arange(cell.size), k]
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
@@ -260,20 +257,15 @@ class Sweep:
         """Log evidence minus β/2 Σ τ²; leaves the posterior and the sums of the next σ."""
         rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
         K = log_prior.size
-        shape = (len(self.items), *confusion.shape)
-        counts, expected, plain = np.zeros(shape), np.zeros(shape), np.zeros(shape[:3])
         self.posterior = np.empty((rows.item_ptr.size - 1, K))
         log_confusion = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))
         before = self.posterior if params.belief is None else params.belief
-        parts = self.pool.map(
-            lambda part, start, stop: float(
-                kernels.walk(
-                    start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, confusion, log_confusion,
-                    log_prior, self.penalty, self.gold, self.special, rounds, params.belief is None, before,
-                    self.posterior, counts[part], expected[part], plain[part],
-                )
+        parts, (counts, expected, plain) = self.pool.sums(
+            lambda start, stop, *sums: kernels.walk(
+                start, stop, rows.arrays, confusion, log_confusion, log_prior, self.penalty, self.gold, self.special,
+                rounds, params.belief is None, before, self.posterior, *sums,
             ),
-            self.items,
+            self.items, confusion.shape, confusion.shape, confusion.shape[:2],
         )  # fmt: skip
-        self.sums = Sums(counts.sum(axis=0), expected.sum(axis=0) + plain.sum(axis=0)[:, :, None] * confusion)
-        return sum(parts)
+        self.sums = Sums(counts, expected + plain[:, :, None] * confusion)
+        return float(sum(parts))
