@@ -3,9 +3,10 @@
 import numpy as np
 
 from dissensus import Annotations, methods
+from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.readable import FULL, LIKELIHOOD, Part, confusion_pass
 from dissensus.models.base import methods_for
 from dissensus.models.confusion import ConfusionModel, Counts, OwnCells
-from dissensus.models.confusion_pass import readable_pass
 from tables import placed
 
 FAMILY = [name for name in methods_for("classes") if issubclass(methods[name], ConfusionModel)]
@@ -20,6 +21,13 @@ def begun(model: ConfusionModel, table: Annotations, gold=None) -> ConfusionMode
 
 def full(cells, n_classes: int) -> np.ndarray:
     return cells.full(n_classes) if isinstance(cells, OwnCells) else cells
+
+
+def readable_pass(table: Annotations, prior, confusion, gold=None) -> tuple[np.ndarray, Counts]:
+    """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
+    part = Part.of(hard_rows(table), gold, table.n_annotators, table.n_classes)
+    *sums, posterior = confusion_pass(part, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior))
+    return posterior, Counts(*sums)
 
 
 def readable_objective(model: ConfusionModel, table: Annotations, params, gold=None) -> tuple[np.ndarray, float]:

@@ -17,12 +17,12 @@ from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN,
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models import confusion
 from dissensus.models.confusion import Classes, ConfusionModel, Focused, OwnCells, soft_counts
-from dissensus.models.confusion_pass import ConfusionPass, Likelihood, label_totals, readable_pass
+from dissensus.models.confusion_pass import ConfusionPass, Likelihood, label_totals
 from dissensus.models.em import Climb
 from dissensus.models.matrices import expected_pseudo, log_sum, vote_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, moved, positive, real
 from dissensus.table.simulate import simulate
-from models.family import FAMILY, begun, full, in_shape, readable_objective, sums_by
+from models.family import FAMILY, begun, full, in_shape, readable_objective, readable_pass, sums_by
 from tables import KINDS, placed, random_table, shares_of, some_gold
 
 family = pytest.mark.parametrize("name", FAMILY)

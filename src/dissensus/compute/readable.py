@@ -1,4 +1,6 @@
-"""The pass of the confusion family in NumPy: the form to read, the oracle of the kernels, and the pass of short tables.
+"""The passes as operations on whole arrays: the form to read, the oracle of the numba kernels, short tables and torch.
+
+The pass of the confusion family is here, those of votes and abilities are in `kernels.vote` and `kernels.glad`.
 
 For every item i:   q_i(c) ∝ π_i(c) Π_{rows of i} L[a, c, y]      (E step)
 then for its rows:  counts[a, c, y] += q_i(c)                       (sums of the M step)
@@ -13,17 +15,20 @@ then for its rows:  counts[a, c, y] += q_i(c)                       (sums of the
 In OWN and COIN a label speaks for its own class alone: L[a, c, y] = odds if c = y, else 1, times a factor that all
 classes share and that the caller adds to the evidence; a cell's count is how much of its labels is right.
 
-`kernels.confusion` and `kernels.on_torch` are the same without arrays of (N, K) numbers. They cost a second to load,
-numba's own import above all: a table of fewer than MIN_KERNEL_ROWS rows is walked here.
+Arrays are NumPy's, or tensors of torch (`kernels.on_torch`): both libraries give their operations the same names, and
+what they do differently is in `Part`. `kernels.confusion` makes no arrays of (N, K) numbers, but costs a second to
+load, numba's own import above all: a table of fewer than MIN_KERNEL_ROWS rows is walked here.
 """
 
 from __future__ import annotations
 
+import sys
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import IntArray
 from dissensus.compute.engines.base import Rows
 
 LIKELIHOOD, VOTES, GIVEN, ONES = range(4)
@@ -31,76 +36,128 @@ FULL, OWN, COIN = range(3)
 MIN_KERNEL_ROWS = 20_000
 
 
+def library(values: Any) -> Any:
+    """The module whose array it is: NumPy or torch."""
+    return np if isinstance(values, np.ndarray) else sys.modules["torch"]
+
+
+class Part:
+    """Items and their rows, with sums over both. NumPy's arrays here; `kernels.on_torch.Part` has tensors."""
+
+    def __init__(
+        self, item_ptr: Any, annotator: Any, label: Any, weight: Any, gold: Any, n_annotators: int, n_classes: int
+    ):
+        self.ptr, self.annotator, self.label, self.weight, self.gold = item_ptr, annotator, label, weight, gold
+        self.n_annotators, self.n_classes, self.n_items = n_annotators, n_classes, len(item_ptr) - 1
+        self.lengths = item_ptr[1:] - item_ptr[:-1]
+
+    @classmethod
+    def of(cls, rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> Part:
+        """All of these rows."""
+        return cls(rows.item_ptr, rows.annotator, rows.label, rows.weight, gold, n_annotators, n_classes)
+
+    @cached_property
+    def item(self) -> Any:
+        """(rows,) the item of each row, counted from the first here."""
+        return np.repeat(np.arange(self.n_items), self.lengths)
+
+    @cached_property
+    def cell(self) -> Any:
+        """(rows,) annotator·K + label."""
+        return self.annotator.astype(np.int64) * self.n_classes + self.label
+
+    @cached_property
+    def own(self) -> Any:
+        """(rows,) item·K + label: where an (items, K) array has the entry of a row."""
+        return self.item * self.n_classes + self.label
+
+    def zeros(self, *shape: int) -> Any:
+        """Sums, in double precision."""
+        return np.zeros(shape)
+
+    def ones(self) -> Any:
+        """(rows,) the weight of each row."""
+        return np.ones(self.label.size) if self.weight is None else self.weight
+
+    def weighed(self, values: Any) -> Any:
+        """Values (rows,) or (rows, K), times the weights of the rows."""
+        if self.weight is None:
+            return values
+        return values * (self.weight if values.ndim == 1 else self.weight[:, None])
+
+    def by_item(self, values: Any) -> Any:
+        """(items, K) sums of values (rows, K); `reduceat` is wrong for an item without rows."""
+        sums, busy = self.zeros(self.n_items, values.shape[1]), self.lengths > 0
+        if busy.any():
+            sums[busy] = np.add.reduceat(values, self.ptr[:-1][busy], axis=0)
+        return sums
+
+    def add(self, at: Any, values: Any, size: int) -> Any:
+        """(size,) or (size, K) sums of values (rows,) or (rows, K), each to its place `at` (rows,)."""
+        if values.ndim == 2:
+            return np.stack([self.add(at, column, size) for column in values.T], axis=1)
+        return np.bincount(at, values, size).astype(np.float64, copy=False)
+
+    def votes(self, values: Any) -> Any:
+        """(items, K) sums of values (rows,), each to the entry of its own label."""
+        return self.add(self.own, values, self.n_items * self.n_classes).reshape(self.n_items, self.n_classes)
+
+
 def confusion_pass(
-    rows: Rows,
-    size: tuple[int, int],
-    source: int,
-    shape: int,
-    table: FloatArray | None = None,
-    prior: FloatArray | None = None,
-    given: FloatArray | None = None,
-    gold: IntArray | None = None,
-) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-    """Log evidence, classes (K,), counts (A, true, given) and posterior (I, K); `size` is annotators and classes."""
-    (A, K), I = size, rows.item_ptr.size - 1
-    item = np.repeat(np.arange(I), np.diff(rows.item_ptr))
-    own = item * K + rows.label  # place of a row's label in an array (I, K)
-    cell = rows.annotator if shape == COIN else rows.annotator.astype(np.int64) * K + rows.label
-    weight = np.ones(item.size) if rows.weight is None else rows.weight
-    evidence = 0.0
-    if source == LIKELIHOOD and table is not None and prior is not None:
-        logs = np.log(np.swapaxes(table, 1, 2)).reshape(-1, table.shape[1])  # [annotator and given, true]
-        joint = np.log(np.broadcast_to(prior, (I, K)))
-        if shape == FULL:
-            joint = joint + sum_by_item(logs[cell] * weight[:, None], rows.item_ptr)
-        else:
-            joint = joint + np.bincount(own, weight * logs[cell, 0], I * K).reshape(I, K)
-        q, logs = posterior_of(joint, gold)
-        evidence = float(logs.sum())
+    part: Part, source: int, shape: int, table: Any = None, prior: Any = None, given: Any = None
+) -> tuple[Any, Any, Any, Any]:
+    """Log evidence, classes (K,), counts (A, true, given) and posterior (I, K)."""
+    A, K, xp = part.n_annotators, part.n_classes, library(part.label)
+    cell = part.annotator if shape == COIN else part.cell
+    evidence: Any = 0.0
+    if source == LIKELIHOOD:
+        logs = xp.log(xp.swapaxes(table, 1, 2)).reshape(-1, table.shape[1])  # [annotator and given, true]
+        of_row = part.weighed(logs[cell] if shape == FULL else logs[:, 0][cell])
+        votes = part.by_item(of_row) if shape == FULL else part.votes(of_row)
+        q, evidence = posterior_of(xp.log(prior) + votes, part.gold)
+        evidence = evidence.sum()
     elif source == VOTES:
-        votes = np.bincount(own, weight, I * K).reshape(I, K)
-        total = votes.sum(axis=1, keepdims=True)
-        q = np.where(total > 0, votes / np.where(total > 0, total, 1), 1 / K)
+        votes = part.votes(part.ones())
+        total = votes.sum(1)[:, None]
+        q = with_known(xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), 1 / K), part.gold)
     else:
-        q = np.ones((I, K)) if given is None else np.array(given)
-    q = with_known(q, None if source == ONES else gold)
-    if shape == FULL:
-        flat = [np.bincount(cell, weight * q[item, k], A * K) for k in range(K)]  # (true, annotator and given)
-        counts = np.stack(flat).reshape(K, A, K).transpose(1, 0, 2)
-    else:
-        counts = np.bincount(cell, weight * q.reshape(-1)[own], A * (K if shape == OWN else 1)).reshape(A, 1, -1)
-    return evidence, q.sum(axis=0), np.ascontiguousarray(counts, np.float64), q
-
-
-def sum_by_item(values: FloatArray, item_ptr: IntArray) -> FloatArray:
-    """(I, K) sums of values (N, K) over the rows of each item; `reduceat` is wrong for an item without rows."""
-    sums, busy = np.zeros((item_ptr.size - 1, values.shape[1])), np.diff(item_ptr) > 0
-    if busy.any():
-        sums[busy] = np.add.reduceat(values, item_ptr[:-1][busy], axis=0)
-    return sums
+        q = part.zeros(part.n_items, K) + 1 if source == ONES else with_known(given, part.gold)
+    n_true, n_given = K if shape == FULL else 1, 1 if shape == COIN else K
+    of_row = q[part.item] if shape == FULL else q.reshape(-1)[part.own]
+    counts = part.add(cell, part.weighed(of_row), A * n_given).reshape(A, n_given, n_true)
+    labels = xp.swapaxes(counts, 1, 2).reshape(-1).reshape(A, n_true, n_given)  # contiguous
+    return evidence, q.sum(0), labels, q
 
 
 def label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
     """Sparse (I, A·K) weight of the labels of each item, in the column annotator·K + label."""
     from scipy.sparse import csr_array
 
-    column = rows.annotator.astype(np.int64) * n_classes + rows.label
-    weight = np.ones(column.size) if rows.weight is None else rows.weight
-    return csr_array((weight, column, rows.item_ptr), (rows.item_ptr.size - 1, n_annotators * n_classes))
+    part = Part.of(rows, None, n_annotators, n_classes)
+    return csr_array((part.ones(), part.cell, rows.item_ptr), (rows.n_items, n_annotators * n_classes))
 
 
-def with_known(posterior: FloatArray, gold: IntArray | None) -> FloatArray:
+def with_known(posterior: Any, gold: Any) -> Any:
     """A posterior (I, K) with the known classes in it."""
-    if gold is not None:
-        posterior[gold >= 0] = np.eye(posterior.shape[1])[gold[gold >= 0]]
-    return posterior
+    return _held(posterior, gold, 0.0, 1.0)
 
 
-def posterior_of(joint: FloatArray, gold: IntArray | None) -> tuple[FloatArray, FloatArray]:
+def posterior_of(joint: Any, gold: Any) -> tuple[Any, Any]:
     """(I, K) posterior by log joint probabilities (I, K) and known classes, and (I,) log evidence."""
-    if gold is not None:
-        joint = np.where((gold[:, None] >= 0) & (np.arange(joint.shape[1]) != gold[:, None]), -np.inf, joint)
-    top = joint.max(axis=1, keepdims=True, initial=-np.inf)
-    q = np.exp(joint - top)
-    total = q.sum(axis=1, keepdims=True)
-    return q / total, (top + np.log(total))[:, 0]
+    xp, joint = library(joint), _held(joint, gold, -np.inf)
+    top = xp.amax(joint, 1)[:, None]
+    q = xp.exp(joint - top)
+    total = q.sum(1)[:, None]
+    return q / total, (top + xp.log(total))[:, 0]
+
+
+def _held(values: Any, gold: Any, others: float, own: float | None = None) -> Any:
+    """Values (I, K); items of known class have `own` (or what it was) at that class, and `others` elsewhere."""
+    if gold is None:
+        return values
+    known = gold >= 0
+    at = known, gold[known]
+    kept = values[at] if own is None else own
+    values = library(values).where(known[:, None], others, values)
+    values[at] = kept
+    return values

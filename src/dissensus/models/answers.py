@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
+
+import numpy as np
 
 from dissensus.common.types import IntArray
 from dissensus.models.base import Aggregator
+from dissensus.models.dependence import CANDIDATES, DEFAULT, PRIOR_SD, Calibration, most_probable
 from dissensus.table.annotations import Annotations
 
 
@@ -23,6 +27,11 @@ class AnswerModel(Aggregator, ABC):
     @abstractmethod
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
         """What a summary says of the answers; with known answers (I,) also how good they are."""
+
+
+def dependence_by(fit: Callable[[float], float]) -> Calibration:
+    """ρ with which known answers are most probable, by their log probability `fit(ρ)`; drawn to the default."""
+    return most_probable([fit(float(rho)) - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2 for rho in CANDIDATES])
 
 
 def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:

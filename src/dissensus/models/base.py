@@ -25,10 +25,11 @@ from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.registry import DEFAULT_METHOD, Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines import options_of
+from dissensus.compute.engines import in_memory, options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass
 from dissensus.models import incremental
+from dissensus.models.confusion_pass import judge
 from dissensus.models.dependence import (
     DEFAULT,
     MIN_GOLD,
@@ -507,11 +508,13 @@ class Aggregator(Parameters, ABC):
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) posterior of a new table over the same classes; `known` (A,) codes into `annotators_`, −1 unseen."""
-        raise NotImplementedError
+        with in_memory(table, None, self.threads) as engine:  # type: ignore[attr-defined]
+            return judge(engine, self.prior_, self._confusions(known))[0]
 
     def _confusions(self, known: IntArray) -> FloatArray:
         """(len(known), K, K) [annotator, true, given] P(label | class) by code into `annotators_`, −1 unseen."""
-        raise NotImplementedError
+        everyone = np.concatenate([self.confusion_, self.population_confusion_[None]])  # type: ignore[attr-defined]
+        return everyone[known]  # −1 takes the last
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         """(n, K) P(label | item, annotator) of n pairs; posterior (n, K) of their items, codes (n,), −1 unseen."""

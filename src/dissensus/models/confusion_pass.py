@@ -1,7 +1,7 @@
 """One pass over the labels with likelihoods (A, K, K): posterior and sums, on every engine.
 
 Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`;
-`readable_pass` is their readable form and the oracle of the tests.
+`compute.readable` is their readable form and the oracle of the tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute import readable
 from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Rows, Size, Sums, hard_rows
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
 from dissensus.compute.engines.local import Threads, even
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN
 from dissensus.table.annotations import Annotations
@@ -128,7 +128,8 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         rows, gold = block.rows, block.gold if self.with_gold else None
         K = buffer.n_classes if isinstance(buffer, Readable) else buffer[3].size
         if self.rng is not None:
-            given = draw_shares(votes_of(rows, K), gold, self.rng)
+            part = readable.Part.of(rows, None, 0, K)
+            given = draw_shares(part.votes(part.ones()), gold, self.rng)
         elif self.given is not None:
             given = block.of(self.given)
         if isinstance(buffer, Readable):
@@ -154,12 +155,11 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         if buffer.params is not None:
             table, prior = buffer.params.table, buffer.params.prior
             prior = prior if len(prior) == 1 else block.of(prior)
-        evidence, classes, labels, posterior = readable.confusion_pass(
-            block.rows, (buffer.n_annotators, buffer.n_classes), self.source, self.shape, table, prior, given, gold
-        )
+        part = readable.Part.of(block.rows, gold, buffer.n_annotators, buffer.n_classes)
+        *sums, posterior = readable.confusion_pass(part, self.source, self.shape, table, prior, given)
         if "posterior" in out:
             out["posterior"][:] = posterior
-        buffer.found.append(Counts(evidence, classes, labels))
+        buffer.found.append(Counts(*sums))
 
     def close(self, buffers: list[Any], pool: Threads) -> Counts:
         """The sums of all workers."""
@@ -192,17 +192,6 @@ def label_totals(engine: Engine) -> FloatArray:
     return engine.sweep(ConfusionPass(ONES, OWN), None).labels
 
 
-def readable_pass(
-    table: Annotations, prior: FloatArray, confusion: FloatArray, gold: IntArray | None = None
-) -> tuple[FloatArray, Counts]:
-    """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
-    size = table.n_annotators, table.n_classes
-    evidence, classes, labels, posterior = readable.confusion_pass(
-        hard_rows(table), size, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior), None, gold
-    )
-    return posterior, Counts(evidence, classes, labels)
-
-
 def judge(engine: Engine, prior: FloatArray, cells: Cells) -> tuple[FloatArray, Counts]:
     """(I, K) posterior of a table in memory and the sums by it: one E step."""
     shape = FULL if not isinstance(cells, OwnCells) else COIN if cells.right.shape[1] == 1 else OWN
@@ -217,15 +206,8 @@ def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
         return engine.sweep(ConfusionPass(GIVEN, FULL, given=np.ascontiguousarray(posterior)), None).labels
 
 
-def votes_of(rows: Rows, n_classes: int) -> FloatArray:
-    """(I, K) summed weight of the labels of each item."""
-    n_items = rows.item_ptr.size - 1
-    place = np.repeat(np.arange(n_items) * n_classes, np.diff(rows.item_ptr)) + rows.label
-    return np.bincount(place, rows.weight, n_items * n_classes).reshape(n_items, n_classes).astype(np.float64)
-
-
 def draw_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:
     """(I, K) a draw from Dirichlet(1 + votes) for every item; known classes have all."""
     posterior = rng.standard_gamma(votes + 1)
     posterior /= posterior.sum(axis=1, keepdims=True)
-    return readable.with_known(posterior, gold)
+    return np.asarray(readable.with_known(posterior, gold))

@@ -21,6 +21,7 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
+from scipy.special import softmax
 from scipy.stats import rankdata
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
@@ -165,7 +166,7 @@ class Learnt:
             centred = own - own.mean(axis=1, keepdims=True)
             variance = ((centred @ covariance) * centred).sum(axis=2).mean(axis=1) * (K / (K - 1)) ** 2
             logits /= np.sqrt(1 + np.pi * variance / 8)[:, None]
-            found += share * softmax(logits)
+            found += share * softmax(logits, axis=1)
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
 
@@ -178,7 +179,7 @@ def laplace(
     hit = np.zeros((n, K))
     hit[np.arange(n), gold] = 1
     for _ in range(NEWTON_STEPS):
-        p = softmax(x @ weight)
+        p = softmax(x @ weight, axis=1)
         average = np.einsum("nk,nkd->nd", p, x)
         curvature = (flat * p.reshape(-1, 1)).T @ flat - average.T @ average + np.diag(precision)
         step = np.linalg.solve(curvature, flat.T @ (hit - p).reshape(-1) - precision * (weight - mean))
@@ -186,16 +187,10 @@ def laplace(
         weight = weight + step * min(1.0, 3.0 / max(most, TINY))
         if most < 1e-5:
             break
-    chosen = np.log(np.maximum(softmax(x @ weight)[np.arange(n), gold], 1e-300)).sum()
+    chosen = np.log(np.maximum(softmax(x @ weight, axis=1)[np.arange(n), gold], 1e-300)).sum()
     away = ((weight - mean) ** 2 * precision).sum()
     evidence = chosen - away / 2 - np.linalg.slogdet(curvature * np.outer(sd, sd))[1] / 2
     return weight, np.linalg.inv(curvature), float(evidence)
-
-
-def softmax(logits: FloatArray) -> FloatArray:
-    """(n, K) shares."""
-    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(raised / raised.sum(axis=1, keepdims=True))
 
 
 def _spread() -> FloatArray:

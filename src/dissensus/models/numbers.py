@@ -19,19 +19,9 @@ from dissensus.common.frames import as_frame
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.answers import AnswerModel
+from dissensus.models.answers import AnswerModel, dependence_by
 from dissensus.models.base import FrameKind
-from dissensus.models.dependence import (
-    CANDIDATES,
-    DEFAULT,
-    MIN_GOLD,
-    PRIOR_SD,
-    Calibration,
-    DependenceChoice,
-    design_effect,
-    most_probable,
-)
-from dissensus.models.dependence import DEPENDENCE as DEPENDENCE
+from dissensus.models.dependence import DEPENDENCE, MIN_GOLD, Calibration, DependenceChoice, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -127,12 +117,12 @@ class NumberModel(AnswerModel):
         value, _ = self._curves()
         grid = np.linspace(mean.min() - 4 * self._prior_sd(), mean.max() + 4 * self._prior_sd(), 1000)
         away = (np.interp(gold[known], value(grid), grid) - mean[known]) ** 2  # on the scale that is modelled
-        scores = []
-        for rho in CANDIDATES:
-            wide = variance[known] * design_effect(self.item_total_[known], float(rho))
-            pull = (np.log(rho / DEFAULT) / PRIOR_SD) ** 2
-            scores.append(-0.5 * float((np.log(wide) + away / wide).sum()) - pull / 2)
-        found = most_probable(scores)
+
+        def fit(rho: float) -> float:
+            wide = variance[known] * design_effect(self.item_total_[known], rho)
+            return -0.5 * float((np.log(wide) + away / wide).sum())
+
+        found = dependence_by(fit)
         self.dependence_, self.dependence_interval_ = found.dependence, list(found.interval)
 
     # What a method writes ---------------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ class Space(NamedTuple):
     range: str  # of `saving.RANGES`
 
 
-def _normalised(values: FloatArray) -> FloatArray:
+def normalised(values: FloatArray) -> FloatArray:
+    """Divide by the sums over the last axis."""
     return np.asarray(values / values.sum(axis=-1, keepdims=True))
 
 
@@ -40,8 +41,8 @@ def _exp(logs: FloatArray) -> FloatArray:
 
 
 # Probabilities over the last axis. Roots are points of a sphere; in logarithms, tiny ones would drown the rest.
-SIMPLEX = Space(np.sqrt, lambda roots: _normalised(np.maximum(roots**2, MIN_SQUARE)), "simplex")
-LOG_SIMPLEX = Space(np.log, lambda logs: _normalised(_exp(logs)), "simplex")
+SIMPLEX = Space(np.sqrt, lambda roots: normalised(np.maximum(roots**2, MIN_SQUARE)), "simplex")
+LOG_SIMPLEX = Space(np.log, lambda logs: normalised(_exp(logs)), "simplex")
 # Numbers in [0, 1]: the share is the sine squared of an angle.
 SHARE = Space(lambda share: np.arcsin(np.sqrt(share)), lambda angle: np.sin(angle) ** 2, "share")
 # Counts, which may be zero.

@@ -71,14 +71,14 @@ class VoteModel(Aggregator):
         if of_all.sum() > 0:
             self.prior_ = of_all / of_all.sum()
         self.item_total_ = written(self.item_total_, item, weight + table.votes().sum(axis=1))
-        return readable.with_known(kernels.shares(before + new, self.prior_, self._leaning()), gold)
+        return np.asarray(readable.with_known(kernels.shares(before + new, self.prior_, self._leaning()), gold))
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        return kernels.shares(self._votes(table, known), self.prior_, self._leaning())
+        return np.asarray(kernels.shares(self._votes(table, known), self.prior_, self._leaning()))
 
     def _votes(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) votes of a table of annotators by code, −1 unseen."""
-        return kernels.skilled_votes(hard_rows(table), self._skills(known), table.n_classes)
+        return np.asarray(kernels.skilled_votes(hard_rows(table), self._skills(known), table.n_classes))
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         """The item's votes and one more, shared as all votes are: whoever labels next is like those before."""
@@ -139,19 +139,20 @@ class VotePass(Pass[FloatArray, Outcome, Any]):
         return [(params, short, *np.zeros((2, A)), np.zeros(K)) for _ in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.vote.vote`, or of a short table its readable form."""
+        """`kernels.vote.vote`, or of a short table `vote_on`."""
         skill, short, hits, total, votes = buffer
         rows, K, none = block.rows, votes.size, np.empty(0)
         if short:
-            *found, outcome = kernels.vote_short(rows, skill, K, block.gold, self.alone, self.prior, self.lean)
+            part = readable.Part.of(rows, block.gold, skill.size, K)
+            *found, outcome = kernels.vote_on(part, skill, self.alone, self.prior, self.lean)
             for whole, part in zip((hits, total, votes), found, strict=True):
                 whole += part
             if self.prior is not None:
                 out["posterior"][:], out["item_total"][:] = outcome, labels_per_item(rows.item_ptr, rows.weight)
             return
         kernels.vote(
-            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, skill, block.gold,
-            self.alone, none if self.prior is None else self.prior, none if self.lean is None else self.lean, hits,
+            block.start, block.stop, rows.arrays, skill, block.gold, self.alone,
+            none if self.prior is None else self.prior, none if self.lean is None else self.lean, hits,
             total, votes, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
         )  # fmt: skip
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.models.confusion_pass import readable_pass
 from dissensus.models.methods.graded_response import MEAN, Graders, likelihoods, medians, objective, quantiles
 from dissensus.table.simulate import simulate_kind
+from models.family import readable_pass
 
 SIM = simulate_kind("graded", 300, 24, seed=0)
 GRADING = np.array([[0.3, 1.2, 0.5, -2.0], [-0.5, -0.9, 1.0, -1.0]])

@@ -9,9 +9,9 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.exceptions import ConvergenceWarning, DataError
-from dissensus.models.confusion_pass import readable_pass
 from dissensus.models.methods.m_msr import MMSR, Pairs
 from dissensus.table.simulate import simulate
+from models.family import readable_pass
 from tables import KINDS, random_table, shares_of, some_gold
 
 

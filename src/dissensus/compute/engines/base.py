@@ -31,6 +31,11 @@ class Rows(ReadOnlyArrays):
         """I, the number of items."""
         return int(self.item_ptr.size) - 1
 
+    @property
+    def arrays(self) -> tuple[IntArray, IntArray, IntArray, FloatArray | None]:
+        """All four, as one argument of a kernel."""
+        return self.item_ptr, self.annotator, self.label, self.weight
+
     def select(self, keep: BoolArray) -> Rows:
         """The rows of the items (I,) to keep."""
         lengths = np.diff(self.item_ptr)

@@ -63,6 +63,14 @@ class Threads:
         rest = [self._pool.submit(work, number, *bounds) for number, bounds in enumerate(ranges[1:], 1)]
         return [work(0, *ranges[0]), *(future.result() for future in rest)]
 
+    def sums(
+        self, work: Callable[..., T], ranges: list[tuple[int, int]], *shapes: tuple[int, ...]
+    ) -> tuple[list[T], list[Any]]:
+        """`work(start, stop, *sums)` for every range, with zeros of its own to add to: results, and what all added."""
+        own = [[np.zeros(shape) for shape in shapes] for _ in ranges]
+        found = self.map(lambda number, start, stop: work(start, stop, *own[number]), ranges)
+        return found, [sum(parts) for parts in zip(*own, strict=True)]
+
     def __enter__(self) -> Threads:
         return self
 

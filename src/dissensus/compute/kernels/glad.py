@@ -12,7 +12,8 @@ at the old x and lies below it everywhere else (Jaakkola & Jordan 2000):
 
 In β_i, given α, this and the prior of b_i make a function of one number, B β − ½ A β² − ½ τ b², to be climbed without
 looking at the rows again; in α_j, given β, a parabola, whose two sums are scattered by annotator. One exponential per
-row in all. `walk_short` is the pass in NumPy, for short tables, and what the tests hold `walk` to.
+row in all. `walk_on` is the pass over whole arrays, of NumPy for short tables or of torch, and what the tests hold
+`walk` to.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Rows
-from dissensus.compute.kernels.optional import entry
-from dissensus.compute.readable import posterior_of
+from dissensus.common.types import FloatArray
+from dissensus.compute.kernels.items import entry, normalise
+from dissensus.compute.readable import Part, library, posterior_of
 
 MAX_STEPS = 8  # of Newton at most; two or three are usual
 MIN_STEP = 1e-6  # a shorter step ends the climb
@@ -35,10 +35,7 @@ MIN_STEP = 1e-6  # a shorter step ends the climb
 def walk(
     start: int,
     stop: int,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
+    rows: Any,
     ability: FloatArray,
     easiness: FloatArray,
     log_prior: FloatArray,
@@ -49,15 +46,14 @@ def walk(
     curvature: FloatArray,
     prior_counts: FloatArray,
     posterior: Any,
-    hits: FloatArray,
 ) -> float:
     """Walk items start … stop − 1; returns their log evidence.
 
     `ability` α (A,), `easiness` b (I,), `precision` τ of b's prior. Writes b of the next pass to `next_easiness` (I,);
     adds the sums of the next α to `pull` and `curvature` (A,): α = (pull + its prior's) / (curvature + its prior's).
-    `weight` (N,) and `gold` (I,) may be None, `posterior` (I, K) may be empty; where it is asked for, `hits` (A,) gets
-    the weight of the labels that are right by it.
+    `weight` (N,) and `gold` (I,) may be None, `posterior` (I, K) may be empty.
     """
+    item_ptr, annotator, label, weight = rows
     K = log_prior.size
     log_wrong = np.log(max(K - 1, 1))
     longest = 0
@@ -86,27 +82,12 @@ def walk(
                     evidence -= np.log(product)
                     product = 1.0
             bend[row - first] = (1.0 - e) / ((1.0 + e) * 2.0 * size) if size > 1e-4 else 0.25 - size * size / 48.0
-        known = entry(gold, i, -1)
-        if known >= 0:
-            for k in range(K):
-                if k != known:
-                    q[k] = -np.inf
-        top = q[0]
-        for k in range(1, K):
-            top = max(top, q[k])
-        total = 0.0
+        evidence += normalise(q, entry(gold, i, -1), q)
         for k in range(K):
-            q[k] = np.exp(q[k] - top)
-            total += q[k]
-        evidence += np.log(total) + top
-        for k in range(K):
-            q[k] /= total
             prior_counts[k] += q[k]
         if posterior.shape[0] > 0:
             for k in range(K):
                 posterior[i, k] = q[k]
-            for row in range(first, end):
-                hits[annotator[row]] += entry(weight, row, 1.0) * q[label[row]]
         slope, square = 0.0, 0.0  # B and A
         for row in range(first, end):
             w, alpha = entry(weight, row, 1.0), ability[annotator[row]]
@@ -146,70 +127,55 @@ def _climb(slope: float, square: float, precision: float, b: float) -> float:
     return b
 
 
-def climb(slope: FloatArray, square: FloatArray, precision: float, b: FloatArray) -> FloatArray:
+def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
     """`_climb` for many numbers at once: each goes on until its own climb ends."""
+    xp = library(b)
 
-    def height(at: FloatArray) -> FloatArray:
-        beta = np.exp(at)
-        return np.asarray((slope[on] - 0.5 * square[on] * beta) * beta - 0.5 * precision * at * at)
+    def height(at: Any) -> Any:
+        beta = xp.exp(at)
+        return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
 
-    b, on = b.copy(), np.arange(b.size)
-    top = height(b)
+    top, on = height(b), b < np.inf  # all of them
     for _ in range(MAX_STEPS):
-        now = b[on]
-        beta = np.exp(now)
-        gradient = (slope[on] - square[on] * beta) * beta - precision * now
-        hessian = (slope[on] - 2 * square[on] * beta) * beta - precision
-        newton = np.clip(-gradient / np.where(hessian < 0, hessian, -1), -1, 1)
-        step = np.where(hessian < 0, newton, np.where(gradient > 0, 1.0, -1.0))
-        trying, moved = np.abs(step) > MIN_STEP, np.zeros(on.size, bool)
+        beta = xp.exp(b)
+        gradient = (slope - square * beta) * beta - precision * b
+        hessian = (slope - 2 * square * beta) * beta - precision
+        newton = (-gradient / xp.where(hessian < 0, hessian, -1.0)).clip(-1, 1)
+        step = xp.where(hessian < 0, newton, xp.where(gradient > 0, 1.0, -1.0))
+        trying, on = on & (abs(step) > MIN_STEP), on & False
         while trying.any():
-            tried = now + step
+            tried = b + step
             found = height(tried)
             better = trying & (found >= top)
-            b[on[better]], top[better] = tried[better], found[better]
-            moved |= better
+            b, top, on = xp.where(better, tried, b), xp.where(better, found, top), on | better
             step = step / 2
-            trying &= ~better & (np.abs(step) > MIN_STEP)
-        on, top = on[moved], top[moved]
+            trying = trying & ~better & (abs(step) > MIN_STEP)
+        if not on.any():
+            break
     return b
 
 
-def walk_short(
-    rows: Rows,
-    ability: FloatArray,
-    easiness: FloatArray,
-    log_prior: FloatArray,
-    precision: float,
-    gold: IntArray | None,
-    fixed: BoolArray | None = None,
-) -> tuple[float, FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """`walk` over all items in NumPy: log evidence, posterior (I, K), b of the next pass, pull, curvature and hits.
+def walk_on(
+    part: Part, ability: Any, easiness: Any, log_prior: Any, precision: float, fixed: Any = None
+) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """`walk` over all items of a part: log evidence, classes (K,), pull and curvature (A,), posterior, next b.
 
     `log_prior` is (K,) or (I, K); items that are `fixed` (I,) keep their b.
     """
-    A, I, K = ability.size, easiness.size, log_prior.shape[-1]
-    item = np.repeat(np.arange(I), np.diff(rows.item_ptr))
-    own, log_wrong = item * K + rows.label, np.log(max(K - 1, 1))  # own: place of a row's label in (I, K)
-    weight = np.ones(item.size) if rows.weight is None else rows.weight
-    alpha = ability[rows.annotator]
-    x = alpha * np.exp(easiness)[item]
-    size = np.abs(x)
-    e = np.exp(-size)
-    bend = np.where(size > 1e-4, (1 - e) / ((1 + e) * 2 * np.maximum(size, 1e-4)), 0.25 - size**2 / 48)
-    votes = np.bincount(own, weight * (x + log_wrong), I * K).reshape(I, K)
-    q, evidence = posterior_of(log_prior + votes, gold)
-    right = q.reshape(-1)[own]
-    pull, bend = weight * (right - 0.5), weight * bend
-    slope: FloatArray = np.bincount(item, pull * alpha, I).astype(np.float64)
-    square: FloatArray = np.bincount(item, bend * alpha**2, I).astype(np.float64)
-    b = climb(slope, square, precision, easiness)
+    xp, item, log_wrong = library(ability), part.item, float(np.log(max(part.n_classes - 1, 1)))
+    alpha = ability[part.annotator]
+    x = alpha * xp.exp(easiness)[item]
+    size = abs(x)
+    e = xp.exp(-size)
+    bend = xp.where(size > 1e-4, (1 - e) / ((1 + e) * 2 * size.clip(1e-4)), 0.25 - size**2 / 48)
+    q, evidence = posterior_of(log_prior + part.votes(part.weighed(x + log_wrong)), part.gold)
+    right = q.reshape(-1)[part.own]
+    pull, bend = part.weighed(right - 0.5), part.weighed(bend)
+    of_item = part.by_item(xp.stack([pull * alpha, bend * alpha**2], 1))  # B and A
+    b = climb(of_item[:, 0], of_item[:, 1], precision, easiness)
     if fixed is not None:
-        b = np.where(fixed, easiness, b)
-    beta = np.exp(b)[item]
-    next_pull, curvature, hits = (
-        np.bincount(rows.annotator, of_row, A).astype(np.float64)
-        for of_row in (pull * beta, bend * beta**2, weight * right)
-    )
-    wrong = weight * (np.maximum(x, 0) + log_wrong + np.log1p(e))  # −log P(y | z ≠ y)
-    return float(evidence.sum() - wrong.sum()), q, b, next_pull, curvature, hits
+        b = xp.where(fixed, easiness, b)
+    beta = xp.exp(b)[item]
+    sums = (part.add(part.annotator, each, part.n_annotators) for each in (pull * beta, bend * beta**2))
+    wrong = part.weighed(x.clip(0) + log_wrong + xp.log1p(e))  # −log P(y | z ≠ y)
+    return evidence.sum() - wrong.sum(), q.sum(0), *sums, q, b

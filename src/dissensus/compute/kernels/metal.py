@@ -24,10 +24,12 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.arrays import pair_starts, pairs_of_ranges
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Rows
-from dissensus.compute.kernels.optional import entry
+from dissensus.compute.kernels.items import entry
+from dissensus.compute.readable import Part
 
 MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it is still a number
 
@@ -36,10 +38,7 @@ MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it 
 def meet(
     start: int,
     stop: int,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
+    rows: Any,
     gold: Any,
     confusion: FloatArray,
     gram: FloatArray,
@@ -48,9 +47,10 @@ def meet(
 ) -> None:
     """Add B to `met` (A, K, K) [annotator, given, true] and S to `grams_met` (A, T), each with k = j, of some items.
 
-    `confusion` Θ (A, K, K) [annotator, given, true], `gram` (A, T); `weight` (N,) and `gold` (I,) may be None. Items of
-    known class are passed over: what their labels say of each other is less than what the class says of them.
+    `confusion` Θ (A, K, K) [annotator, given, true], `gram` (A, T); `rows` are `Rows.arrays`, `gold` (I,) may be None.
+    Items of known class are passed over: what their labels say of each other is less than what the class says of them.
     """
+    item_ptr, annotator, label, weight = rows
     K, T = confusion.shape[2], gram.shape[1]
     votes, grams = np.empty(K), np.empty(T)
     for i in range(start, stop):
@@ -91,21 +91,15 @@ def meet_short(
 def repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -> FloatArray:
     """(A, K, K) Q, given φ (I,). The rows of one annotator on one item stand together."""
     K, annotator, label = n_classes, rows.annotator, rows.label
-    length = np.diff(rows.item_ptr)
-    share = np.repeat(np.sqrt(factor), length)
-    if rows.weight is not None:
-        share *= rows.weight
-    cell = annotator.astype(np.int64) * K + label
-    out = np.bincount(cell * K + label, share * share, n_annotators * K * K).astype(np.float64)
-    item = np.repeat(np.arange(length.size, dtype=np.int32), length)
-    for apart in range(1, item.size):
-        first = np.flatnonzero((item[apart:] == item[:-apart]) & (annotator[apart:] == annotator[:-apart]))
-        if not first.size:
-            break
-        both = share[first] * share[first + apart]
-        for one, other in ((first, first + apart), (first + apart, first)):
-            out += np.bincount(cell[one] * K + label[other], both, out.size)
-    return out.reshape(n_annotators, K, K)
+    part = Part.of(rows, None, n_annotators, K)
+    share = part.weighed(np.sqrt(factor)[part.item])
+    out = part.add(part.cell * K + label, share * share, n_annotators * K * K)
+    starts = np.flatnonzero(pair_starts(part.item, annotator))
+    length = np.diff(starts, append=annotator.size)
+    one, other = pairs_of_ranges(starts[length > 1], length[length > 1])
+    for left, right in ((one, other), (other, one)):
+        out += part.add(part.cell[left] * K + label[right], share[left] * share[right], out.size)
+    return np.asarray(out.reshape(n_annotators, K, K))
 
 
 def improve(confusion: FloatArray, pull: FloatArray, curvature: FloatArray, steps: int) -> FloatArray:

@@ -1,6 +1,6 @@
 """Votes, in which every annotator may have a weight, and who agrees with them, in one walk over the rows; ties.
 
-`vote_short` is the walk in NumPy, for short tables, and what the tests hold `vote` to.
+`vote_on` is the walk over whole arrays, of NumPy for short tables or of torch, and what the tests hold `vote` to.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import numpy as np
 
 from dissensus.common.arrays import TIE
 from dissensus.common.jit import compiled
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.base import Rows
-from dissensus.compute.kernels.optional import entry
-from dissensus.compute.readable import with_known
+from dissensus.compute.kernels.items import entry
+from dissensus.compute.readable import Part, library, with_known
 
 
 @compiled
@@ -36,10 +36,7 @@ def tally(first: Any, end: Any, annotator: IntArray, label: IntArray, weight: An
 def vote(
     start: int,
     stop: int,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
+    rows: Any,
     skill: FloatArray,
     gold: Any,
     alone: bool,
@@ -61,6 +58,7 @@ def vote(
     (K,) without votes; where the largest are tied, shares are multiplied by `lean` (K,), unless empty, and sum to one
     again. All items tell then, and `item_total` (I,) gets the weight of the rows.
     """
+    item_ptr, annotator, label, weight = rows
     K = sums.size
     keep = posterior.shape[0] > 0
     v = np.empty(K)  # sums, then every class's part of the outcome
@@ -105,62 +103,51 @@ def vote(
             item_total[i] = own
 
 
-def vote_short(
-    rows: Rows,
-    skill: FloatArray,
-    n_classes: int,
-    gold: IntArray | None,
-    alone: bool,
-    prior: FloatArray | None,
-    lean: FloatArray | None,
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """`vote` in NumPy: hits and total (A,), votes (K,), and (I, K) the outcome."""
-    item = np.repeat(np.arange(rows.n_items), np.diff(rows.item_ptr))
-    weight = np.ones(item.size) if rows.weight is None else rows.weight
-    votes = skilled_votes(rows, skill, n_classes)
-    most = tied(votes)
-    outcome = most / most.sum(axis=1, keepdims=True) if prior is None else shares(votes, prior, lean)
-    outcome = with_known(outcome, gold)
-    tells = several_annotators(rows.item_ptr, rows.annotator) | alone
-    if gold is not None:
-        tells |= gold >= 0
-    weight = weight * tells[item]
+def vote_on(part: Part, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple[Any, Any, Any, Any]:
+    """`vote` over all items of a part: hits and total (A,), votes (K,), and (I, K) the outcome."""
+    votes = _weighted_votes(part, skill)
+    most = _tied(votes)
+    outcome = most / most.sum(1)[:, None] if prior is None else shares(votes, prior, lean)
+    outcome = with_known(outcome, part.gold)
+    tells = several_annotators(part.ptr, part.annotator) | alone
+    if part.gold is not None:
+        tells |= part.gold >= 0
+    counted = part.ones() * tells[part.item]
     hits, total = (
-        np.bincount(rows.annotator, part, skill.size).astype(np.float64)
-        for part in (weight * outcome[item, rows.label], weight)
+        part.add(part.annotator, each, part.n_annotators) for each in (counted * outcome.reshape(-1)[part.own], counted)
     )
-    return hits, total, votes.sum(axis=0), outcome
+    return hits, total, votes.sum(0), outcome
 
 
-def skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> FloatArray:
+def skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
     """(I, K) sums of weight · skill (A,) of the labels of each item; where nobody has any skill, all count the same."""
-    shape = rows.n_items, n_classes
-    own = np.repeat(np.arange(shape[0]) * n_classes, np.diff(rows.item_ptr)) + rows.label
-    weight = np.ones(own.size) if rows.weight is None else rows.weight
-    plain, votes = (
-        np.bincount(own, part, shape[0] * n_classes).reshape(shape) for part in (weight, weight * skill[rows.annotator])
-    )
-    return np.where(votes.max(axis=1, keepdims=True, initial=0) > 0, votes, plain).astype(np.float64)
+    return _weighted_votes(Part.of(rows, None, skill.size, n_classes), skill)
 
 
-def tied(votes: FloatArray) -> BoolArray:
-    """(I, K) the classes with the most votes (I, K)."""
-    return np.asarray(votes >= votes.max(axis=1, keepdims=True, initial=0) * (1 - TIE))
+def _weighted_votes(part: Part, skill: Any) -> Any:
+    votes, xp = part.votes(part.weighed(skill[part.annotator])), library(skill)
+    return xp.where(xp.amax(votes, 1)[:, None] > 0, votes, part.votes(part.ones()))
 
 
-def shares(votes: FloatArray, prior: FloatArray, lean: FloatArray | None) -> FloatArray:
+def _tied(votes: Any) -> Any:
+    """(I, K) 1.0 for the classes with the most votes (I, K), else 0."""
+    return votes * 0.0 + (votes >= library(votes).amax(votes, 1)[:, None] * (1 - TIE))
+
+
+def shares(votes: Any, prior: Any, lean: Any) -> Any:
     """(I, K) shares of votes (I, K), see `vote`."""
-    total = votes.sum(axis=1, keepdims=True)
-    found = np.where(total > 0, votes / np.where(total > 0, total, 1), prior)
+    total, xp = votes.sum(1)[:, None], library(votes)
+    found = xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), prior)
     if lean is not None:
-        leans = (tied(votes).sum(axis=1) > 1) & (total[:, 0] > 0)
+        leans = (_tied(votes).sum(1) > 1) & (total[:, 0] > 0)
         leant = found[leans] * lean
-        found[leans] = leant / leant.sum(axis=1, keepdims=True)
+        found[leans] = leant / leant.sum(1)[:, None]
     return found
 
 
-def several_annotators(item_ptr: IntArray, annotator: IntArray) -> BoolArray:
+def several_annotators(item_ptr: Any, annotator: Any) -> Any:
     """(I,) which items have labels of several annotators; their rows are in order."""
-    several = np.diff(item_ptr) > 0
-    several[several] = annotator[item_ptr[:-1][several]] != annotator[item_ptr[1:][several] - 1]
+    busy = item_ptr[1:] > item_ptr[:-1]
+    several = busy & True
+    several[busy] = annotator[item_ptr[:-1][busy]] != annotator[item_ptr[1:][busy] - 1]
     return several

@@ -52,7 +52,7 @@ from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.em import EMAggregator
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.models.params import COUNT, Params, moved
+from dissensus.models.params import COUNT, Params, moved, normalised
 from dissensus.models.spans import SpanModel
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -290,15 +290,11 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         K = self.classes_.size
         alpha, everyone = self._alpha, self.annotators_.size * (K + 1) * K
         together = self.cell_ % ((K + 1) * K)
-        pooled, at = np.unique(together, return_inverse=True)
-        counts = np.zeros((pooled.size, alpha.shape[0]))
-        np.add.at(counts, at, self.cell_counts_)
+        pooled, _, counts = group_sums(together, self.cell_counts_)
         known, counts = np.concatenate([self.cell_, everyone + pooled]), np.concatenate([self.cell_counts_, counts])
         place = np.minimum(np.searchsorted(known, keys), known.size - 1)
         own = np.where((known[place] == keys)[:, None], counts[place], 0.0)
-        groups, of = np.unique(known // K, return_inverse=True)
-        totals = np.zeros((groups.size, alpha.shape[0]))
-        np.add.at(totals, of, counts)
+        groups, _, totals = group_sums(known // K, counts)
         place = np.minimum(np.searchsorted(groups, keys // K), groups.size - 1)
         total = np.where((groups[place] == keys // K)[:, None], totals[place], 0.0)
         return np.asarray(np.log((own + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
@@ -310,24 +306,22 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         known = naming.match(table.annotators, self.annotators_, "annotators")
         return self._answer(self._chain(table, known, None))
 
-    def _confusions(self, known: IntArray) -> FloatArray:
-        return np.concatenate([self.confusion_, self.population_confusion_[None]])[known]
-
 
 def expected_cells(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tuple[FloatArray, float]:
     """(U, S) E log Θ of cells under Dirichlet(α_c + n), and Σ KL(Dirichlet(α_c + n) ‖ Dirichlet(α_c))."""
     from scipy.special import gammaln, psi
 
     K = alpha.shape[1]
-    groups, of = np.unique(keys // K, return_inverse=True)
-    totals = np.zeros((groups.size, alpha.shape[0]))
-    np.add.at(totals, of, counts)
+    _, of, totals = group_sums(keys // K, counts)
     own, whole = alpha[:, keys % K].T, alpha.sum(axis=1)
     logs = psi(own + counts) - psi(whole + totals)[of]
     gained = (gammaln(own + counts) - gammaln(own)).sum() - (gammaln(whole + totals) - gammaln(whole)).sum()
     return np.asarray(logs), float((counts * logs).sum() - gained)
 
 
-def normalised(values: FloatArray) -> FloatArray:
-    """Rows that sum to one."""
-    return np.asarray(values / values.sum(axis=-1, keepdims=True))
+def group_sums(keys: IntArray, counts: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """The distinct keys, the place of each key among them, and the sums of the counts (len(keys), S) by key."""
+    found, at = np.unique(keys, return_inverse=True)
+    sums = np.zeros((found.size, counts.shape[1]))
+    np.add.at(sums, at, counts)
+    return found, at, sums

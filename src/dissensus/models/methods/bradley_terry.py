@@ -325,10 +325,7 @@ def gradient(games: Games, p: Chances) -> tuple[FloatArray, FloatArray]:
 
 def ranks(scores: FloatArray) -> IntArray:
     """Ranks of scores along the last axis, 1 for the largest."""
-    order = np.argsort(-scores, axis=-1, kind="stable")
-    found = np.empty(scores.shape, np.int64)
-    np.put_along_axis(found, order, np.broadcast_to(np.arange(1, scores.shape[-1] + 1), scores.shape), axis=-1)
-    return found
+    return np.argsort(np.argsort(-scores, axis=-1, kind="stable"), axis=-1) + 1
 
 
 def centred(variance: FloatArray) -> FloatArray:

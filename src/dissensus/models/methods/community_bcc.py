@@ -149,17 +149,13 @@ class CommunityBCC(CrowdModel[Communities]):
 
         membership, confusion = np.empty((A, M)), np.empty_like(params.counts)
         pool = vars(self).get("_pool") or Threads(1)
-        parts = even(A, pool.threads)
-        logs, wholes = np.zeros((len(parts), M, K, K)), np.zeros((len(parts), M, K))
         given = params.counts, params.community_concentration, np.log(params.community_share)
-        sums = pool.map(
-            lambda part, start, stop: kernels.believe(
-                start, stop, *given, membership, confusion, logs[part], wholes[part]
-            ),
-            parts,
-        )
-        evidence, spent = np.sum(sums, axis=0)
-        return Beliefs(membership, confusion, logs.sum(axis=0), wholes.sum(axis=0), float(evidence), float(spent))
+        found, (logs, wholes) = pool.sums(
+            lambda start, stop, *sums: kernels.believe(start, stop, *given, membership, confusion, *sums),
+            even(A, pool.threads), (M, K, K), (M, K),
+        )  # fmt: skip
+        evidence, spent = np.sum(found, axis=0)
+        return Beliefs(membership, confusion, logs, wholes, float(evidence), float(spent))
 
     def cells(self, params: Communities) -> FloatArray:
         """Exp E log Θ."""

@@ -131,13 +131,13 @@ class GLAD(EMAggregator[Skills]):
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
-        before, rows = self.posterior_[item], hard_rows(table)
+        before, part = self.posterior_[item], readable.Part.of(hard_rows(table), gold, annotator.size, table.n_classes)
         posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
         ability, easiness = self.ability_[annotator], -np.log(self.difficulty_[item])
         for _ in range(MAX_UPDATE_PASSES):
-            last, (_, posterior, easiness, pull, curvature, _) = (
+            last, (_, _, pull, curvature, posterior, easiness) = (
                 posterior,
-                kernels.walk_short(rows, ability, easiness, log_prior, 1 / self.easiness_sd**2, gold, old),
+                kernels.walk_on(part, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
             )
             pull, curvature = self.pull_[annotator] + pull, self.curvature_[annotator] + curvature
             ability = (pull + precision * MEAN_ABILITY) / (curvature + precision)
@@ -201,14 +201,13 @@ class GLAD(EMAggregator[Skills]):
 
 @dataclass(frozen=True)
 class AbilitySums(Sums):
-    """Log evidence, classes (K,), the sums of the next α (A,), and hits (A,) where the posterior was asked for."""
+    """Log evidence, classes (K,) and the sums of the next α (A,)."""
 
-    by_annotator: ClassVar = ("pull", "curvature", "hits")
+    by_annotator: ClassVar = ("pull", "curvature")
     evidence: float
     prior_counts: FloatArray
     pull: FloatArray
     curvature: FloatArray
-    hits: FloatArray
 
 
 @dataclass(frozen=True)
@@ -220,26 +219,26 @@ class AbilityPass(Pass[Skills, AbilitySums, Any]):
     def open(self, params: Skills, size: Size, workers: int, pool: Threads) -> list[Any]:
         """The parameters and the sums of each worker."""
         A, K, short = size.n_annotators, size.n_classes, size.n_rows < readable.MIN_KERNEL_ROWS
-        return [(params, short, np.zeros(1), np.zeros(K), *np.zeros((3, A))) for _ in range(workers)]
+        return [(params, short, np.zeros(1), np.zeros(K), *np.zeros((2, A))) for _ in range(workers)]
 
     def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.glad.walk`, or of a short table its readable form."""
-        params, short, evidence, prior_counts, pull, curvature, hits = buffer
+        """`kernels.glad.walk`, or of a short table `walk_on`."""
+        params, short, evidence, prior_counts, pull, curvature = buffer
         rows, easiness, log_prior = block.rows, block.of(params.easiness), np.log(params.prior)
         if short:
-            found, posterior, out["easiness"][:], *sums = kernels.walk_short(
-                rows, params.ability, easiness, log_prior, self.easiness_precision, block.gold
+            part = readable.Part.of(rows, block.gold, pull.size, prior_counts.size)
+            *sums, posterior, out["easiness"][:] = kernels.walk_on(
+                part, params.ability, easiness, log_prior, self.easiness_precision
             )
-            parts = (found, posterior.sum(axis=0), *sums)
-            for total, part in zip((evidence, prior_counts, pull, curvature, hits), parts, strict=True):
-                total += part
+            for total, found in zip((evidence, prior_counts, pull, curvature), sums, strict=True):
+                total += found
             if "posterior" in out:
                 out["posterior"][:] = posterior
             return
         evidence[0] += kernels.walk(
-            block.start, block.stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, params.ability,
-            easiness, log_prior, self.easiness_precision, block.gold, out["easiness"], pull, curvature, prior_counts,
-            out.get("posterior", np.empty((0, prior_counts.size))), hits,
+            block.start, block.stop, rows.arrays, params.ability, easiness, log_prior, self.easiness_precision,
+            block.gold, out["easiness"], pull, curvature, prior_counts,
+            out.get("posterior", np.empty((0, prior_counts.size))),
         )  # fmt: skip
 
     def close(self, buffers: list[Any], pool: Threads) -> AbilitySums:

@@ -198,15 +198,13 @@ class Talk:
                 edges.item, edges.annotator, edges.answer, self.message, self.heard, *self.options
             )
         else:
-            sums = np.zeros((self.pool.threads, *self.known.shape))
-            self.pool.map(
-                lambda number, start, stop: kernels.sweep(
+            _, (heard,) = self.pool.sums(
+                lambda start, stop, sums: kernels.sweep(
                     start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard, self.odds,
-                    *self.options, sums[number],
+                    *self.options, sums,
                 ),
-                self.items,
+                self.items, self.known.shape,
             )  # fmt: skip
-            heard = sums.sum(axis=0)
         self.heard = heard + self.known  # h of a known class is −1 or 1
         self.odds = kernels.whole_odds(self.heard, *self.options)
         return float(np.abs(self.weight - before).max(initial=0) / max(1.0, np.abs(self.weight).max(initial=0)))

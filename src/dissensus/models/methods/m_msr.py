@@ -200,7 +200,7 @@ class Pairs:
             known_labels = np.bincount(rows.annotator, weight * known, A).astype(float)
             right = np.bincount(rows.annotator, weight * (rows.label == truth), A)
             known_skill = (K * right / np.where(known_labels > 0, known_labels, 1) - 1) / (K - 1)
-            rows = rest_of(rows, ~known)
+            rows = rows.select(gold < 0)
         at_most = min(A**2, int((np.diff(rows.item_ptr).astype(np.float64) ** 2).sum()))
         if at_most > MAX_PAIRS:
             raise DataError(
@@ -237,10 +237,3 @@ def meetings(rows: Rows, n_annotators: int) -> Any:
     met = met + met.T  # the diagonal, where somebody labels an item twice, is of no use
     met.sort_indices()
     return met
-
-
-def rest_of(rows: Rows, keep: BoolArray) -> Rows:
-    """The rows where `keep`."""
-    ptr = np.append(0, np.cumsum(keep))[rows.item_ptr]
-    weight = None if rows.weight is None else rows.weight[keep]
-    return Rows(ptr, rows.annotator[keep], rows.label[keep], weight)

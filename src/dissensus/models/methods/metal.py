@@ -56,7 +56,7 @@ from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.readable import LIKELIHOOD, VOTES, label_matrix
 from dissensus.models.base import Aggregator, given_first, methods
 from dissensus.models.confusion import FULL, softened_sweep
-from dissensus.models.confusion_pass import ConfusionPass, Likelihood, judge
+from dissensus.models.confusion_pass import ConfusionPass, Likelihood
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, expected_pseudo
 from dissensus.models.methods.snorkel import given_shares, is_balance
@@ -105,22 +105,17 @@ class MeTaL(Aggregator):
             counts /= counts.sum(axis=1, keepdims=True)
             moments = Moments(rows, pool, gold, prior, known)
             confusion = self._descend(moments, counts, on_step)
-            labels = of_gold.sum(axis=1) + np.outer(moments.open_labels(), prior)  # (A, K)
+            totals = votes.labels.sum(axis=1, keepdims=True)
+            of_open = np.maximum(totals.sum(axis=(1, 2)) - of_gold.sum(axis=(1, 2)), 0)  # (A,) of classes not known
+            labels = of_gold.sum(axis=1) + np.outer(of_open, prior)  # (A, K)
             counted = confusion * labels[:, None, :] + pseudo
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
             self.prior_, self.confusion_ = prior, given_first(counted)
-            walk, totals = ConfusionPass(LIKELIHOOD, FULL), votes.labels.sum(axis=1, keepdims=True)
-            sums = softened_sweep(self, engine, walk, Likelihood.of(prior, self.confusion_), totals)
+            walk, params = ConfusionPass(LIKELIHOOD, FULL), Likelihood.of(prior, self.confusion_)
+            sums = softened_sweep(self, engine, walk, params, totals)
         population = sums.labels.sum(axis=0) + pseudo
         self.population_confusion_ = population / population.sum(axis=1, keepdims=True)
-
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        with in_memory(table, None, self.threads) as engine:
-            return judge(engine, self.prior_, self._confusions(known))[0]
-
-    def _confusions(self, known: IntArray) -> FloatArray:
-        return np.concatenate([self.confusion_, self.population_confusion_[None]])[known]  # −1 takes the last
 
     def _confusion_size(self) -> FloatArray:
         return np.asarray(self.evidence_[:, :, None])
@@ -191,10 +186,8 @@ def known_before(population: FloatArray, of_gold: FloatArray, prior: FloatArray,
 
 def item_weights(rows: Rows) -> FloatArray:
     """(I,) weight of the labels of each item."""
-    length = np.diff(rows.item_ptr)
-    if rows.weight is None:
-        return length
-    return np.bincount(np.repeat(np.arange(length.size), length), rows.weight, length.size).astype(np.float64)
+    part = readable.Part.of(rows, None, 0, 0)
+    return np.asarray(part.add(part.item, part.ones(), part.n_items))
 
 
 def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> FloatArray:
@@ -239,7 +232,12 @@ class Moments:
         if self.labels is not None:
             met, grams_met = kernels.meet_short(self.labels, self.factor, confusion, gram)
         else:
-            met, grams_met = self._meet(confusion, gram)
+            _, (met, grams_met) = self.pool.sums(
+                lambda start, stop, *sums: kernels.meet(
+                    start, stop, self.rows.arrays, self.gold, confusion, gram, *sums
+                ),
+                balanced(self.rows.item_ptr, self.pool.threads), confusion.shape, gram.shape,
+            )  # fmt: skip
         met = (met - self.repeats @ confusion) * self.prior
         grams_met = grams_met - self.repeats.sum(axis=(1, 2))[:, None] * gram
         # every pair is in the sums of both annotators: Σ_{j<k} n ‖Θ_jᵀPΘ_k‖² − 2 Σ_{j<k} ⟨C, Θ_jᵀPΘ_k⟩
@@ -249,18 +247,6 @@ class Moments:
         self.curvature[:, np.arange(root.size), np.arange(root.size)] += strength
         self.pull = centre * strength[:, None, :] + met
         return pairs + away
-
-    def _meet(self, confusion: FloatArray, gram: FloatArray) -> tuple[FloatArray, FloatArray]:
-        rows, threads = self.rows, self.pool.threads
-        met, grams_met = np.zeros((threads, *confusion.shape)), np.zeros((threads, *gram.shape))
-        self.pool.map(
-            lambda number, start, stop: kernels.meet(
-                start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.gold, confusion, gram,
-                met[number], grams_met[number],
-            ),
-            balanced(rows.item_ptr, threads),
-        )  # fmt: skip
-        return met.sum(axis=0), grams_met.sum(axis=0)
 
     def steps(self, confusion: FloatArray) -> FloatArray:
         """Θ nearer to where each annotator's parabola of the last call is lowest; `confusion` is where that was."""
@@ -272,11 +258,3 @@ class Moments:
 
         self.pool.map(work, even(len(confusion), self.pool.threads))
         return better
-
-    def open_labels(self) -> FloatArray:
-        """(A,) weight of each annotator's labels on items whose class is not known."""
-        weight: FloatArray | None = self.rows.weight
-        if self.gold is not None:
-            unknown = np.repeat(self.gold < 0, np.diff(self.rows.item_ptr))
-            weight = unknown * (1.0 if weight is None else weight)
-        return np.bincount(self.rows.annotator, weight, minlength=len(self.repeats)).astype(float)

@@ -37,13 +37,14 @@ from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute import readable
 from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
+from dissensus.compute.readable import with_known
 from dissensus.models.base import methods
 from dissensus.models.class_shares import FIRST_EVENNESS, best_evenness, votes_cost
 from dissensus.models.confusion import soft_counts
@@ -54,7 +55,6 @@ from dissensus.table.annotations import Annotations
 
 EVENNESS = {"votes": 0.0, "learned": FIRST_EVENNESS, "uniform": 1.0}  # of π where EM begins, by `class_prior`
 MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
-BLOCK_NUMBERS = 2**18  # rows times K² that NumPy walks together: they stay in the cache
 BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
 MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
 MAX_WEIGHT = 1e3  # of a row; where one has more, all are divided, since penalties of 1 would count for nothing
@@ -80,7 +80,7 @@ class Effects(Params):
 
     def confusion(self) -> FloatArray:
         """(A, K, K) P(label | class) on an item without an effect of its own."""
-        return softmax(self.effect)
+        return np.asarray(softmax(self.effect, axis=-1))
 
 
 @methods.register(
@@ -157,30 +157,19 @@ class MMCE(EMAggregator[Effects]):
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
         self.item_effect_cell_ = cell = np.flatnonzero((q >= MIN_KEPT) & busy)
         self.item_effect_ = np.empty((cell.size, K), np.float32)
-        if rows.annotator.size < readable.MIN_KERNEL_ROWS:
-            for part in np.array_split(np.arange(cell.size), 1 + rows.annotator.size * K**2 // BLOCK_NUMBERS):
-                cells = kernels.Cells(cell[part], rows, self.confusion_)
-                cells.climb(q[cells.cell], self.item_penalty_)
-                self.item_effect_[part] = cells.tau.T
-        else:
-            kernels.effects(
-                cell, rows.item_ptr, rows.annotator, rows.label, rows.weight, self.confusion_, self.item_penalty_,
-                self.posterior_, self.item_effect_,
-            )  # fmt: skip
+        kernels.effects(cell, rows.arrays, self.confusion_, self.item_penalty_, self.posterior_, self.item_effect_)
         k, right = cell % K, np.diagonal(self.population_confusion_)
-        here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_)[np.arange(cell.size), k]
+        here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_, axis=1)[np.arange(cell.size), k]
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         rows = hard_rows(bounded(table))
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
-            effect = with_unseen(self.annotator_effect_, np.log(self.population_confusion_), known)
+            everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
+            effect = everyone[known]  # −1, unseen, takes the last
             sweep(Effects(effect, np.zeros(1), self.prior_, None), MAX_ROUNDS)
         return sweep.posterior
-
-    def _confusions(self, known: IntArray) -> FloatArray:
-        return with_unseen(self.confusion_, self.population_confusion_, known)
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         everyone = self._confusions(np.append(np.arange(self.annotators_.size), -1))  # −1, unseen, takes the last
@@ -200,7 +189,8 @@ class MMCE(EMAggregator[Effects]):
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
-        counts = soft_counts(table, readable.with_known(belief, gold))
+        belief = with_known(belief, gold)
+        counts = soft_counts(table, belief)
         sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
         even = np.array([EVENNESS[self.class_prior]])
@@ -237,21 +227,10 @@ def bounded(table: Annotations) -> Annotations:
     return replace(table, weight=table.weight * (MAX_WEIGHT / table.weight.max()))
 
 
-def with_unseen(values: FloatArray, unseen: FloatArray, known: IntArray) -> FloatArray:
-    """(A, K, K) matrices of a new table's annotators; `known` (A,) codes into `values`, −1 for `unseen`."""
-    return np.concatenate([values, unseen[None]])[known]  # −1 takes the last
-
-
 def expected_effect(n_classes: int) -> FloatArray:
     """(K, K) the σ of an annotator of whom nothing is known, `expected_pseudo` of `dawid-skene`."""
     logs = np.log(expected_pseudo(n_classes))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
-
-
-def softmax(logits: FloatArray) -> FloatArray:
-    """Over the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 class Sums(NamedTuple):
@@ -278,35 +257,15 @@ class Sweep:
         """Log evidence minus β/2 Σ τ²; leaves the posterior and the sums of the next σ."""
         rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
         K = log_prior.size
-        if rows.annotator.size < readable.MIN_KERNEL_ROWS:
-            return self._walk_short(params, rounds)
-        shape = (len(self.items), *confusion.shape)
-        counts, expected, plain = np.zeros(shape), np.zeros(shape), np.zeros(shape[:3])
         self.posterior = np.empty((rows.item_ptr.size - 1, K))
         log_confusion = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))
         before = self.posterior if params.belief is None else params.belief
-        parts = self.pool.map(
-            lambda part, start, stop: float(
-                kernels.walk(
-                    start, stop, rows.item_ptr, rows.annotator, rows.label, rows.weight, confusion, log_confusion,
-                    log_prior, self.penalty, self.gold, self.special, rounds, params.belief is None, before,
-                    self.posterior, counts[part], expected[part], plain[part],
-                )
+        parts, (counts, expected, plain) = self.pool.sums(
+            lambda start, stop, *sums: kernels.walk(
+                start, stop, rows.arrays, confusion, log_confusion, log_prior, self.penalty, self.gold, self.special,
+                rounds, params.belief is None, before, self.posterior, *sums,
             ),
-            self.items,
+            self.items, confusion.shape, confusion.shape, confusion.shape[:2],
         )  # fmt: skip
-        self.sums = Sums(counts.sum(axis=0), expected.sum(axis=0) + plain.sum(axis=0)[:, :, None] * confusion)
-        return sum(parts)
-
-    def _walk_short(self, params: Effects, rounds: int) -> float:
-        """The same in NumPy, in blocks of items that stay in the cache."""
-        rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
-        found = []
-        for start, stop in balanced(rows.item_ptr, 1 + rows.annotator.size * log_prior.size**2 // BLOCK_NUMBERS):
-            block, gold = rows.between(start, stop), None if self.gold is None else self.gold[start:stop]
-            before = None if params.belief is None else params.belief[start:stop]
-            special = max(self.special - start, 0)
-            found.append(kernels.walk_short(block, confusion, log_prior, self.penalty, gold, special, rounds, before))
-        objectives, posteriors, seen, expected = zip(*found, strict=True)
-        self.posterior, self.sums = np.concatenate(posteriors), Sums(sum(seen), sum(expected))
-        return float(sum(objectives))
+        self.sums = Sums(counts, expected + plain[:, :, None] * confusion)
+        return float(sum(parts))

@@ -35,24 +35,16 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.base import Checkpoint
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
-from dissensus.models.answers import AnswerModel, about_confidence
+from dissensus.models.answers import AnswerModel, about_confidence, dependence_by
 from dissensus.models.base import FrameKind, methods
-from dissensus.models.dependence import (
-    CANDIDATES,
-    DEFAULT,
-    MIN_GOLD,
-    PRIOR_SD,
-    Calibration,
-    design_effect,
-    labels_per_item,
-    most_probable,
-)
+from dissensus.models.dependence import MIN_GOLD, Calibration, design_effect, labels_per_item
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import SHARE, Params, moved
 from dissensus.table import names as naming
@@ -129,7 +121,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         def judge(params: Ticks) -> tuple[FloatArray, FloatArray, FloatArray]:
             odds = _odds(table, params.hit, params.false_tick, known)[used]
             q = np.zeros((table.n_items, self.options_.size))
-            q[used], joint, log_total = _marginals(odds, prior.order, prior.parent, params.chance)
+            q[used], joint, log_total = marginals(odds, prior.order, prior.parent, params.chance)
             return q, joint, log_total
 
         def maximise(q: FloatArray, joint: FloatArray) -> Ticks:
@@ -181,11 +173,11 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         odds = _odds(data, blind.hit_, blind.false_tick_, np.zeros((data.n_items, 0)))[known]
         n, sets = blind.item_total_[known], data.options.ticked[gold[known]]
 
-        def score(rho: float) -> float:
-            fit = _soften(odds, design_effect(n, rho), sets, blind.order_, blind.parent_, blind.chance_)[1]
-            return float(fit.sum() - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2)
+        def fit(rho: float) -> float:
+            tree = blind.order_, blind.parent_, blind.chance_
+            return float(_soften(odds, design_effect(n, rho), sets, *tree)[1].sum())
 
-        return most_probable([score(float(rho)) for rho in CANDIDATES])
+        return dependence_by(fit)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
@@ -270,7 +262,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
         """(I, L) the posterior, (I, L) the options of the answer, (I,) P(exactly this set)."""
         odds = _odds(table, hit, false_tick, known, ticked)
-        answer = _marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER
+        answer = marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER
         d = design_effect(labels_per_item(table.item_ptr, table.weight), self.dependence_)
         q, log_set = _soften(odds, d, answer, self.order_, self.parent_, self.chance_)
         return q, answer, np.exp(np.minimum(log_set, 0))
@@ -292,13 +284,9 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
 
     def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Jaccard index of the set of each row and the answer; two empty sets are alike."""
-        answers, of_item = np.unique(self.answer_, axis=0, return_inverse=True)
-        ticked = table.options.ticked.astype(np.float64)
-        both = ticked @ answers.T
-        either = ticked.sum(axis=1)[:, None] + answers.sum(axis=1) - both
-        alike = np.divide(both, either, out=np.ones_like(both), where=either > 0)
-        weight = table.row_weights
-        found = weight * alike[table.label, of_item.reshape(-1)[table.item]]
+        said, answer, weight = table.options.ticked[table.label], self.answer_[table.item], table.row_weights
+        both, either = (said & answer).sum(axis=1), (said | answer).sum(axis=1)
+        found = weight * np.divide(both, either, out=np.ones(both.size), where=either > 0)
         return tuple(np.bincount(table.annotator, one, table.n_annotators) for one in (found, weight))  # type: ignore[return-value]
 
 
@@ -335,7 +323,7 @@ def _soften(
     for one in np.unique(d):
         at = np.flatnonzero(d == one)
         softened, tree = odds[at] / one, 1 / (1 + np.exp(-log_odds / one**SOFT_TREE))
-        q[at], _, log_total = _marginals(softened, order, parent, tree)
+        q[at], _, log_total = marginals(softened, order, parent, tree)
         log_set[at] = _log_set(sets[at], softened, parent, tree) - log_total
     return q, log_set
 
@@ -374,11 +362,7 @@ def _inside(chance: FloatArray) -> FloatArray:
 
 def _tick_votes(table: Annotations) -> FloatArray:
     """(I, L) the weight of the ticks of every option."""
-    votes, ones = np.zeros((table.n_items, table.options.names.size)), np.ones((table.n_annotators, 1))
-    ones = np.broadcast_to(ones, (table.n_annotators, votes.shape[1])).copy()
-    rows = table.item_ptr, table.annotator, table.label, table.weight, table.options.ticked
-    kernels.evidence(*rows, ones, np.zeros_like(ones), votes)
-    return votes
+    return sums_of_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
 
 
 def _odds(
@@ -400,10 +384,27 @@ def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
     return true, hits
 
 
-def _marginals(
+def marginals(
     odds: FloatArray, order: IntArray, parent: IntArray, chance: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(I, L) the posterior, (L, 2) items in which an option is true, (I,) the log of the sum over all sets."""
-    q, joint, log_total = np.empty_like(odds), np.zeros(chance.shape), np.empty(len(odds))
-    kernels.marginals(odds, order, parent, _inside(chance), q, joint, log_total)
-    return q, joint, log_total
+    """(I, L) P(option | labels) by log odds (I, L), in two walks over the tree, all items at once.
+
+    Also (L, 2) Σ_i P(option is true, its parent is not / is), and (I,) the log of the sum over all sets. `order` has
+    parents first; of the root, whose parent is −1, both chances are alike.
+    """
+    from scipy.special import expit
+
+    chance = _inside(chance)
+    log_in, log_out = np.log(chance), np.log1p(-chance)
+    up, total = odds.T.copy(), np.zeros(len(odds))  # (L, I): below an option, of its being true
+    for c in order[::-1]:
+        absent, there = (np.logaddexp(log_out[c, x], log_in[c, x] + up[c]) for x in (0, 1))
+        total += absent
+        if parent[c] >= 0:
+            up[parent[c]] += there - absent
+    q, joint = np.zeros_like(up), np.zeros(chance.shape)
+    for c in order:
+        above = q[parent[c]] if parent[c] >= 0 else total * 0
+        absent, there = (p * expit(log_in[c, x] - log_out[c, x] + up[c]) for x, p in enumerate((1 - above, above)))
+        q[c], joint[c] = absent + there, (absent.sum(), there.sum())
+    return np.ascontiguousarray(q.T), joint, total

@@ -33,6 +33,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from scipy.special import expit
 
 from dissensus.common.arrays import pair_starts
 from dissensus.common.parameters import is_number, param
@@ -85,7 +86,7 @@ class Snorkel(CoinModel):
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
         """The M step of the module."""
         x = penalised_logit(labels[:, 0, 0], totals.sum(axis=(1, 2)), self._initial_logit(), self.l2)
-        return Coins(params.prior, np.stack([sigmoid(x), sigmoid(-x)], axis=1))
+        return Coins(params.prior, np.stack([expit(x), expit(-x)], axis=1))
 
     def log_penalty(self, params: Coins) -> float:
         """The penalty on the weights, negative."""
@@ -141,7 +142,7 @@ def penalised_logit(hits: FloatArray, total: FloatArray, centre: float, l2: floa
     low, high = np.minimum(alone, centre), np.maximum(alone, centre)  # the root lies between both opinions
     x = (low + high) / 2
     for _ in range(100):
-        right = sigmoid(x)
+        right = expit(x)
         slope = hits - total * right - l2 * (x - centre)
         low, high = np.where(slope >= 0, x, low), np.where(slope <= 0, x, high)
         step = x + slope / (total * right * (1 - right) + l2)
@@ -151,8 +152,3 @@ def penalised_logit(hits: FloatArray, total: FloatArray, centre: float, l2: floa
         if change < ROOT_TOL * MAX_LOGIT:
             break
     return np.asarray(x)
-
-
-def sigmoid(x: FloatArray) -> FloatArray:
-    """1/(1 + e^−x)."""
-    return np.asarray(1 / (1 + np.exp(-x)))

@@ -100,7 +100,7 @@ class Wawa(VoteModel):
 
 def judged_items(table: Annotations, gold: IntArray | None) -> BoolArray:
     """(I,) which items can tell about their annotators: those of several, or of known class; all if there are none."""
-    judged = several_annotators(table.item_ptr, table.annotator)
+    judged: BoolArray = several_annotators(table.item_ptr, table.annotator)
     if gold is not None:
         judged |= gold >= 0
     return judged if judged.any() else ~judged

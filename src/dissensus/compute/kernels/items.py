@@ -1,0 +1,37 @@
+"""What walks over items share: arrays that may be None (weights, known classes), and the posterior of one item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.jit import compiled
+from dissensus.common.types import FloatArray
+
+
+@compiled
+def entry(values: Any, at: Any, default: Any) -> Any:
+    """`values[at]`, or the default where there are none; numba leaves out the other branch."""
+    return default if values is None else values[at]
+
+
+@compiled
+def normalise(log_joint: FloatArray, known: int, q: FloatArray) -> float:
+    """The posterior of log joint probabilities (K,), all of it on class `known` if that is not −1; log evidence."""
+    K = log_joint.size
+    if known >= 0:
+        evidence = float(log_joint[known])  # before q, which may be the same array
+        for k in range(K):
+            q[k] = 1.0 if k == known else 0.0
+        return evidence
+    top = log_joint[0]
+    for k in range(1, K):
+        top = max(top, log_joint[k])
+    total = 0.0
+    for k in range(K):
+        q[k] = np.exp(log_joint[k] - top)
+        total += q[k]
+    for k in range(K):
+        q[k] /= total
+    return float(top + np.log(total))
