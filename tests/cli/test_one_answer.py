@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 
+import pytest
+
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.table.datasets import load_dataset
 
@@ -27,5 +29,11 @@ def test_every_command_gives_one_answer(cli, tmp_path):
     cli("report", file, "-o", tmp_path / "page.html")
     facts = json.loads((tmp_path / "page.json").read_bytes())
     assert facts["method"] == DEFAULT_METHOD
+    methods, compared = facts["sections"]["methods"], json.loads(cli("compare", file, "--json").stdout)
+    assert [methods[key] for key in ("best", "verdict")] == [compared[key] for key in ("best", "verdict")]
+    assert [one["method"] for one in methods["methods"]] == [one["method"] for one in compared["methods"]]
+    behind = [one["behind"]["value"] for one in methods["methods"]]
+    assert behind == pytest.approx([one["behind"] for one in compared["methods"]], rel=1e-4)
+    assert any(compared["verdict"] in one["text"] for one in facts["findings"])
     recommended = json.loads(cli("recommend", file, "--budget", 5, "--json").stdout)
     assert recommended["method"] == DEFAULT_METHOD

@@ -11,7 +11,7 @@ from dissensus import Annotations, Report, compare, diagnose, evaluation, explai
 from dissensus.clustering import select_clusters
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import clusterings, methods_for
-from dissensus.report import Section, collect, method_contest
+from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
@@ -101,24 +101,24 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
 
 def test_methods_are_ranked_as_compare_ranks_them():
     table = crowd().annotations
-    facts = report().facts["sections"]["methods"]
-    found = compare(table, [methods[name](max_iter=50) if name != "majority-vote" else name for name in FEW_METHODS])
+    made = report(methods=None, only=["methods"])
+    facts, found = made.facts["sections"]["methods"], compare(table)
     assert [one["method"] for one in facts["methods"]] == [one.method for one in found]
+    assert [one["behind"]["value"] for one in facts["methods"]] == pytest.approx(
+        [one.behind.value for one in found], rel=1e-4
+    )
     assert facts["verdict"] == found.verdict()
-    one, other = (methods[name]().fit(table).predict() for name in [m.method for m in found])
-    assert facts["contested"] == (one != other).sum()
+    assert found.verdict() in made.facts["findings"][0]["text"]
+    labels = np.stack([methods[one.method]().fit(table).predict() for one in found])
+    assert facts["contested"] == (labels != labels[0]).any(axis=0).sum()
     assert len(facts["contested_items"]) == facts["contested"]
 
 
 def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
-    monkeypatch.setattr(method_contest, "MAX_ANNOTATIONS", 350)
-    held = method_contest.contest(crowd().annotations, FEW_METHODS, gold=crowd().truth)
-    assert held.sampled
-    assert held.items.size == 50
-    assert {labels.size for labels in held.labels.values()} == {50}
-    facts = report(gold=crowd().truth).facts["sections"]["methods"]
-    assert facts["sampled_items"] == 50
-    assert blocks("methods", facts, Text)[0].text == "Compared on a random 50 of the items, with all their labels."
+    monkeypatch.setattr(compare, "__kwdefaults__", compare.__kwdefaults__ | {"limit": 350})
+    facts = report(gold=crowd().truth, only=["methods"]).facts["sections"]["methods"]
+    assert facts["sampled_items"] == facts["items"] == 50
+    assert "Compared on 50 items, drawn at random, with all their labels." in facts["verdict"]
 
 
 def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():

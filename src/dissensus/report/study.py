@@ -26,7 +26,6 @@ from dissensus.models.base import Aggregator, arg_max, clusterings, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
 from dissensus.questions.habits import Habits, find_habits
-from dissensus.report.method_contest import DEFAULT_METHODS, Contest, contest
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -199,15 +198,6 @@ class Study:
         with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count, as the page says
             scale: Any = "ordinal" if self.table.kind == "graded" else "nominal"
             return agreement(self.table, scale=scale, seed=self.seed)
-
-    @cached_property
-    def method_contest(self) -> Contest | DataError:
-        """The comparison of methods, or the error that prevented it."""
-        try:
-            names = [*(self.methods or DEFAULT_METHODS), self.method]
-            return contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)
-        except DataError as error:
-            return error
 
     @cached_property
     def diagnosis(self) -> Diagnosis:

@@ -7,7 +7,6 @@ from dissensus.questions.compare import fresh
 from dissensus.questions.redundancy import redundancy
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.method_contest import limit_passes
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, facts_of, plain
 
@@ -24,7 +23,7 @@ class RedundancySection(Section):
     def collect(self, study: Study) -> Facts:
         found = redundancy(
             study.table,
-            limit_passes(fresh(study.fitted)),
+            fresh(study.fitted),
             gold=study.gold,
             seed=study.seed,
             on_fit=lambda method, done, of: study.on_step(f"thinning out labels: {done} of {of} fits done"),
