@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.clustering.drawn import draw
-from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, redundancy
+from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, recommend, redundancy
 from dissensus.clustering import select_clusters
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import clusterings, methods_for
@@ -94,9 +94,12 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
     section, facts = sections["labels"](), report(gold=crowd().truth).facts["sections"]["labels"]
     against = next(iter(section.findings(facts | {"gold": facts["gold"] | {"expected": 0.5}})))
     assert "learns from gold how sure to be" in against.advice
-    asked = "The classes of 30 items (`dissensus aggregate --known`) would say how sure to be."
+    asked = "The classes of 30 items (`--known`) would say how sure to be."
     assert asked in report().facts["headline"]
-    assert asked not in report(gold=crowd().truth).facts["headline"]
+    known = crowd().truth
+    learnt = Report(crowd().annotations, methods["dawid-skene"]().fit(crowd().annotations, gold=known), known=known)
+    assert learnt.settled.all()
+    assert asked not in learnt.facts["headline"]
 
 
 def test_methods_are_ranked_as_compare_ranks_them():
@@ -245,13 +248,17 @@ def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
 def test_redundancy_is_the_library_s():
     table, gold = crowd().annotations, crowd().truth
     facts = report(gold=gold).facts["sections"]["redundancy"]
-    found = redundancy(table, methods["dawid-skene"](max_iter=50), gold=gold)
+    found = redundancy(table, "dawid-skene", gold=gold)
     assert [level["labels"] for level in facts["levels"]] == [level.labels for level in found]
     assert [level["stability"]["value"] for level in facts["levels"]] == pytest.approx(
         [level.stability.value for level in found], rel=1e-4
     )
     assert facts["verdict"] == found.verdict()
-    assert [one["item"] for one in facts["best"]][:3] == [str(name) for name in found.next_label.best(3)]
+    asked = recommend(methods["dawid-skene"]().fit(table), table, budget=100)
+    assert [one["item"] for one in facts["ask"]] == [str(name) for name in asked.items]
+    called = dict(zip(table.annotators.tolist(), pseudonyms(table.annotators.tolist(), ""), strict=True))
+    assert [one["annotator"] for one in facts["ask"]] == [called[name] for name in asked.annotators.tolist()]
+    assert facts["advice"] == found.advice.advice() == asked.advice()
 
 
 def test_clusters_are_those_of_the_clustering():

@@ -95,8 +95,8 @@ def _show(title: str, found: Explanation) -> None:
     show.table(None, columns, rows, numbers=("items", "share"), unbroken=("kind",))
     if counts["cannot tell"]:
         show.text(
-            "To tell more, buy labels where they say most: `dissensus recommend FILE --budget N`; a kind is found by "
-            "comparing several labels of an item with what its annotators say elsewhere."
+            "A kind is found by comparing several labels of an item with what its annotators say elsewhere. Whether "
+            "more labels would change an item says `dissensus recommend FILE --budget N`."
         )
     for one in found.groups:
         differ = f"differ on {one.items.size:,} items" if one.significant else "show no difference beyond chance"

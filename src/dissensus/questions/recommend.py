@@ -79,6 +79,7 @@ MORE_LABELS = 3  # above the median item's, that an item may come to
 MIN_CHANGE = 0.01  # P(label of an item changes) below which labels about it buy nothing
 MAX_AHEAD = 10  # labels of one item that are thought of before it is said that they change nothing
 MAX_IN_VAIN = 100  # items in a row that no label changes, before none of the others is looked at
+ADVICE_BUDGET = 100  # labels that `redundancy` and the report ask for
 Each = float | Mapping[Any, float] | FloatArray | list[float]
 
 
@@ -139,6 +140,12 @@ class Recommendation(Shown):
         if limits is not None and limits.left >= self.cost.min():
             said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
         return " ".join(said)
+
+    def advice(self) -> str:
+        """Say what to do next, and which command lists the labels; of a budget of `ADVICE_BUDGET`."""
+        verdict = self.verdict()
+        lists = f" `dissensus recommend --budget {ADVICE_BUDGET}` says which." if len(self) else ""
+        return f"Next: {verdict[0].lower()}{verdict[1:]}{lists}"
 
     def _why_nothing(self) -> str:
         limits = self.limits

@@ -19,13 +19,14 @@ import pyarrow as pa
 
 from dissensus.clustering import Clustering
 from dissensus.common.formatting import percent
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataError, DataWarning, MissingColumn
 from dissensus.models.base import Aggregator, arg_max, clusterings, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
 from dissensus.questions.habits import Habits, find_habits
+from dissensus.questions.item_status import is_settled
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -54,6 +55,7 @@ class Study:
     fitted: Aggregator
     _: KW_ONLY
     gold: Any = None  # (I,) codes, −1 unknown; of numbers floats, NaN unknown
+    known: Any = None  # the same of items from which `fitted` learnt
     items: Any = None  # column → (I,)
     annotators: Any = None  # column → (A,)
     show: Sequence[str] = ()  # columns of `annotators` that are printed
@@ -179,6 +181,11 @@ class Study:
     def confidence(self) -> FloatArray:
         """(I,) probability of the label."""
         return np.asarray(self.fitted.posterior_.max(axis=1, initial=0))
+
+    @cached_property
+    def settled(self) -> BoolArray:
+        """(I,) which items are settled."""
+        return is_settled(self.confidence, self.labels_per_item, self.known)
 
     @cached_property
     def votes(self) -> FloatArray:

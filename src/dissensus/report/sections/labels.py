@@ -9,7 +9,7 @@ import numpy as np
 from dissensus.common.formatting import percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
-from dissensus.questions.item_status import SETTLED, is_settled
+from dissensus.questions.item_status import SETTLED
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
@@ -37,8 +37,7 @@ class Labels(Section):
         study.on_step("weighing the labels")
         confidence = study.confidence
         edges = np.linspace(0, 1, N_BINS + 1)
-        settled = is_settled(confidence, np.diff(study.table.item_ptr))
-        state = np.where(settled, 0, np.where(confidence >= UNSURE, 1, 2))  # (I,) place in STATES
+        state = np.where(study.settled, 0, np.where(confidence >= UNSURE, 1, 2))  # (I,) place in STATES
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
         return {
             "dependence": study.fitted.dependence_,
@@ -66,7 +65,7 @@ class Labels(Section):
             gap = gold["expected"] - gold["accuracy"]["value"]
             honest = gold["accuracy"]["low"] <= gold["expected"] <= gold["accuracy"]["high"]
             word = "agrees with" if honest else "is above" if gap > 0 else "is below"
-            learn = "; `dissensus aggregate --known` learns from gold how sure to be" if facts["dependence"] else ""
+            learn = "; `--known` learns from gold how sure to be" if facts["dependence"] else ""
             yield Finding(
                 f"The mean confidence of {percent(gold['expected'])} {word} the share that is right by gold, "
                 f"{percent(gold['accuracy']['value'], 1)} ({interval_text(gold['accuracy'])}).",
