@@ -73,4 +73,6 @@ def test_tiny_files_get_one_advice(rows, cli, tmp_path):
     assert advice.removeprefix("Next: ")[1:].startswith(verdict[1:])
     page = (tmp_path / "page.html").read_text()
     assert "buy another label" not in page
-    assert not re.search(r"\b1 (items|annotators|labels|annotations)\b", " ".join(headline))
+    said = [cli(command, file).stdout for command in ("diagnose", "explain", "redundancy", "aggregate")]
+    said += [one["text"] for one in json.loads((tmp_path / "page.json").read_bytes())["findings"]]
+    assert not re.search(r"\b1 (items|annotators|labels|annotations)\b", " ".join([*headline, *said]))

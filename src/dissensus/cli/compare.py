@@ -107,7 +107,7 @@ def _show(title: str, result: Comparison) -> None:
         mark = "≈ best" if one.tied and behind else show.bar(behind / worst, 10)
         score = result.shown(one.score).value
         name = f"{one.method} (yardstick)" if one.method in result.yardsticks else one.method
-        cells = [name, f"{score:.4f}", _with_half_width(one.behind, 4) if behind else "best"]
+        cells = [name, f"{score:z.4f}", _with_half_width(one.behind, 4) if behind else "best"]
         unit = (100, " %") if measure.sign > 0 else (1, "")
         accuracy = [] if one.accuracy is None else [_with_half_width(one.accuracy, 1, unit[0]) + unit[1]]
         rows.append((*cells, mark, *accuracy, f"{one.seconds:.2f}"))

@@ -349,7 +349,7 @@ def print_head(result: Result, title: str) -> None:
     if not result.fitted:
         how = f"Scored with a fitted {about['method']}"
     elif "new_annotations" in about:
-        how = f"{about['method']} updated with {about['new_annotations']:,} annotations"
+        how = f"{about['method']} updated with {show.count(about['new_annotations'], 'annotation')}"
     show.line(f"{how} in {about['seconds']:.1f} s.")
 
 
