@@ -39,7 +39,7 @@ def test_every_command_gives_one_answer(cli, tmp_path):
     recommended = json.loads(cli("recommend", file, "--budget", 100, "--json").stdout)
     assert recommended["method"] == DEFAULT_METHOD
     advice = facts["sections"]["redundancy"]["advice"]
-    assert advice.startswith(f"Next: a{recommended['verdict'][1:]} ")
+    assert advice.startswith(f"Next: with a budget of 100, a{recommended['verdict'][1:]} ")
     assert advice in facts["headline"]
     assert advice in json.loads(cli("redundancy", file, "--json").stdout)["verdict"]
     assert [one["item"] for one in facts["sections"]["redundancy"]["ask"]] == [
@@ -70,7 +70,7 @@ def test_tiny_files_get_one_advice(rows, cli, tmp_path):
     cli("report", file, "-o", tmp_path / "page.html")
     headline = json.loads((tmp_path / "page.json").read_bytes())["headline"]
     advice = next(sentence for sentence in headline if sentence.startswith("Next: "))
-    assert advice.removeprefix("Next: ")[1:].startswith(verdict[1:])
+    assert verdict[1:] in advice
     page = (tmp_path / "page.html").read_text()
     assert "buy another label" not in page
     said = [cli(command, file).stdout for command in ("diagnose", "explain", "redundancy", "aggregate")]

@@ -464,8 +464,8 @@ def found_with(*, stability=(0.9, 0.97), flips=0.02, expected=0.02, changed=0.02
 
 
 NEXT = (
-    "Next: ask for 1 label about 1 item, at a cost of 1. About 0.3 items are expected to change their label, at a cost "
-    "of 3.33 for each that does. `dissensus recommend --budget 100` says which."
+    "Next: with a budget of 100, ask for 1 label about 1 item, at a cost of 1. About 0.3 items are expected to change "
+    "their label, at a cost of 3.33 for each that does. `dissensus recommend --budget 100` says which."
 )
 
 
@@ -489,6 +489,9 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
 def test_a_model_that_the_rehearsal_refutes_is_not_believed():
     verdict = found_with(expected=0.001, changed=0.05).verdict()
     assert "far too sure of itself" in verdict
+    tiny = redundancy(Annotations.from_arrays([1, 1, 2], ["ann", "bob", "ann"], ["yes", "no", "yes"]), "consensus")
+    assert tiny.rehearsal.changed.low > 2 * tiny.rehearsal.flips
+    assert "far too sure of itself" not in tiny.verdict()  # it is one item
 
 
 def test_hardly_any_is_not_none_and_nearly_all_is_not_all():

@@ -91,8 +91,8 @@ def _show(title: str, found: Explanation) -> None:
     show.table(None, columns, rows, numbers=("items", "share"), unbroken=("kind",))
     if counts["cannot tell"]:
         show.text(
-            "A kind is found by comparing several labels of an item with what its annotators say elsewhere. Whether "
-            "more labels would change an item says `dissensus recommend FILE --budget N`."
+            "A kind is found by comparing several labels of an item with what its annotators say elsewhere. `dissensus "
+            "recommend FILE --budget N` says whether more labels would change an item."
         )
     for one in found.groups:
         differ = (

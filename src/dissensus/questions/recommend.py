@@ -143,9 +143,13 @@ class Recommendation(Shown):
 
     def advice(self) -> str:
         """Say what to do next, and which command lists the labels; of a budget of `ADVICE_BUDGET`."""
-        verdict = self.verdict()
-        lists = f" `dissensus recommend --budget {ADVICE_BUDGET}` says which." if len(self) else ""
-        return f"Next: {verdict[0].lower()}{verdict[1:]}{lists}"
+        said = self.verdict()
+        said = said[0].lower() + said[1:]
+        if not len(self):
+            return f"Next: {said}"
+        return (
+            f"Next: with a budget of {ADVICE_BUDGET}, {said} `dissensus recommend --budget {ADVICE_BUDGET}` says which."
+        )
 
     def _why_nothing(self) -> str:
         limits = self.limits

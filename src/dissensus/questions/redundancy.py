@@ -68,6 +68,7 @@ MAX_LIKELIHOODS = 2**30  # numbers of them, where they differ from item to item:
 MIN_RELATIVE = 1e-7  # of the most probable class: what is less probable is passed over
 ROUNDING = 1e-12  # a gain that is less is none
 STABLE = 0.95  # stability that the verdict looks for
+MIN_REHEARSED = 30  # items, below which the rehearsal speaks neither for nor against the model
 TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
 
 Estimates = Callable[[FloatArray], list[Any]]
@@ -133,8 +134,8 @@ class Rehearsal:
 
     @property
     def too_sure(self) -> bool:
-        """True if observed changes significantly exceed predicted ones."""
-        return self.changed.low > TOO_SURE * self.flips
+        """True if observed changes significantly exceed predicted ones, of `MIN_REHEARSED` items or more."""
+        return self.items >= MIN_REHEARSED and self.changed.low > TOO_SURE * self.flips
 
 
 @dataclass(frozen=True, eq=False, repr=False)

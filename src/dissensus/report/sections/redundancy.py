@@ -5,7 +5,7 @@ from __future__ import annotations
 from dissensus.common.formatting import percent
 from dissensus.questions.compare import fresh
 from dissensus.questions.recommend import ADVICE_BUDGET, recommend
-from dissensus.questions.redundancy import redundancy
+from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -47,7 +47,7 @@ class RedundancySection(Section):
                 "items_with_most": after.holding(0.8),
                 "items": after.gain.size,
             },
-            "rehearsal": tried and facts_of(tried, "changed", "too_sure") | {"expected": tried.flips},
+            "rehearsal": tried and facts_of(tried, "items", "changed", "too_sure") | {"expected": tried.flips},
             "ask": [
                 study.about(i)
                 | {"annotator": study.annotator_names[j], "label": study.classes[study.label[i]]}
@@ -73,7 +73,7 @@ class RedundancySection(Section):
         yield Finding(
             f"One label less of each item changed {percent(changed, 1)} of the labels.",
             "",
-            "good" if tried["changed"]["high"] < MIN_CHANGED else "note",
+            "good" if tried["items"] >= MIN_REHEARSED and tried["changed"]["high"] < MIN_CHANGED else "note",
         )
 
     def draw(self, facts: Facts) -> Blocks:
