@@ -140,7 +140,9 @@ def table2(cell: Cell, device: str) -> Values:
             snapped = fit_clusters(split["train"], method, K, L, seed, printed=True).predict_proba(split["test"])
         else:
             numbers: dict[str, Any] = dict.fromkeys("KL", range(3, how["most"] + 1, how["step"]))
-            chosen = dz.select_clusters(split["train"], method, dev=split["dev"], jobs=1, seed=seed, **numbers)
+            chosen = dz.select_clusters(
+                split["train"], method, dev=split["dev"], criterion="kl", jobs=1, seed=seed, **numbers
+            )
             K, L = chosen.best.K, chosen.best.L
             snapped = fit_clusters(split["train"], method, K, L, seed).predict_proba(split["test"])
         found.add(

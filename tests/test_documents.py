@@ -75,7 +75,7 @@ def small_files(tmp_path, monkeypatch):
         raise DataError("left out")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dissensus.report.study.contest", no_contest)
+    monkeypatch.setattr("dissensus.report.sections.methods.compare", no_contest)
     monkeypatch.setattr(Report, "save", lambda self, path: [Path(path), Path(path).with_suffix(".json")])
     return load_few
 

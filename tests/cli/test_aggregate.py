@@ -183,8 +183,9 @@ def test_summary_for_people_says_as_how_many_an_items_labels_count(cli, labels):
         return " ".join(cli("aggregate", labels, *options).stdout.split())  # lines may be broken anywhere
 
     counts = "Confidence counts the 7.0 labels of an item as"
-    assert f"{counts} 1.5 (1.0 to 3.9): they share the item. The classes of 30 items (--known) would say more." in said(
-        "-o", "out"
+    assert (
+        f"{counts} 1.5 (1.0 to 3.9): they share the item. The classes of 30 items (`--known`) would say how sure to be."
+        in said("-o", "out")
     )
     assert f"{counts} 1.5 (1.0 to 3.9): " in said("--model", "out")
     assert "--known" not in said("--model", "out")  # which takes no known classes

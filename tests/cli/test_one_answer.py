@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+
+import pytest
 
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.table.datasets import load_dataset
@@ -27,5 +30,49 @@ def test_every_command_gives_one_answer(cli, tmp_path):
     cli("report", file, "-o", tmp_path / "page.html")
     facts = json.loads((tmp_path / "page.json").read_bytes())
     assert facts["method"] == DEFAULT_METHOD
-    recommended = json.loads(cli("recommend", file, "--budget", 5, "--json").stdout)
+    methods, compared = facts["sections"]["methods"], json.loads(cli("compare", file, "--json").stdout)
+    assert [methods[key] for key in ("best", "verdict")] == [compared[key] for key in ("best", "verdict")]
+    assert [one["method"] for one in methods["methods"]] == [one["method"] for one in compared["methods"]]
+    behind = [one["behind"]["value"] for one in methods["methods"]]
+    assert behind == pytest.approx([one["behind"] for one in compared["methods"]], rel=1e-4)
+    assert any(compared["verdict"] in one["text"] for one in facts["findings"])
+    recommended = json.loads(cli("recommend", file, "--budget", 100, "--json").stdout)
     assert recommended["method"] == DEFAULT_METHOD
+    advice = facts["sections"]["redundancy"]["advice"]
+    assert advice.startswith(f"Next: with a budget of 100, a{recommended['verdict'][1:]} ")
+    assert advice in facts["headline"]
+    assert advice in json.loads(cli("redundancy", file, "--json").stdout)["verdict"]
+    assert [one["item"] for one in facts["sections"]["redundancy"]["ask"]] == [
+        one["item"] for one in recommended["recommended"]
+    ]
+    truth = data.annotations.classes[data.gold[:40]]
+    with (tmp_path / "known.csv").open("w", newline="") as out:
+        csv.writer(out).writerows([("item", "label"), *zip(table.items[:40], truth, strict=True)])
+    summary = json.loads(cli("aggregate", file, "--known", tmp_path / "known.csv", "--json").stdout)
+    cli("report", file, "--known", tmp_path / "known.csv", "-o", tmp_path / "page.html")
+    facts = json.loads((tmp_path / "page.json").read_bytes())
+    assert facts["sections"]["labels"]["settled"] == summary["status"]["settled"] >= 40
+
+
+TINY = {
+    "three rows": "1,ann,yes\n1,bob,no\n2,ann,yes\n",
+    "everybody labelled everything": "1,ann,yes\n1,bob,no\n2,ann,yes\n2,bob,yes\n",
+    "one annotator": "1,ann,yes\n2,ann,no\n",
+    "one class": "1,ann,yes\n1,bob,yes\n2,ann,yes\n",
+}
+
+
+@pytest.mark.parametrize("rows", TINY.values(), ids=TINY)
+def test_tiny_files_get_one_advice(rows, cli, tmp_path):
+    file = tmp_path / "tiny.csv"
+    file.write_text(f"item,annotator,label\n{rows}")
+    verdict = json.loads(cli("recommend", file, "--budget", 100, "--json").stdout)["verdict"]
+    cli("report", file, "-o", tmp_path / "page.html")
+    headline = json.loads((tmp_path / "page.json").read_bytes())["headline"]
+    advice = next(sentence for sentence in headline if sentence.startswith("Next: "))
+    assert verdict[1:] in advice
+    page = (tmp_path / "page.html").read_text()
+    assert "buy another label" not in page
+    said = [cli(command, file).stdout for command in ("diagnose", "explain", "redundancy", "aggregate")]
+    said += [one["text"] for one in json.loads((tmp_path / "page.json").read_bytes())["findings"]]
+    assert not re.search(r"\b1 (items|annotators|labels|annotations)\b", " ".join([*headline, *said]))

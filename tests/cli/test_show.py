@@ -10,6 +10,14 @@ from dissensus.cli import show
 from dissensus.common import progress
 
 
+def test_what_rounds_to_nothing_has_no_sign():
+    assert (show.number(-0.0001), show.number(-0.0006), show.interval(-1e-9, 0.2)) == (
+        "0.000",
+        "-0.001",
+        "0.000 to 0.200",
+    )
+
+
 def test_output_that_is_no_terminal_is_plain_and_no_wider_than_100(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     text = cli("methods").stdout

@@ -1,4 +1,5 @@
 import json
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import dissensus
 from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
+from dissensus.cli.cluster import cluster
 from dissensus.clustering import FMM, PGMBP
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, DataError, UnknownClass, UnknownName, UnwritableFile
@@ -17,7 +19,7 @@ GRID = {"K": (2, 3), "L": (1, 2)}
 
 def test_a_point_is_the_fit_of_those_numbers():
     train, dev = clustered().split(0.7, by="item", seed=4)
-    found = select_clusters(train, "pgm-bp", K=[3, 2], L=[2, 1], dev=dev)
+    found = select_clusters(train, "pgm-bp", K=[3, 2], L=[2, 1], dev=dev, criterion="kl")
     assert [(point.K, point.L) for point in found.points] == [(2, 1), (2, 2), (3, 1), (3, 2)]
     for point in found.points:
         model = PGMBP(item_clusters=point.K, annotator_clusters=point.L, restarts=1).fit(train)
@@ -67,6 +69,12 @@ def test_the_true_numbers_are_found():
     assert at_truth > likelihood[:2].max() + 0.1  # fewer item clusters are worse
     assert at_truth > likelihood[:, 0].max() + 0.1  # fewer annotator clusters too
     assert found.best.log_likelihood < at_truth + 0.02  # more are hardly better
+
+
+def test_the_function_and_the_command_judge_by_the_same():
+    function, command = (signature(one).parameters["criterion"].default for one in (select_clusters, cluster))
+    assert function == command.default
+    assert select_clusters(clustered(), "fmm", K=[2], dev=0.3).best.log_likelihood is not None
 
 
 def test_fmm_has_one_column():

@@ -187,8 +187,9 @@ def test_all_methods_that_can_take_the_table_are_tried():
     steps, results = [], []
     table = simulate(60, 8, 3, redundancy=4).annotations
     found = dz.compare(
-        table, splits=1, resamples=20, on_fit=lambda *step: steps.append(step), on_result=lambda *r: results.append(r)
-    )
+        table, "all", splits=1, resamples=20, on_fit=lambda *step: steps.append(step),
+        on_result=lambda *r: results.append(r),
+    )  # fmt: skip
     able = {n for n, one in dz.methods.entries() if "classes" in one.value.kinds and not one.facts.get("binary")}
     assert {one.method for one in found} == able
     assert [step[1] for step in steps] == list(range(len(able)))
@@ -197,6 +198,25 @@ def test_all_methods_that_can_take_the_table_are_tried():
     frame = found.to_frame()
     assert list(frame["method"]) == [one.method for one in found]
     assert "accuracy" not in frame.columns
+
+
+def test_costly_methods_are_named_where_they_are_left_out():
+    table = simulate(60, 8, 3, redundancy=4).annotations
+    found = dz.compare(table, splits=1, resamples=20)
+    assert found.costly == ("community-bcc", "mmce")
+    assert not {one.method for one in found} & set(found.costly)
+    also = "`dissensus compare --methods all` also tries community-bcc and mmce, which take longer."
+    assert found.verdict().endswith(f"{len(found)} methods were tried; {also}")
+
+
+def test_a_part_of_a_large_table_is_compared_with_its_own_gold():
+    sim = simulate(100, 8, 3, redundancy=4, seed=2)
+    found = dz.compare(sim.annotations, ["majority-vote", "wawa"], gold=sim.truth.astype(int), limit=200)
+    part = sim.annotations.select(items=sim.annotations.items[found.items])
+    again = dz.compare(part, ["majority-vote", "wawa"], gold=sim.truth.astype(int)[found.items])
+    assert (found.items.size, again.items) == (50, None)
+    assert [one.accuracy for one in found] == [one.accuracy for one in again]
+    assert found.verdict() == f"{again.verdict()} Compared on 50 items, drawn at random, with all their labels."
 
 
 def test_wrong_use_is_one_clear_error():

@@ -419,7 +419,8 @@ def test_settled_items_get_no_labels_unless_they_have_only_one():
     found = recommend(model, table, budget=1000, capacity=None)
     assert set(found.items) == set(range(30, 60))  # the last has one label, which nobody has checked
     assert (found.limits.settled_items, found.limits.open_items) == (30, 30)
-    assert set(recommend(model, table, budget=1000, capacity=None, settled=0.96).items) == set(range(60))
+    surer = recommend(model, table, budget=1000, capacity=None, settled=0.96)
+    assert (surer.limits.settled_items, surer.limits.in_vain) == (0, 30)  # they are open, and no label changes them
     assert set(recommend(model, table, budget=1000, capacity=None, settled=None).items) == set(range(60))
 
 
@@ -480,8 +481,22 @@ def test_labels_that_change_an_item_only_together_are_not_nothing():
     assert (len(found), found.changes) == (10, 0)
     assert (
         found.verdict()
-        == "Ask for 10 labels about 10 items, at a cost of 10. About 0.0 items are expected to change their label."
+        == "Ask for 10 labels about 10 items, at a cost of 10. No item is expected to change its label. 10 items may "
+        "change by more labels than these."
     )
+
+
+def test_labels_that_change_nothing_are_not_bought_beside_those_that_do():
+    model, table = uneven([60, 60, 60, 0], sure=0.6)
+    model.confusion_[:] = [[0.7, 0.3], [0.3, 0.7]]  # changes what is 60 % sure, not what is 89 % sure
+    model.posterior_[20:] = [0.89, 0.11]
+    found = recommend(model, table, budget=50, capacity=None)
+    assert sorted(found.items.tolist()) == list(range(20))
+    assert (found.limits.in_vain, found.limits.left) == (40, 30)
+    assert found.verdict().endswith(
+        "30 of the budget is left: no other label that may be asked for is expected to change the label of an item."
+    )
+    assert len(recommend(model, table, budget=50, capacity=None, settled=None)) == 50
 
 
 def test_a_budget_below_every_price_says_so():

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from benchmarks.clustering.drawn import draw
-from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, redundancy
+from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, recommend, redundancy
 from dissensus.clustering import select_clusters
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import clusterings, methods_for
-from dissensus.report import Section, collect, method_contest
+from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
@@ -94,31 +94,34 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
     section, facts = sections["labels"](), report(gold=crowd().truth).facts["sections"]["labels"]
     against = next(iter(section.findings(facts | {"gold": facts["gold"] | {"expected": 0.5}})))
     assert "learns from gold how sure to be" in against.advice
-    asked = "The classes of 30 items (`dissensus aggregate --known`) would say how sure to be."
+    asked = "The classes of 30 items (`--known`) would say how sure to be."
     assert asked in report().facts["headline"]
-    assert asked not in report(gold=crowd().truth).facts["headline"]
+    known = crowd().truth
+    learnt = Report(crowd().annotations, methods["dawid-skene"]().fit(crowd().annotations, gold=known), known=known)
+    assert learnt.settled.all()
+    assert asked not in learnt.facts["headline"]
 
 
 def test_methods_are_ranked_as_compare_ranks_them():
     table = crowd().annotations
-    facts = report().facts["sections"]["methods"]
-    found = compare(table, [methods[name](max_iter=50) if name != "majority-vote" else name for name in FEW_METHODS])
+    made = report(methods=None, only=["methods"])
+    facts, found = made.facts["sections"]["methods"], compare(table)
     assert [one["method"] for one in facts["methods"]] == [one.method for one in found]
+    assert [one["behind"]["value"] for one in facts["methods"]] == pytest.approx(
+        [one.behind.value for one in found], rel=1e-4
+    )
     assert facts["verdict"] == found.verdict()
-    one, other = (methods[name]().fit(table).predict() for name in [m.method for m in found])
-    assert facts["contested"] == (one != other).sum()
+    assert found.verdict() in made.facts["findings"][0]["text"]
+    labels = np.stack([methods[one.method]().fit(table).predict() for one in found])
+    assert facts["contested"] == (labels != labels[0]).any(axis=0).sum()
     assert len(facts["contested_items"]) == facts["contested"]
 
 
 def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
-    monkeypatch.setattr(method_contest, "MAX_ANNOTATIONS", 350)
-    held = method_contest.contest(crowd().annotations, FEW_METHODS, gold=crowd().truth)
-    assert held.sampled
-    assert held.items.size == 50
-    assert {labels.size for labels in held.labels.values()} == {50}
-    facts = report(gold=crowd().truth).facts["sections"]["methods"]
-    assert facts["sampled_items"] == 50
-    assert blocks("methods", facts, Text)[0].text == "Compared on a random 50 of the items, with all their labels."
+    monkeypatch.setattr(compare, "__kwdefaults__", compare.__kwdefaults__ | {"limit": 350})
+    facts = report(gold=crowd().truth, only=["methods"]).facts["sections"]["methods"]
+    assert facts["sampled_items"] == facts["items"] == 50
+    assert "Compared on 50 items, drawn at random, with all their labels." in facts["verdict"]
 
 
 def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
@@ -245,13 +248,17 @@ def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
 def test_redundancy_is_the_library_s():
     table, gold = crowd().annotations, crowd().truth
     facts = report(gold=gold).facts["sections"]["redundancy"]
-    found = redundancy(table, methods["dawid-skene"](max_iter=50), gold=gold)
+    found = redundancy(table, "dawid-skene", gold=gold)
     assert [level["labels"] for level in facts["levels"]] == [level.labels for level in found]
     assert [level["stability"]["value"] for level in facts["levels"]] == pytest.approx(
         [level.stability.value for level in found], rel=1e-4
     )
     assert facts["verdict"] == found.verdict()
-    assert [one["item"] for one in facts["best"]][:3] == [str(name) for name in found.next_label.best(3)]
+    asked = recommend(methods["dawid-skene"]().fit(table), table, budget=100)
+    assert [one["item"] for one in facts["ask"]] == [str(name) for name in asked.items]
+    called = dict(zip(table.annotators.tolist(), pseudonyms(table.annotators.tolist(), ""), strict=True))
+    assert [one["annotator"] for one in facts["ask"]] == [called[name] for name in asked.annotators.tolist()]
+    assert facts["advice"] == found.advice.advice() == asked.advice()
 
 
 def test_clusters_are_those_of_the_clustering():

@@ -141,7 +141,8 @@ def _serve(
             about = {"url": address, "waiting": counts["queue"], "decided": counts["decided"]}
             source.print_json(about, output=decisions.path)
         else:
-            show.line(f"{show.clean(source.file)}: {counts['queue']:,} items wait, {counts['decided']:,} are decided.")
+            waiting = show.count(counts["queue"], "item")
+            show.line(f"{show.clean(source.file)}: to decide: {waiting}; decided: {counts['decided']:,}.")
             show.line(
                 f"Decide at {address}; every decision is at once in {show.clean(decisions.path)}. Stop with Ctrl-C."
             )

@@ -21,7 +21,7 @@ def compare(
     *,
     methods: list[str] | None = option(
         None,
-        "Only these; left out, every method that can take the table. Repeatable.",
+        "Only these; left out, every quick one that can take the table; all: slow ones too. Repeatable.",
         "--methods",
         "-m",
         metavar="A,B,…",
@@ -30,6 +30,7 @@ def compare(
     share: float = option(0.2, "Of the annotations, hidden in each split."),
     splits: int = option(3, "Random splits.", min=1),
     resamples: int = option(1000, "Of the items, for intervals and tests.", min=1),
+    limit: int = option(40_000, "Annotations at most; of a larger FILE, a random part of the items.", min=1),
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
@@ -58,21 +59,21 @@ def compare(
                 bar.tell(f"fitting {method}: {done} of {total} fits done{best}", done, total)
 
             result = compare(
-                table, names, gold=known, share=share, splits=splits, resamples=resamples, seed=seed or 0,
-                on_fit=on_fit, on_result=scores.__setitem__,
+                table, names, gold=known, share=share, splits=splits, resamples=resamples, limit=limit,
+                seed=seed or 0, on_fit=on_fit, on_result=scores.__setitem__,
             )  # fmt: skip
         for name, why in result.failed.items():
             say(f"warning: {name} is left out: {why}")
         return result
 
-    settings: dict[str, Any] = {"share": share, "splits": splits, "seed": seed or 0}
+    settings: dict[str, Any] = {"share": share, "splits": splits, "limit": limit, "seed": seed or 0}
     source.print_each(options.answer_each(tables, contest), _show, _facts, **settings)
 
 
-def _check_names(methods: list[str] | None) -> list[str] | None:
+def _check_names(methods: list[str] | None) -> Any:
     """The names; a wrong one should not wait for the file."""
-    if not methods:
-        return None
+    if not methods or methods == ["all"]:
+        return methods[0] if methods else None
     from dissensus.models.base import methods as registry
 
     names = [name.strip() for given in methods for name in given.split(",") if name.strip()]
@@ -80,7 +81,7 @@ def _check_names(methods: list[str] | None) -> list[str] | None:
         if name not in SIMPLE:
             registry.entry(name)
     if not names:
-        raise BadParameter("--methods names none; leave it out for all, or give names with commas between them.")
+        raise BadParameter("--methods names none; leave it out, or give names with commas between them.")
     if len(set(names)) < len(names):
         raise BadParameter(f"--methods names {next(n for n in names if names.count(n) > 1)} twice.")
     return names
@@ -106,7 +107,7 @@ def _show(title: str, result: Comparison) -> None:
         mark = "≈ best" if one.tied and behind else show.bar(behind / worst, 10)
         score = result.shown(one.score).value
         name = f"{one.method} (yardstick)" if one.method in result.yardsticks else one.method
-        cells = [name, f"{score:.4f}", _with_half_width(one.behind, 4) if behind else "best"]
+        cells = [name, f"{score:z.4f}", _with_half_width(one.behind, 4) if behind else "best"]
         unit = (100, " %") if measure.sign > 0 else (1, "")
         accuracy = [] if one.accuracy is None else [_with_half_width(one.accuracy, 1, unit[0]) + unit[1]]
         rows.append((*cells, mark, *accuracy, f"{one.seconds:.2f}"))
@@ -115,7 +116,7 @@ def _show(title: str, result: Comparison) -> None:
     numbers = (measure.title, "behind the best", *gold, "seconds")
     show.table(show.clean(title), columns, rows, numbers=numbers, unbroken=("method",))
     show.text(
-        f"{measure.said} {result.hidden:,} hidden annotations ({show.count(result.splits, 'split')}, "
+        f"{measure.said} {show.count(result.hidden, 'hidden annotation')} ({show.count(result.splits, 'split')}, "
         f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items, of each method alone. ≈: not "
         "to be told apart from the best, once it is counted how many methods are tried. It judges how well labels are "
         "predicted, not how often the truth is found."

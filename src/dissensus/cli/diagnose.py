@@ -44,7 +44,7 @@ def _show(title: str, found: Diagnosis | Habits) -> None:
     n = len(about["annotators"])
     nobody = "nobody is named yet" if found.unsettled else "nobody stands out"
     some = nobody if n == 0 else f"{n:,} {'stands' if n == 1 else 'stand'} out"
-    show.line(f"{show.clean(title)}: of {found.active_annotators:,} annotators {some}.")
+    show.line(f"{show.clean(title)}: of {show.count(found.active_annotators, 'annotator')} {some}.")
     print_flags(found, about)
     if rows := [(show.name(one["item"]), show.number(one["apart"])) for one in about.get("contested_items", ())]:
         show.table("Items whose labels differ most", ("item", "apart"), rows[:ITEMS_SHOWN], numbers=("apart",))
@@ -72,7 +72,7 @@ def flagged(found: Diagnosis | Habits) -> dict[str, Any]:
 
 def print_flags(found: Diagnosis | Habits, about: dict[str, Any]) -> None:
     """Name those who are flagged and count those with too few labels; `about` is what `flagged` returns."""
-    from dissensus.questions.diagnose import FLAG_WORDS
+    from dissensus.questions.diagnose import FLAG_WORDS, too_few_sentence
     from dissensus.questions.habits import FLAG_WORDS as HABIT_WORDS
 
     words = FLAG_WORDS | HABIT_WORDS
@@ -91,4 +91,4 @@ def print_flags(found: Diagnosis | Habits, about: dict[str, Any]) -> None:
             "run this again."
         )
     if few := about["too_few_labels"]:
-        show.text(f"{few:,} of {active:,} annotators {'has' if few == 1 else 'have'} too few labels to say.")
+        show.text(too_few_sentence(few, active))

@@ -128,7 +128,7 @@ def _show(title: str, found: Evaluation) -> None:
     kind = ""
     for one in found:
         if one.kind != kind:
-            rows.append((f"{one.kind}, {one.items:,} items",))
+            rows.append((f"{one.kind}, {show.count(one.items, 'item')}",))
         kind = one.kind
         sign = "↑" if one.higher_is_better else "↓"
         cells = (_cell(one.values.get(name), several) for name in found.predictions)
@@ -154,7 +154,7 @@ def _cell(value: Estimate | None, short: bool) -> str:
 def _difference(score: Score, name: str) -> str:
     one = score.differences.get(name)
     mark = {"better": "▲", "worse": "▼", "": " "}[score.verdict(name)]
-    return "" if one is None else f"{mark} {one.value:+.3f}{_half_width(one)}"
+    return "" if one is None else f"{mark} {one.value:+z.3f}{_half_width(one)}"
 
 
 def _half_width(value: Estimate) -> str:

@@ -9,18 +9,10 @@ from dissensus.cli import folder, options, show
 from dissensus.cli.options import Source
 
 if TYPE_CHECKING:
-    from dissensus.questions.explain import Explanation, Kind
+    from dissensus.questions.explain import Explanation
     from dissensus.table.annotations import Annotations
 
 ITEMS_SHOWN = 5  # of each kind
-MEANINGS: dict[Kind, str] = {
-    "agreed": "all labels are the same, and believed",
-    "likely error": "labels differ because somebody erred",
-    "ambiguous": "people take the item for one class or the other",
-    "group perspective": "groups of people see the item differently",
-    "cannot tell": "too few labels, or labels that fit several reasons",
-    "unlabelled": "nobody has labelled it",
-}
 
 
 def explain(
@@ -63,6 +55,8 @@ def explain(
 
 
 def _facts(found: Explanation) -> dict[str, Any]:
+    from dissensus.questions.explain import MEANINGS
+
     return {
         "items": int(found.items.size),
         "kinds": found.counts(),
@@ -77,8 +71,10 @@ def _facts(found: Explanation) -> dict[str, Any]:
 
 
 def _show(title: str, found: Explanation) -> None:
+    from dissensus.questions.explain import MEANINGS
+
     counts, n = found.counts(), found.items.size
-    show.line(f"{show.clean(title)}: {n:,} items.")
+    show.line(f"{show.clean(title)}: {show.count(n, 'item')}.")
     rows = []
     for kind, meaning in MEANINGS.items():
         if counts[kind]:
@@ -89,9 +85,11 @@ def _show(title: str, found: Explanation) -> None:
     show.table(None, columns, rows, numbers=("items", "share"), unbroken=("kind",))
     if counts["cannot tell"]:
         show.text(
-            "To tell more, buy labels where they say most: `dissensus recommend FILE --budget N`; a kind is found by "
-            "comparing several labels of an item with what its annotators say elsewhere."
+            "A kind is found by comparing several labels of an item with what its annotators say elsewhere. `dissensus "
+            "recommend FILE --budget N` says whether more labels would change an item."
         )
     for one in found.groups:
-        differ = f"differ on {one.items.size:,} items" if one.significant else "show no difference beyond chance"
+        differ = (
+            f"differ on {show.count(one.items.size, 'item')}" if one.significant else "show no difference beyond chance"
+        )
         show.text(f"Groups by {show.name(one.column)} {differ} (p = {one.p_value:.2g}).")

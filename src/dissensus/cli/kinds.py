@@ -33,8 +33,8 @@ def _print_numbers(about: dict[str, Any], model: Aggregator, preview: bool) -> N
     if (gold := about.get("gold")) is not None and gold["mean_absolute_error"] is not None:
         show.text(
             f"Mean absolute error {gold['mean_absolute_error']:.4g} ({gold['mean_absolute_error_low']:.4g} to "
-            f"{gold['mean_absolute_error_high']:.4g}) on the {gold['items']:,} items with a known value; the intervals "
-            f"hold {show.percent(gold['covered'])} of them."
+            f"{gold['mean_absolute_error_high']:.4g}) on the {show.count(gold['items'], 'item')} with a known value; "
+            f"the intervals hold {show.percent(gold['covered'])} of them."
         )
     if preview:
         first = model.to_frame("items", "pyarrow").slice(0, ROWS_SHOWN).to_pylist()
@@ -55,7 +55,7 @@ def _print_answers(about: dict[str, Any], model: Aggregator, preview: bool) -> N
     if (gold := about.get("gold")) is not None:
         show.text(
             f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
-            f"{gold['items']:,} items with a known {what}."
+            f"{show.count(gold['items'], 'item')} with a known {what}."
         )
     if preview:
         first = model.to_frame("items", "pyarrow").slice(0, ROWS_SHOWN).select(["item", "label", "confidence"])

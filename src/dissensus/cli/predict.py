@@ -64,7 +64,7 @@ def predict(
     if json:
         show.json(summary, output=output)
         return
-    show.line(f"{show.clean(items)}: {len(names):,} items in {summary['seconds']:.1f} s")
+    show.line(f"{show.clean(items)}: {show.count(len(names), 'item')} in {summary['seconds']:.1f} s")
     show.bars(("label, by the model alone", "predicted"), summary["labels"], len(labels))
     if output is None:
         keys = [key for key in ("item", "annotator", "label", "confidence") if key in columns]

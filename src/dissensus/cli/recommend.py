@@ -122,7 +122,7 @@ def recommend(
         source.print_json(head | _facts(found) | (_facts_of_pairs(found) if classes else {}) | rows, output=output)
         return
     show.line(f"{show.clean(source.file)}: {found.verdict()}")
-    for sentence in _limit_sentences(found, limits, budget) if classes else ():
+    for sentence in _limit_sentences(found, limits) if classes else ():
         show.text(sentence)
     if len(found):
         if output is None:
@@ -153,13 +153,11 @@ def _read_share(name: str, text: str) -> float | None:
     raise BadParameter(f"{name} must be a number above 0 and at most 1, or none; got {text!r}.")
 
 
-def _limit_sentences(found: Recommendation, limits: dict[str, Any], budget: float) -> Iterator[str]:
+def _limit_sentences(found: Recommendation, limits: dict[str, Any]) -> Iterator[str]:
     """Say what the default limits are, where they are in force."""
     about = found.limits
     if about is None or not len(found):
         return
-    if (left := budget - float(found.cost.sum())) >= found.cost.min():
-        yield f"{left:g} of the budget is left: within the limits there is nothing more to ask for."
     if limits["capacity"] == "auto":
         yield "Nobody gets more than twice the share that they had of the labels so far, or 5 (--capacity)."
     if about.labels_per_item is not None:

@@ -24,6 +24,7 @@ def report(
     output: Path = option(
         Path("report.html"), "The page; report.json and the key go beside it.", "--output", "-o", metavar="PAGE"
     ),
+    known: Path | None = options.KNOWN,
     gold: Gold,
     items: Path | None = options.ITEMS,
     annotators: Path | None = options.PEOPLE,
@@ -67,7 +68,7 @@ def report(
     from dissensus.report import files_of
 
     check_no_input(*files_of(output, names=not pseudonyms))
-    tables = source.read(gold=gold.gold, model=model)
+    tables = source.read(gold=gold.gold, known=known, model=model)
     from dissensus.cli.inputs import read_table
     from dissensus.cli.results import safe_names
 
@@ -94,16 +95,16 @@ def report(
         from dissensus.report import Report
 
         name = called if question is None else f"{called}: {question}"
-        table = gold.include(table, None)
-        known = gold.read(table)
+        table = gold.include(table, known)
+        codes, sure = gold.read(table), gold.read_file(known, table)
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
             chosen = options.method_name(method, {question: table})
             bar.tell(f"fitting {chosen}")
-            fitted = options.new_model(chosen, setting).fit(table)
+            fitted = options.new_model(chosen, setting).fit(table, gold=sure)
             made = Report(
-                table, fitted, gold=known, title=name, names=not pseudonyms, salt=salt, show=show_column or (),
-                seed=seed or 0, on_step=bar.tell, **parts,
+                table, fitted, gold=codes, known=sure, title=name, names=not pseudonyms, salt=salt,
+                show=show_column or (), seed=seed or 0, on_step=bar.tell, **parts,
             )  # fmt: skip
             files = made.save(pages[question])
         return {

@@ -25,7 +25,7 @@ from dissensus.evaluation.hard import hits
 from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.models.answers import AnswerModel
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.dependence import MIN_GOLD, RANGE, labels_per_item
+from dissensus.models.dependence import labels_per_item
 from dissensus.models.saving import load, save
 from dissensus.models.spans import SpanModel
 from dissensus.questions.item_status import ItemStatus, status_of
@@ -339,9 +339,7 @@ def _worth(result: Result) -> str:
     if worth is None:
         return ""
     fresh = result.fitted and "new_annotations" not in result.summary
-    unsure = fresh and result.model.dependence_interval_ == list(RANGE)  # no gold has said what ρ is
-    unsure = unsure and result.model.items_.size > MIN_GOLD
-    return f" {worth}" + f" The classes of {MIN_GOLD} items (--known) would say more." * unsure
+    return f" {worth} {result.model.ask_for_gold() if fresh else ''}".rstrip()
 
 
 def print_head(result: Result, title: str) -> None:
@@ -354,7 +352,7 @@ def print_head(result: Result, title: str) -> None:
     if not result.fitted:
         how = f"Scored with a fitted {about['method']}"
     elif "new_annotations" in about:
-        how = f"{about['method']} updated with {about['new_annotations']:,} annotations"
+        how = f"{about['method']} updated with {show.count(about['new_annotations'], 'annotation')}"
     show.line(f"{how} in {about['seconds']:.1f} s.")
 
 

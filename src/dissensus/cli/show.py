@@ -46,8 +46,8 @@ def percent(share: float) -> str:
 
 
 def number(value: float) -> str:
-    """A number for people."""
-    return f"{value:.3f}"
+    """A number for people; what rounds to 0 has no sign."""
+    return f"{value:z.3f}"
 
 
 def interval(low: float, high: float, write: Callable[[float], str] = number) -> str:

@@ -304,7 +304,7 @@ def _show(about: dict[str, Any]) -> None:
         show.text(f"{about['note'][0].upper()}{about['note'][1:]}")
     elif about["best_epoch"]:
         said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
-        show.line(f"Kept: epoch {about['best_epoch']}; on {about['held_out']:,} items held out: {said}.")
+        show.line(f"Kept: epoch {about['best_epoch']}; on {show.count(about['held_out'], 'item')} held out: {said}.")
     show.bars(("label, by model and labels", "items"), about["labels"], about["items"])
     if (gold := about.get("gold")) is None:
         return

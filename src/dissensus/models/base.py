@@ -307,6 +307,16 @@ class Aggregator(Parameters, ABC):
         value, low, high = (float((n / design_effect(n, rho)).mean()) for rho in rhos)
         return CountedLabels(value, low, high, labels=float(self.n_annotations_.sum() / items))
 
+    def ask_for_gold(self) -> str:
+        """A sentence that asks for known classes, where nothing else says how far labels share their items; or ""."""
+        if (
+            self.dependence_interval_ != list(RANGE)
+            or self.items_.size <= MIN_GOLD
+            or self.mean_effective_labels() is None
+        ):
+            return ""
+        return f"The classes of {MIN_GOLD} items (`--known`) would say how sure to be."
+
     @property
     def weights_(self) -> dict[str, float]:
         """Methods that the answers rest on, with the weight of each."""

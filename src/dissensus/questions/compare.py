@@ -12,20 +12,21 @@ Holm's correction (1979) for asking many times.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import count, word_list
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.common.types import BoolArray, FloatArray
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
 from dissensus.evaluation.significance import holm
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
@@ -37,6 +38,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 MAJORITY = "majority-vote"
 SIGNIFICANT = 0.05
+MAX_ANNOTATIONS = 40_000  # of larger tables a part is compared, whole items at a time
 MIN_HIDDEN = 30  # annotations, below which nothing is said of methods
 NEGLIGIBLE = 0.01  # nats per annotation: on real sets, what a vote is behind where it is as often right
 
@@ -72,6 +74,8 @@ class Comparison(Shown):
     least: str = MAJORITY  # the simplest of the methods
     used: str = DEFAULT_METHOD  # what all commands fit to such labels
     yardsticks: frozenset[str] = frozenset()  # simple ways that only show what a method is worth: nothing fits them
+    items: IntArray | None = None  # codes of the items that were compared; None: all
+    costly: tuple[str, ...] = ()  # methods that would take the table and were not tried, as they take long
 
     def __repr__(self) -> str:
         return f"Comparison of {len(self)} methods: {self.verdict()}"
@@ -107,7 +111,16 @@ class Comparison(Shown):
         return vote is not None and (vote.tied or vote.behind.high < negligible)
 
     def verdict(self) -> str:
-        """Say in a sentence or two which method to use."""
+        """Say in a few sentences which method to use, and what was tried."""
+        said = [self._verdict()]
+        if self.items is not None:
+            said.append(f"Compared on {count(self.items.size, 'item')}, drawn at random, with all their labels.")
+        if self.costly:
+            others = f"`dissensus compare --methods all` also tries {word_list(self.costly)}, which take longer"
+            said.append(f"{count(len(self), 'method')} were tried; {others}.")
+        return " ".join(said)
+
+    def _verdict(self) -> str:
         vote, unit = self._vote, self.measure.unit
         others = [name for name in self.tied if name != self.best and name not in self.yardsticks]
         simple = "majority vote" if self.least == MAJORITY else self.least
@@ -116,8 +129,8 @@ class Comparison(Shown):
             return f"{self.best} was the only method; there is nothing to compare it with."
         if self.hidden < MIN_HIDDEN:
             return (
-                f"Nothing can be told: only {self.hidden} annotations could be hidden and predicted, and it takes "
-                f"{MIN_HIDDEN} or more."
+                f"Nothing can be told: only {count(self.hidden, 'annotation')} could be hidden and predicted, and it "
+                f"takes {MIN_HIDDEN} or more."
             )
         if self.best in self.yardsticks:
             return f"{_capital(best)}, but it is a yardstick as all others are; compare it with a method."
@@ -169,12 +182,13 @@ class Comparison(Shown):
 
 def compare(
     table: Annotations,
-    names: Iterable[str | Aggregator] | None = None,
+    names: Iterable[str | Aggregator] | Literal["all"] | None = None,
     *,
     gold: Any = None,
     share: float = 0.2,
     splits: int = 3,
     resamples: int = 1000,
+    limit: int = MAX_ANNOTATIONS,
     seed: int = 0,
     on_fit: OnFit | None = None,
     on_result: Callable[[str, float], None] | None = None,
@@ -183,14 +197,17 @@ def compare(
 
     Parameters
     ----------
-    names : method names, or models not yet fitted; optional
-        Left out: every registered method that can take the table, and the simple ones of `questions.scoring`.
+    names : method names, or models not yet fitted, or "all"; optional
+        Left out: every registered method that can take the table and is not costly, and the simple ones of
+        `questions.scoring`; the report tries the same.
     gold : (I,) int, optional
         Known classes, −1 where unknown (of numbers, floats and NaN): accuracy is reported beside. It decides nothing.
     share, splits : float, int
         Share of the annotations that is hidden in each of so many random splits; every item keeps at least one.
+    limit : int
+        Of a table with more annotations, about so many are compared: a random set of items (of spans, of documents).
     resamples, seed
-        Of the bootstrap over items; the seed also draws what is hidden, the same for every method.
+        Of the bootstrap over items; the seed also draws items and what is hidden, the same for every method.
     on_fit, on_result : callable, optional
         Called before every fit, with (method, fits done, fits in all), and with (method, log-likelihood) after its
         last.
@@ -206,7 +223,11 @@ def compare(
         raise BadParameter("comparisons of two things have no known labels; leave gold out.")
     gold = check_values(gold, table) if table.kind == "numbers" else check_gold(gold, table)
     models = _models(names, table)
+    costly = () if names is not None else tuple(name for name in candidates(table, True) if name not in models)
     check_argument("splits", splits, int, low=1, must="must be at least 1")
+    check_argument("limit", limit, int, low=1)
+    if (chosen := _part(table, limit, seed)) is not None:
+        table, gold = table.select(items=table.items[chosen]), None if gold is None else gold[chosen]
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     fits = splits + (gold is not None)
     step = on_fit or (lambda method, done, of: None)
@@ -228,7 +249,30 @@ def compare(
             on_result(name, found[name].mean())
     if not found:
         raise DataError(f"no method could be fitted; {next(iter(failed))} says: {next(iter(failed.values()))}")
-    return _rank(found, failed, table.kind, share, splits, resamples, seed)
+    ranked = _rank(found, failed, table.kind, share, splits, resamples, seed)
+    return dataclasses.replace(ranked, items=chosen, costly=costly)
+
+
+def candidates(table: Annotations, costly: bool = False) -> list[str]:
+    """The methods that can take a table; those whose fits take long only where asked for."""
+    return [
+        name
+        for name, entry in methods.entries()
+        if table.kind in entry.value.kinds
+        and not entry.facts.get("needs_features")
+        and not (entry.facts.get("binary") and table.n_classes > 2)
+        and (costly or not entry.facts.get("costly"))
+    ]
+
+
+def _part(table: Annotations, limit: int, seed: int) -> IntArray | None:
+    """Codes of items with about `limit` annotations, drawn at random; None for all of them."""
+    if table.kind == "pairs" or len(table) <= limit:  # things that are compared stay connected
+        return None
+    group = table.sequences.document if table.kind == "spans" else np.arange(table.n_items)
+    n = int(group.max()) + 1
+    drawn = np.random.default_rng(seed).permutation(n)[: max(2, round(limit / len(table) * n))]
+    return np.flatnonzero(np.isin(group, drawn))
 
 
 @dataclass
@@ -247,17 +291,10 @@ class _Found:
 
 
 def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Method]:
-    if isinstance(names, str):
+    if isinstance(names, str) and names != "all":
         raise BadParameter(f"names must be a list of methods, got the text {names!r}.")
-    if names is None:
-        names = [
-            name
-            for name, entry in methods.entries()
-            if table.kind in entry.value.kinds
-            and not entry.facts.get("needs_features")
-            and not (entry.facts.get("binary") and table.n_classes > 2)
-        ]
-        names += SCORING[table.kind].simple
+    if names is None or names == "all":
+        names = [*candidates(table, names == "all"), *SCORING[table.kind].simple]
     models: dict[str, Method] = {}
     for one in names:
         name, model = _named(one, table.kind)

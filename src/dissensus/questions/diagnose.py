@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.common.formatting import count
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
@@ -65,7 +66,7 @@ class Diagnosis(Shown):
         found = {words: len(self.flagged(flag)) for flag, words in FLAG_WORDS.items()}
         counts = ", ".join(f"{n} {words}" for place, (words, n) in enumerate(found.items()) if n or place < 3)
         return (
-            f"Diagnosis of {self.active_annotators:,} annotators, whose answers are: {counts}; "
+            f"Diagnosis of {count(self.active_annotators, 'annotator')}, whose answers are: {counts}; "
             f"{self.too_few_labels:,} with too few labels to say"
         )
 
@@ -82,6 +83,11 @@ class Diagnosis(Shown):
         measures = ("probability", "labels", "honest", "unrelated", "contrary", "copied")
         said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
         return as_frame({"annotator": self.annotators} | said | {name: getattr(self, name) for name in measures})
+
+
+def too_few_sentence(few: int, active: int) -> str:
+    """Say how many of the active annotators have too few labels."""
+    return f"{few:,} of {count(active, 'annotator')} {'has' if few == 1 else 'have'} too few labels to say."
 
 
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | Habits:

@@ -58,6 +58,15 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+MEANINGS: dict[Kind, str] = {
+    "agreed": "all labels are the same, and believed",
+    "likely error": "labels differ because somebody erred",
+    "ambiguous": "people take the item for one class or the other",
+    "group perspective": "groups of people see the item differently",
+    "cannot tell": "too few labels, or labels that fit several reasons",
+    "unlabelled": "nobody has labelled it",
+}
+"""What kinds mean, in the order in which people read them."""
 
 SURE = 0.9  # P(class), if there is one, below which it is not clear who erred
 STRONG, POSITIVE = math.log(20), math.log(3)  # log Bayes factors, in the words of Kass & Raftery 1995

@@ -33,7 +33,8 @@ k_b = arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b 
 
 *Limits*, where not told otherwise: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s,
 1/2)) of the budget, an item so many labels that it has `MORE_LABELS` more than the median item, and none where it is
-settled: q_i(k_0) ≥ `SETTLED`, with `MIN_LABELS` labels or more.
+settled: q_i(k_0) ≥ `SETTLED`, with `MIN_LABELS` labels or more. Nor does an item with so many labels get one where all
+that it may get leave p_change below `MIN_CHANGE`: what such labels would cost stays in the budget.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ MAX_SHARE = 0.5  # of the budget, that nobody gets who had less of the labels so
 MIN_CAPACITY = 5  # labels that everybody may be asked for, however few they gave
 MORE_LABELS = 3  # above the median item's, that an item may come to
 MIN_CHANGE = 0.01  # P(label of an item changes) below which labels about it buy nothing
-ITEMS_CHECKED = 100  # before it is said that no label would change anything
+MAX_AHEAD = 10  # labels of one item that are thought of before it is said that they change nothing
+MAX_IN_VAIN = 100  # items in a row that no label changes, before none of the others is looked at
+ADVICE_BUDGET = 100  # labels that `redundancy` and the report ask for
 Each = float | Mapping[Any, float] | FloatArray | list[float]
 
 
@@ -121,19 +124,44 @@ class Recommendation(Shown):
         number = f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}"
         _, per_item = np.unique(self.items, return_counts=True)
         most = f", up to {per_item.max()} for one item" if per_item.max() > 1 else ""
-        return (
+        said = [
             f"Ask for {count(len(self), 'label')} about {count(n_items, 'item')}{most}, at a cost of "
-            f"{self.cost.sum():g}. About {number} items are expected to change their label{each}."
+            f"{self.cost.sum():g}.",
+            f"About {number} items are expected to change their label{each}."
+            if self.changes >= 0.05
+            else "No item is expected to change its label.",
+        ]
+        limits = self.limits
+        if limits is not None and limits.too_few:
+            said.append(f"{count(limits.too_few, 'item')} may change by more labels than these.")
+        if limits is not None and limits.unchecked:
+            have = "has" if limits.unchecked == 1 else "have"
+            said.append(f"{count(limits.unchecked, 'item')} {have} at most one label so far, which nobody has checked.")
+        if limits is not None and limits.left >= self.cost.min():
+            said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
+        return " ".join(said)
+
+    def advice(self) -> str:
+        """Say what to do next, and which command lists the labels; of a budget of `ADVICE_BUDGET`."""
+        said = self.verdict()
+        said = said[0].lower() + said[1:]
+        if not len(self):
+            return f"Next: {said}"
+        return (
+            f"Next: with a budget of {ADVICE_BUDGET}, {said} `dissensus recommend --budget {ADVICE_BUDGET}` says which."
         )
 
     def _why_nothing(self) -> str:
         limits = self.limits
-        if limits is None or self.candidates == 0:
-            return "everybody has labelled every item; only somebody new could say more."
+        if limits is None or self.candidates == len(self):
+            return f"{'then ' * bool(len(self))}everybody has labelled every item; only somebody new could say more."
         if limits.too_dear:
             return "the budget does not pay for a label."
+        if limits.open_items and (limits.in_vain or not len(self)):
+            no = "no other label" if len(self) else "no label"
+            return f"{no} that may be asked for is expected to change the label of an item."
         if limits.open_items:
-            return "no label that may be asked for is expected to change the label of an item."
+            return "within the limits there is nothing more to ask for."
         settled = f"{count(limits.settled_items, 'item')} of {limits.n_items:,} are settled"
         sure = f" (at least {percent(limits.settled)} sure, by {MIN_LABELS} labels or more)" if limits.settled else ""
         full = f", and {limits.full_items:,} have as many labels as an item may have" if limits.full_items else ""
@@ -164,6 +192,10 @@ class Limits:
     open_items: int  # items that may be asked about
     n_items: int
     too_dear: bool  # True if no label costs as little as the budget
+    in_vain: int = 0  # items that were looked at and that no label is expected to change
+    left: float = 0.0  # of the budget
+    too_few: int = 0  # items asked about that take more labels than these to change
+    unchecked: int = 0  # items asked about that are not expected to change, and have fewer than two labels
 
 
 def recommend(
@@ -203,8 +235,8 @@ def recommend(
     per_item : int, "auto" or None
         Labels asked for on one item at most, now. "auto": as many as bring it to the median item's number and 3 more.
     settled : float or None
-        Probability of its label from which an item with two labels or more is asked about no more; and no label is
-        asked for where none is expected to change an item. None: labels are asked for as long as they tell anything.
+        Probability of its label from which an item with two labels or more is asked about no more; nor is one that no
+        label is expected to change. None: labels are asked for as long as they tell anything.
     allow_repeats : bool
         Whether annotators may be asked again what they have answered; a second answer is taken to be as good as that
         of somebody else like them, which it is not.
@@ -242,8 +274,7 @@ def recommend(
     if (room[np.isfinite(room)] % 1 != 0).any():
         raise BadParameter(f"capacity must be whole numbers, got {capacity!r}.")
     with Threads(thread_count(threads, search.n_pairs)) as pool:
-        found = search.run(float(budget), room, pool)
-        return found if settled is None or search.can_change(found, pool) else search.nothing()
+        return search.run(float(budget), room, pool)
 
 
 class _Search:
@@ -331,7 +362,7 @@ class _Search:
         return _per_annotator(capacity, self.annotators, "capacity", np.inf)
 
     def run(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
-        """Choose pairs until the budget is spent, no pair is left or nothing can be learnt."""
+        """Choose pairs until the budget is spent, no pair is left, or nothing can be learnt or changed."""
         self.outcomes: dict[int, FloatArray] = {}  # of items on which labels were asked for
         self.asked: dict[int, list[int]] = {}
         chosen: list[tuple[int, int, float, float]] = []
@@ -343,6 +374,7 @@ class _Search:
         order = iter(np.lexsort((best.draw, best.ratio))[::-1].tolist())
         revised = dict[int, int]()  # item → the round in which it was: its entry is in the heap, no more in `order`
         heap = list[tuple[float, int, int]]()
+        in_vain = in_a_row = 0
         ahead = next(order, -1)
         while open_.any():
             if spent >= budget * (number + 1) / ROUNDS:
@@ -358,15 +390,22 @@ class _Search:
                 break
             j = int(best.who[i])
             if open_[j] and revised.get(i, 0) == number:
+                revised[i] = number
+                if i not in self.asked and not self._can_change(i, best):
+                    in_vain, in_a_row = in_vain + 1, in_a_row + 1
+                    if in_a_row == MAX_IN_VAIN:
+                        break
+                    continue
+                in_a_row = 0
                 chosen.append((i, j, float(best.gain[i]), self._ask(i, j)))
                 spent, room[j] = spent + self.price[j], room[j] - 1
                 open_ = (room > 0) & (self.price <= left - spent)
             # gains only fall: what still comes first after it was looked at again is the best there is
             revised[i] = number
             if len(self.asked.get(i, ())) < self.most[i]:
-                self._revise(i, open_, best)
+                self._revise(i, open_, best, self.outcomes.get(i, self.belief[i][None]), self.asked.get(i, []))
                 heapq.heappush(heap, best.entry(i))
-        return self._result(chosen)
+        return self._result(chosen, budget, in_vain)
 
     def _update_known(self) -> None:
         """Update what is known of annotators by the labels asked of them."""
@@ -397,10 +436,9 @@ class _Search:
         pool.map(fill, even(I, pool.threads))
         return best
 
-    def _revise(self, i: int, open_: BoolArray, best: _Best) -> None:
+    def _revise(self, i: int, open_: BoolArray, best: _Best, outcomes: FloatArray, asked: list[int]) -> None:
         """Find the best pair of one item again, after labels were asked for."""
-        outcomes = self.outcomes.get(i, self.belief[i][None])
-        taken = np.append(self.taken[self.taken_ptr[i] : self.taken_ptr[i + 1]], self.asked.get(i, [])).astype(np.int64)
+        taken = np.append(self.taken[self.taken_ptr[i] : self.taken_ptr[i + 1]], asked).astype(np.int64)
         ptr = np.array([0, len(outcomes)])
         self._fill(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
 
@@ -428,29 +466,42 @@ class _Search:
         theta = self.expected.of(self.item[rows], self.who)
         return theta, expected_entropy(theta, self.known)
 
-    def _result(self, chosen: list[tuple[int, int, float, float]]) -> Recommendation:
+    def _result(self, chosen: list[tuple[int, int, float, float]], budget: float, in_vain: int) -> Recommendation:
+        change = {item: p_change(self.outcomes[item], self.belief[item], self.sharp[item]) for item in self.asked}
+        unchanged = {item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled is not None}
+        checked = {item for item in unchanged if self.given[item] >= MIN_LABELS}
+        if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (1 + ROUNDING):
+            # they have all labels that they may have
+            chosen, in_vain = [pair for pair in chosen if pair[0] not in checked], in_vain + len(checked)
+            unchanged, checked = unchanged - checked, set()
         i, j = (np.array([pair[at] for pair in chosen], np.int64) for at in (0, 1))
         gain, about_item = (np.array([pair[at] for pair in chosen], float) for at in (2, 3))
-        change = {item: p_change(self.outcomes[item], self.belief[item], self.sharp[item]) for item in self.asked}
         changes = np.array([change[item] for item in i.tolist()], float)
+        limits = dataclasses.replace(
+            self.limits, in_vain=in_vain, left=float(budget - self.price[j].sum()), too_few=len(checked),
+            unchecked=len(unchanged - checked),
+        )  # fmt: skip
         return Recommendation(
-            self.items[i], self.annotators[j], gain, about_item, self.price[j], changes, self.n_pairs, self.limits
+            self.items[i], self.annotators[j], gain, about_item, self.price[j], changes, self.n_pairs, limits
         )
 
-    def nothing(self) -> Recommendation:
-        """Choose no pair."""
-        return self._result([])
-
-    def can_change(self, found: Recommendation, pool: Threads) -> bool:
-        """True if labels can change an item that was chosen: those asked for, or as many as the item may have."""
-        if found.changes >= MIN_CHANGE * len(found):
+    def _can_change(self, i: int, best: _Best) -> bool:
+        """True if labels can change item i, as many as it may have; or if nobody has checked what is believed of it."""
+        if self.limits.settled is None or self.given[i] < MIN_LABELS:
             return True
-        items = np.array(list(self.asked), np.int64)[:ITEMS_CHECKED]
-        if (self.given[items] < MIN_LABELS).any():  # nobody has checked what is believed of them
-            return True
-        self.most = np.where(np.isin(np.arange(self.most.size), items), self.most, 0.0)
-        more = self.run(np.inf, np.full(self.annotators.size, np.inf), pool)
-        return more.changes >= MIN_CHANGE * items.size
+        kept = [values[i] for values in best]
+        everybody, outcomes, asked = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()
+        changes = False
+        while not changes and len(asked) < min(self.most[i], MAX_AHEAD):
+            self._revise(i, everybody, best, outcomes, asked)
+            if best.ratio[i] <= 0:
+                break
+            asked.append(int(best.who[i]))
+            outcomes = _outcomes_after(outcomes, self._likelihood(np.array([i]))[0][0, asked[-1]])
+            changes = p_change(outcomes, self.belief[i], self.sharp[i]) >= MIN_CHANGE
+        for values, before in zip(best, kept, strict=True):
+            values[i] = before
+        return changes
 
 
 class _Best(NamedTuple):

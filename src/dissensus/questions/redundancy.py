@@ -56,6 +56,7 @@ from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.dependence import CountedLabels
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
+from dissensus.questions.recommend import ADVICE_BUDGET, Recommendation, recommend
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
@@ -67,10 +68,8 @@ MAX_LIKELIHOODS = 2**30  # numbers of them, where they differ from item to item:
 MIN_RELATIVE = 1e-7  # of the most probable class: what is less probable is passed over
 ROUNDING = 1e-12  # a gain that is less is none
 STABLE = 0.95  # stability that the verdict looks for
-MAIN_SHARE = 0.8  # of the gain: what the verdict names items for
-SPREAD = 0.6  # share of the items above which most of the gain is in no particular ones
+MIN_REHEARSED = 30  # items, below which the rehearsal speaks neither for nor against the model
 TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
-SMALL_GAIN = 0.01  # mean gain from which half an item in all is not nothing: the table is small
 
 Estimates = Callable[[FloatArray], list[Any]]
 
@@ -135,8 +134,8 @@ class Rehearsal:
 
     @property
     def too_sure(self) -> bool:
-        """True if observed changes significantly exceed predicted ones."""
-        return self.changed.low > TOO_SURE * self.flips
+        """True if observed changes significantly exceed predicted ones, of `MIN_REHEARSED` items or more."""
+        return self.items >= MIN_REHEARSED and self.changed.low > TOO_SURE * self.flips
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,6 +151,7 @@ class Redundancy(Shown):
     labels_per_item: float  # on average, of items with labels
     n_classes: int
     model: Aggregator = field(repr=False)  # the fit to all annotations
+    advice: Recommendation  # labels to buy next, `ADVICE_BUDGET` at most
     worth: CountedLabels | None = None  # of an item's labels, in independent ones; None where they are taken for such
 
     def __repr__(self) -> str:
@@ -170,9 +170,11 @@ class Redundancy(Shown):
         if self.rehearsal is None:
             return (
                 "No item has more than one label, so nothing says how far annotators agree or what more labels would "
-                "change; have some items labelled twice."
+                f"change. {self.advice.advice()}"
             )
-        sentences = [self._so_far(), self._one_more(self.rehearsal), self._where(self.rehearsal)]
+        sentences = [self._so_far(), self._one_more(self.rehearsal)]
+        if self.rehearsal.too_sure:
+            sentences.append("So it is far too sure of itself here: expect more to change than it says.")
         if self.accuracy is not None and self.expected_accuracy is not None:
             sentences.append(
                 f"By gold {percent(self.accuracy.value, 1)} of the items are right, where the model believes "
@@ -182,6 +184,7 @@ class Redundancy(Shown):
             sentences.append(str(self.worth))
         if self.sampled_items is not None:
             sentences.append(f"What was measured was measured on {self.sampled_items:,} items, drawn at random.")
+        sentences.append(self.advice.advice())
         return " ".join(sentence for sentence in sentences if sentence)
 
     def _so_far(self) -> str:
@@ -204,25 +207,6 @@ class Redundancy(Shown):
             f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
             f"from each and given back, it expected {percent(rehearsal.flips, 1)} to change, and "
             f"{percent(rehearsal.changed.value, 1)} did."
-        )
-
-    def _where(self, rehearsal: Rehearsal) -> str:
-        after, n = self.next_label, self.next_label.gain.size
-        chosen = after.holding(MAIN_SHARE)
-        if rehearsal.too_sure:
-            return (
-                "So it is far too sure of itself here: expect more to change than it says, and take the items with the "
-                "most to gain for no more than a place to begin."
-            )
-        if after.gain.sum() < 0.5 and after.gain.mean() < SMALL_GAIN:
-            return "That is less than one item in all, wherever the labels go."
-        if chosen > SPREAD * n:
-            return "What there is to gain is spread over most of the items."
-        items = f"{chosen:,} items" if chosen != 1 else "one item"
-        they = "they hold" if chosen != 1 else "it holds"
-        return (
-            f"If you buy more, buy for the {items} with the most to gain ({percent(chosen / n, 1)} of all): {they} "
-            f"{100 * MAIN_SHARE:.0f} % of it. `recommend` also chooses whom to ask: its labels may change more."
         )
 
     def to_frame(self) -> Any:
@@ -325,6 +309,7 @@ def redundancy(
         len(part) / part.n_items,
         table.n_classes,
         model_all,
+        recommend(model_all, table, budget=ADVICE_BUDGET),
         model_all.mean_effective_labels(),
     )
 

@@ -21,12 +21,10 @@ from dissensus.common.registry import guarded
 from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
 from dissensus.models.base import check_gold
-from dissensus.models.dependence import MIN_GOLD
 from dissensus.models.numbers import check_values
-from dissensus.questions.item_status import SETTLED, is_settled
+from dissensus.questions.item_status import SETTLED
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
-from dissensus.report.sections.redundancy import next_step
 from dissensus.report.study import Study, aligned, plain, shown
 from dissensus.table.io import write_frame, write_json
 from dissensus.table.kinds import CLASS_KINDS
@@ -47,7 +45,9 @@ class Report(Study):
     fitted : Aggregator
         Fitted to the table.
     gold : (I,) int, optional
-        Known classes, −1 where unknown.
+        Known classes, −1 where unknown: accuracy is reported.
+    known : (I,) int, optional
+        Known classes that `fitted` learnt from, −1 where unknown: these items are settled.
     items : frame, optional
         What is known about the items: a column `item`, texts and others.
     annotators : frame, optional
@@ -111,7 +111,8 @@ class Report(Study):
             )
         if table.kind in CLASS_KINDS:
             self.table = table.to_classes(fitted.classes_)
-        self.gold = check_values(self.gold, table) if table.kind == "numbers" else check_gold(self.gold, table)
+        check = check_values if table.kind == "numbers" else check_gold
+        self.gold, self.known = check(self.gold, table), check(self.known, table)
         about = table.sequences.documents if table.kind == "spans" else table.items
         if self.items is None and table.kind == "spans" and table.source is not None and table.source.texts:
             texts = table.source.texts
@@ -215,7 +216,7 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
     """Say how much there is, how much of it is settled, how sure that is, what to do next, and by which method."""
     if study.table.kind not in CLASS_KINDS:
         return _headline_of_kind(study, sections)
-    table, settled = study.table, is_settled(study.confidence, np.diff(study.table.item_ptr))
+    table, settled = study.table, study.settled
     of, by = count(table.n_items, "item"), count(table.n_annotators, "annotator")
     said = [f"{count(table.n_annotations, 'label')} of {of} by {by}."]
     if n := int(settled.sum()):
@@ -230,27 +231,25 @@ def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
         said.append(f"No item is settled at {percent(SETTLED)}.")
     if study.diagnosis.unsettled:
         said.append(f"Next: settle the spelling of the classes, then report again. {study.diagnosis.unsettled}")
-    elif advice := next_step(sections["redundancy"]) if "redundancy" in sections else "":
-        said.append(advice)
+    elif "redundancy" in sections:
+        said.append(sections["redundancy"]["advice"])
     worth = study.fitted.mean_effective_labels()
     if "panel" in sections:  # what errors in common leave of a panel is said there, by judges
         worth = None
     if worth is not None:
-        said.append(str(worth))
-    if worth is not None and study.gold is None and settled.mean() < 0.5 and table.n_items > MIN_GOLD:
-        said.append(f"The classes of {MIN_GOLD} items (`dissensus aggregate --known`) would say how sure to be.")
+        said += filter(None, [str(worth), study.fitted.ask_for_gold()])
     return [*said, f"Labels by {study.method}."]
 
 
 def _headline_of_kind(study: Study, sections: Mapping[str, Any]) -> list[str]:
     """The same of labels that are no classes: how much there is, what came out, and by which method."""
     table, about = study.table, sections.get("answers", {})
-    what = f"{table.n_items:,} items"
+    what = count(table.n_items, "item")
     if table.kind == "pairs":
-        what = f"{table.sides.things.size:,} things, compared in {what}"
+        what = f"{count(table.sides.things.size, 'thing')}, compared in {what}"
     elif table.kind == "spans":
-        what = f"{table.sequences.documents.size:,} documents ({table.n_items:,} places)"
-    said = [f"{table.n_annotations:,} labels of {what} by {table.n_annotators:,} annotators."]
+        what = f"{count(table.sequences.documents.size, 'document')} ({count(table.n_items, 'place')})"
+    said = [f"{count(table.n_annotations, 'label')} of {what} by {count(table.n_annotators, 'annotator')}."]
     if table.kind == "pairs":
         said += about["finding"][:1] if about else []
     else:

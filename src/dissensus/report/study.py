@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from dissensus.clustering import Clustering
 from dissensus.common.formatting import percent
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataError, DataWarning, MissingColumn
 from dissensus.models.base import Aggregator, arg_max, clusterings, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
 from dissensus.questions.habits import Habits, find_habits
-from dissensus.report.method_contest import DEFAULT_METHODS, Contest, contest
+from dissensus.questions.item_status import is_settled
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -55,6 +55,7 @@ class Study:
     fitted: Aggregator
     _: KW_ONLY
     gold: Any = None  # (I,) codes, −1 unknown; of numbers floats, NaN unknown
+    known: Any = None  # the same of items from which `fitted` learnt
     items: Any = None  # column → (I,)
     annotators: Any = None  # column → (A,)
     show: Sequence[str] = ()  # columns of `annotators` that are printed
@@ -182,6 +183,11 @@ class Study:
         return np.asarray(self.fitted.posterior_.max(axis=1, initial=0))
 
     @cached_property
+    def settled(self) -> BoolArray:
+        """(I,) which items are settled."""
+        return is_settled(self.confidence, self.labels_per_item, self.known)
+
+    @cached_property
     def votes(self) -> FloatArray:
         """(I, K) how often each class was given."""
         return self.table.votes()
@@ -199,15 +205,6 @@ class Study:
         with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count, as the page says
             scale: Any = "ordinal" if self.table.kind == "graded" else "nominal"
             return agreement(self.table, scale=scale, seed=self.seed)
-
-    @cached_property
-    def method_contest(self) -> Contest | DataError:
-        """The comparison of methods, or the error that prevented it."""
-        try:
-            names = [*(self.methods or DEFAULT_METHODS), self.method]
-            return contest(self.table, names, gold=self.gold, seed=self.seed, on_step=self.on_step)
-        except DataError as error:
-            return error
 
     @cached_property
     def diagnosis(self) -> Diagnosis:

@@ -82,6 +82,7 @@ class Beliefs(NamedTuple):
     "community-bcc",
     summary="annotators in communities that confuse classes alike; variational Bayes",
     cite="Venanzi et al. 2014",
+    costly=True,
 )
 class CommunityBCC(CrowdModel[Communities]):
     """Variational Dawid-Skene whose annotators belong to communities."""

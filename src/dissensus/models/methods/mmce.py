@@ -85,7 +85,7 @@ class Effects(Params):
 
 @methods.register(
     "mmce", summary="labels depend on annotator and item, class by class: regularised minimax conditional entropy",
-    cite="Zhou et al. 2015",
+    cite="Zhou et al. 2015", costly=True,
 )  # fmt: skip
 class MMCE(EMAggregator[Effects]):
     """Regularised minimax conditional entropy. The paper's own: `MMCE(gamma=…, centre="zero", class_prior="uniform")`.

@@ -12,7 +12,7 @@ from dissensus.common.formatting import percent, word_list
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
-from dissensus.questions.diagnose import FLAG_WORDS
+from dissensus.questions.diagnose import FLAG_WORDS, too_few_sentence
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -140,9 +140,8 @@ class Annotators(Section):
                 table="annotators-flagged",
             )
         if few := facts["too_few_labels"]:
-            have = "has" if few == 1 else "have"
             yield Finding(
-                f"{few:,} of {facts['active']:,} annotators {have} too few labels to say anything of them.",
+                too_few_sentence(few, facts["active"]),
                 "Give the same people more items rather than more people a few." if few > facts["active"] / 2 else "",
             )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.clustering.model import of_clusters
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import count, percent
 from dissensus.models.base import clusterings
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
@@ -189,7 +189,7 @@ def _labels_chart(one: Facts, facts: Facts) -> Chart:
     chart = charts.plot(rows, "rect", tips, x=x, y=y, color=color)
     who, title = "annotators", "What annotators say"
     if len(people) > 1:
-        who = f"the {people[one['cluster']]['annotators']:,} annotators of cluster {one['cluster']}"
+        who = f"the {count(people[one['cluster']]['annotators'], 'annotator')} of cluster {one['cluster']}"
         title = f"What cluster {one['cluster']} of annotators says"
     said = max(rows, key=lambda row: row["share"])
     return Chart(

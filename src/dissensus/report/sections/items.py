@@ -6,7 +6,7 @@ import numpy as np
 
 from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.questions.explain import KINDS, SURE, Explanation
+from dissensus.questions.explain import KINDS, MEANINGS, SURE, Explanation
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -22,20 +22,6 @@ MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # that are listed, of one item and 
 SURPRISE_WEIGHT = 0.2  # what a standard deviation of surprise is worth, as a probability that the label is wrong
 MIN_RELIABILITY_GAP = 0.1  # of two groups, from which they are said to differ in care
 MIN_TWO_ANSWERS = 0.01  # probability of two answers that is worth a word
-WHY = {
-    "unlabelled": "nobody has labelled it",
-    "agreed": "all say the same",
-    "likely error": "one answer is right, and somebody missed it",
-    "ambiguous": "careful annotators contradict each other",
-    "cannot tell": "too few labels to say why",
-    "group perspective": "groups of annotators see it differently",
-}
-WHY_SHORT = {
-    "likely error": "hold a mistake",
-    "ambiguous": "are ambiguous",
-    "group perspective": "divide groups",
-    "cannot tell": "have too few labels to say why they differ",
-}
 KIND_COLORS = {
     "agreed": "var(--grey)",
     "ambiguous": "var(--c3)",
@@ -105,19 +91,25 @@ class Items(Section):
 
     def findings(self, facts: Facts) -> Findings:
         kinds, n = facts["kinds"], max(facts["items"], 1)
-        said = [f"{kinds[kind]:,} {WHY_SHORT[kind]}" for kind in WHY_SHORT if kinds[kind]]
+        said = [
+            f"{kind} {kinds[kind]:,} ({means})"
+            for kind, means in MEANINGS.items()
+            if kinds[kind] and kind not in ("agreed", "unlabelled")
+        ]
         if said:
             first = [one["item"] for one in facts["first"]]
             look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
             agreed = f"On {percent(kinds['agreed'] / n)} of the items all labels are the same, and believed."
-            text = f"{agreed} Of the others, {', '.join(said)}."
+            text = f"{agreed} The others: {', '.join(said)}."
             yield Finding(text, look, table="items-first" if first else "")
         yield from [_group_finding(group) for group in facts["groups"] if group["significant"]][:1]
 
     def draw(self, facts: Facts) -> Blocks:
         kinds, n = facts["kinds"], max(facts["items"], 1)
         there = [kind for kind in KINDS if kinds[kind]]
-        yield Numbers([Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {WHY[kind]}") for kind in there])
+        yield Numbers(
+            [Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {MEANINGS[kind]}") for kind in there]
+        )
         if facts["map"]:
             yield _map_chart(facts)
         if facts["groups"]:

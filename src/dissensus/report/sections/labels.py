@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import count, percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
-from dissensus.questions.item_status import SETTLED, is_settled
+from dissensus.questions.item_status import SETTLED
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
@@ -37,8 +37,7 @@ class Labels(Section):
         study.on_step("weighing the labels")
         confidence = study.confidence
         edges = np.linspace(0, 1, N_BINS + 1)
-        settled = is_settled(confidence, np.diff(study.table.item_ptr))
-        state = np.where(settled, 0, np.where(confidence >= UNSURE, 1, 2))  # (I,) place in STATES
+        state = np.where(study.settled, 0, np.where(confidence >= UNSURE, 1, 2))  # (I,) place in STATES
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
         return {
             "dependence": study.fitted.dependence_,
@@ -66,7 +65,7 @@ class Labels(Section):
             gap = gold["expected"] - gold["accuracy"]["value"]
             honest = gold["accuracy"]["low"] <= gold["expected"] <= gold["accuracy"]["high"]
             word = "agrees with" if honest else "is above" if gap > 0 else "is below"
-            learn = "; `dissensus aggregate --known` learns from gold how sure to be" if facts["dependence"] else ""
+            learn = "; `--known` learns from gold how sure to be" if facts["dependence"] else ""
             yield Finding(
                 f"The mean confidence of {percent(gold['expected'])} {word} the share that is right by gold, "
                 f"{percent(gold['accuracy']['value'], 1)} ({interval_text(gold['accuracy'])}).",
@@ -79,7 +78,7 @@ class Labels(Section):
         if facts["tied"]:
             numbers.append(Number(f"{facts['tied']:,}", "ties", "the label is a draw"))
         if (gold := facts["gold"]) is not None:
-            note = f"{interval_text(gold['accuracy'])}; {gold['items']:,} items"
+            note = f"{interval_text(gold['accuracy'])}; {count(gold['items'], 'item')}"
             numbers.append(Number(percent(gold["accuracy"]["value"], 1), "right, by gold", note))
             numbers.append(Number(f"{gold['calibration_error']:.3f}", "calibration error", "0 is perfect"))
         yield Numbers(numbers)
@@ -105,8 +104,8 @@ def _confidence_chart(facts: Facts) -> Chart:
     edges, counts = facts["histogram"]["edges"], facts["histogram"]["counts"]
     words = list(STATES.values())[::-1]
     rows = [
-        {"from": low, "to": high, "count": count, "state": words[np.digitize(low + 1e-9, [UNSURE, SETTLED])]}
-        for (low, high), count in zip(pairwise(edges), counts, strict=True)
+        {"from": low, "to": high, "count": n, "state": words[np.digitize(low + 1e-9, [UNSURE, SETTLED])]}
+        for (low, high), n in zip(pairwise(edges), counts, strict=True)
     ]
     first = next((i for i, row in enumerate(rows) if row["count"]), 0)
     x = charts.quantity("from", "confidence", "%", ticks=6) | {"bin": {"binned": True}}
@@ -116,6 +115,6 @@ def _confidence_chart(facts: Facts) -> Chart:
         charts.spec(chart),
         "How sure the labels are",
         "Probability of each item's label.",
-        f"Histogram of confidence: {facts['settled']:,} items settled, {facts['likely']:,} likely, "
+        f"Histogram of confidence: {count(facts['settled'], 'item')} settled, {facts['likely']:,} likely, "
         f"{facts['unsure']:,} unsure.",
     )

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import count, percent
 from dissensus.common.types import IntArray
 from dissensus.evaluation import paired_bootstrap
-from dissensus.exceptions import DataError
-from dissensus.questions.compare import MAJORITY, MIN_HIDDEN, compare
+from dissensus.exceptions import ConvergenceWarning, DataError
+from dissensus.models.base import arg_max, methods
+from dissensus.questions.compare import MIN_HIDDEN, Comparison, candidates, compare
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Table, Text
-from dissensus.report.method_contest import MAX_ANNOTATIONS, Contest
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, facts_of, plain, some_of
 from dissensus.table.kinds import CLASS_KINDS, KINDS
@@ -30,27 +32,33 @@ class Methods(Section):
         return bool((study.labels_per_item > 1).any())
 
     def collect(self, study: Study) -> Facts:
-        if study.table.kind not in CLASS_KINDS:
-            return _of_other_kind(study)
-        held = study.method_contest
-        if isinstance(held, DataError):
-            return {"failed": str(held)}
-        found, n_items = held.comparison, held.items.size
-        matrix = np.stack(list(held.labels.values()))  # (methods, items)
-        return {
+        try:
+            found = _compare(study)
+        except DataError as error:
+            return {"failed": str(error)}
+        facts: Facts = {
             "method": study.method,
-            **facts_of(found, "best", "tied", "majority_will_do", "hidden"),
+            **facts_of(found, "best", "tied", "hidden"),
             "verdict": found.verdict(),
-            "by_gold": _by_gold(study, held),
-            "sampled_items": n_items if held.sampled else None,
-            "items": n_items,
+            "unit": found.measure.unit,
+            "sampled_items": None if found.items is None else found.items.size,
             "methods": [
                 facts_of(one, "method", "score", "behind", "tied", "accuracy") | {"seconds": plain(one.seconds, 2)}
                 for one in found
             ],
             "failed_methods": found.failed,
+        }
+        if study.table.kind not in CLASS_KINDS:
+            return facts
+        items = np.arange(study.table.n_items) if found.items is None else found.items
+        labels = _labels(study, found)
+        matrix = np.stack(list(labels.values()))  # (methods, items)
+        return facts | {
+            "majority_will_do": found.majority_will_do,
+            "by_gold": _by_gold(study, labels, items),
+            "items": items.size,
             "contested": (matrix != matrix[0]).any(axis=0).sum(),
-            "contested_items": _contested(study, matrix, held.items),
+            "contested_items": _contested(study, matrix, items),
         }
 
     def findings(self, facts: Facts) -> Findings:
@@ -61,15 +69,7 @@ class Methods(Section):
                 yield Finding(facts["verdict"])
             return
         contested = percent(facts["contested"] / max(facts["items"], 1))
-        said = f"The labels of {contested} of the items depend on the method"
-        if facts["hidden"] < MIN_HIDDEN:
-            said += f"; {facts['hidden']} hidden labels are too few to say which method is better"
-        elif facts["majority_will_do"]:
-            said += "; majority vote predicts hidden labels as well as any"
-        elif any(one["method"] == MAJORITY for one in facts["methods"]):
-            said += f"; majority vote predicts hidden labels clearly worse than {facts['best']}"
-        tried = f"{len(facts['methods'])} methods were tried; `dissensus compare` tries all"
-        yield Finding(f"{said}. {tried}.", "")
+        yield Finding(f"The labels of {contested} of the items depend on the method. {facts['verdict']}", "")
         if (gold := facts["by_gold"]) is not None:
             points, low, high = (f"{100 * gold['ahead'][key]:.1f}" for key in ("value", "low", "high"))
             yield Finding(
@@ -82,8 +82,6 @@ class Methods(Section):
         if "failed" in facts:
             yield Text(f"The methods could not be compared: {facts['failed']}")
             return
-        if facts["sampled_items"]:
-            yield Text(f"Compared on a random {facts['sampled_items']:,} of the items, with all their labels.")
         yield ranking_chart(facts)
         if any(one["accuracy"] for one in facts["methods"]) and "contested" in facts:
             yield _accuracy_chart(facts)
@@ -102,43 +100,41 @@ class Methods(Section):
             yield Text(f"{name} is left out: {why}")
 
 
-def _of_other_kind(study: Study) -> Facts:
-    """Compare the methods for labels that are no classes, on some of the items where there are many."""
-    table, part = study.table, study.table
-    if table.kind != "pairs" and table.n_annotations > MAX_ANNOTATIONS:  # things that are compared stay connected
-        group = table.sequences.document if table.kind == "spans" else np.arange(table.n_items)
-        n = int(group.max()) + 1
-        share = MAX_ANNOTATIONS / table.n_annotations
-        chosen = np.random.default_rng(study.seed).permutation(n)[: max(2, round(share * n))]
-        part = table.select(items=np.isin(group, chosen))
-    study.on_step("comparing methods")
-    try:
-        found = compare(part, splits=1, seed=study.seed)
-    except DataError as error:
-        return {"failed": str(error)}
-    return {
-        "method": study.method,
-        **facts_of(found, "best", "tied", "hidden"),
-        "verdict": found.verdict(),
-        "unit": found.measure.unit,
-        "sampled_items": part.n_items if part is not table else None,
-        "methods": [
-            facts_of(one, "method", "score", "behind", "tied", "accuracy") | {"seconds": plain(one.seconds, 2)}
-            for one in found
-        ],
-        "failed_methods": found.failed,
-    }
+def _compare(study: Study) -> Comparison:
+    """Compare as `dissensus compare` does, and the method that is used too."""
+    names = list(study.methods or candidates(study.table))
+    chosen = None if not study.methods and study.method in names else dict.fromkeys([*names, study.method])
+    return compare(
+        study.table,
+        chosen,
+        gold=None if study.table.kind == "pairs" else study.gold,
+        seed=study.seed,
+        on_fit=lambda method, done, of: study.on_step(f"comparing methods: {method}, {done} of {of} fits done"),
+    )
 
 
-def _by_gold(study: Study, held: Contest) -> Facts | None:
+def _labels(study: Study, found: Comparison) -> dict[str, IntArray]:
+    """Return the labels that each method gives to the items that were compared, the best method first."""
+    part = study.table if found.items is None else study.table.select(items=study.table.items[found.items])
+    labels = {}
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        for one in found:
+            study.on_step(f"comparing methods: labels of {one.method}")
+            model = study.fitted if part is study.table and one.method == study.method else one.model
+            model = model or methods[one.method]().fit(part)
+            labels[one.method] = arg_max(model.posterior_, model.items_, model.classes_, model.tie_seed_)
+    return labels
+
+
+def _by_gold(study: Study, labels: dict[str, IntArray], items: IntArray) -> Facts | None:
     """Return the method that is right most often, if it is significantly better than the one that is used."""
-    if study.gold is None or study.method not in held.labels:
+    if study.gold is None or study.method not in labels:
         return None
-    gold = study.gold[held.items]
+    gold = study.gold[items]
     known = gold >= 0
     if not known.any():
         return None
-    right = {name: (labels[known] == gold[known]).astype(float) for name, labels in held.labels.items()}
+    right = {name: (given[known] == gold[known]).astype(float) for name, given in labels.items()}
     best = max(right, key=lambda name: float(right[name].mean()))
     ahead = paired_bootstrap(right[best], right[study.method], seed=study.seed).mean
     return {"method": best, "ahead": ahead} if ahead.low > 0 else None
@@ -161,13 +157,13 @@ def ranking_chart(facts: Facts) -> Chart:
     rows = [
         {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
     ]
-    x = charts.quantity("low", f"behind the best ({facts.get('unit', 'nats per hidden label')})")
+    x = charts.quantity("low", f"behind the best ({facts['unit']})")
     tips = [("value:Q", "behind", ".4f"), ("low:Q", "from", ".4f"), ("high:Q", "to", ".4f")]
     chart = charts.intervals(rows, "method", x, tips, color=charts.color("word", [LEVEL, WORSE], columns=1))
     return Chart(
         charts.spec(chart, charts.height_of(len(rows)) + 20),
         "Which method predicts hidden labels best",
-        f"{facts['verdict']} {facts['hidden']:,} labels were hidden; further left is better.",
+        f"{facts['verdict']} Hidden: {count(facts['hidden'], 'label')}; further left is better.",
         "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
     )
 

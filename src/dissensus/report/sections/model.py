@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import count, percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.exceptions import DataError
@@ -220,7 +220,7 @@ def _basis(facts: Facts) -> str:
     if not facts["judged"]:
         return "The model cannot be judged here: none of its items has gold or labels."
     against = "gold" if facts["reference"] == "gold" else f"the labels by {facts['method']}, as there is no gold"
-    text = f"Judged against {against}, {BASIS[facts['basis']]} ({facts['judged']:,} items)."
+    text = f"Judged against {against}, {BASIS[facts['basis']]} ({count(facts['judged'], 'item')})."
     if facts["basis"] == "trained on":
         text += (
             " It saw their labels, so all of this flatters it. `dissensus train --folds 5` predicts each item by a "
@@ -269,8 +269,8 @@ def _confusion_chart(facts: Facts) -> Chart:
     truth = "gold" if facts["reference"] == "gold" else "the crowd"
     x = charts.names("across", classes, title="the model says", limit=90, labelAngle=-40)
     y = charts.names("down", classes, title=f"{truth} says", limit=120)
-    count, part = ("items:Q", "items", charts.COUNT), ("share:Q", "of the row", charts.EXACT_SHARE)
-    tips = [("down:N", truth), ("across:N", "model"), count, part]
+    number, part = ("items:Q", "items", charts.COUNT), ("share:Q", "of the row", charts.EXACT_SHARE)
+    tips = [("down:N", truth), ("across:N", "model"), number, part]
     chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "of the row"))
     wrong = max((row for row in rows if row["down"] != row["across"]), key=lambda row: row["items"], default=None)
     said = "The model never errs here."

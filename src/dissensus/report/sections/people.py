@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dissensus.common.formatting import word_list
+from dissensus.questions.diagnose import too_few_sentence
 from dissensus.questions.habits import FLAG_WORDS
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table
@@ -58,8 +59,7 @@ class People(Section):
                 who = ", ".join(names[:MAX_NAMES]) + more if more else word_list(names)
                 yield Finding(f"The answers of {who} are {words}.", ADVICE, "bad", "people")
         if few := facts["too_few_labels"]:
-            have = "has" if few == 1 else "have"
-            yield Finding(f"{few:,} of {facts['active']:,} annotators {have} too few labels to say anything of them.")
+            yield Finding(too_few_sentence(few, facts["active"]))
 
     def draw(self, facts: Facts) -> Blocks:
         nobody = "nobody stands out" if not facts["flagged"] else "answer unlike the others"

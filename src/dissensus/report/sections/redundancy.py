@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dissensus.common.formatting import percent
 from dissensus.questions.compare import fresh
-from dissensus.questions.redundancy import redundancy
+from dissensus.questions.recommend import ADVICE_BUDGET, recommend
+from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.method_contest import limit_passes
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, facts_of, plain
+from dissensus.table import names as naming
 
-MAX_ITEMS = 100  # worth another label, in the table
 MIN_CHANGED = 0.02  # share of the labels that one label each changes, below which more are hardly worth it
-MAX_SPREAD = 0.6  # share of the items above which what there is to gain is in no particular ones
 CURVES = {"stability": "same label as with all", "accuracy": "right, by gold"}
 
 
@@ -24,18 +23,20 @@ class RedundancySection(Section):
     def collect(self, study: Study) -> Facts:
         found = redundancy(
             study.table,
-            limit_passes(fresh(study.fitted)),
+            fresh(study.fitted),
             gold=study.gold,
             seed=study.seed,
             on_fit=lambda method, done, of: study.on_step(f"thinning out labels: {done} of {of} fits done"),
         )
-        after, tried = found.next_label, found.rehearsal
-        code = {name: code for code, name in enumerate(study.table.items.tolist())}
-        best = [i for name in after.best(MAX_ITEMS) if after.gain[i := code[name]] > 0]
+        after, tried, chosen = found.next_label, found.rehearsal, found.advice
+        if study.known is not None:  # which the fits of `redundancy` never see
+            chosen = recommend(study.fitted, study.table, budget=ADVICE_BUDGET)
         columns: Facts = {"confidence": study.confidence, "labels": study.labels_per_item}
-        columns |= {"gain": after.gain, "flips": after.flips}
+        item = naming.match(chosen.items, study.table.items, "items").tolist()
+        who = naming.match(chosen.annotators, study.table.annotators, "annotators").tolist()
         return {
             "verdict": found.verdict(),
+            "advice": chosen.advice(),
             "sampled_items": found.sampled_items,
             "levels": [facts_of(level, "labels", "annotations", "stability", "accuracy") for level in found.levels],
             "next_label": {
@@ -46,8 +47,14 @@ class RedundancySection(Section):
                 "items_with_most": after.holding(0.8),
                 "items": after.gain.size,
             },
-            "rehearsal": tried and facts_of(tried, "changed", "too_sure") | {"expected": tried.flips},
-            "best": [study.about(i) | {"label": study.classes[study.label[i]]} | entries(i, **columns) for i in best],
+            "rehearsal": tried and facts_of(tried, "items", "changed", "too_sure") | {"expected": tried.flips},
+            "ask": [
+                study.about(i)
+                | {"annotator": study.annotator_names[j], "label": study.classes[study.label[i]]}
+                | entries(i, **columns)
+                | entries(n, p_change=chosen.p_change)
+                for n, (i, j) in enumerate(zip(item, who, strict=True))
+            ],
         }
 
     def findings(self, facts: Facts) -> Findings:
@@ -59,14 +66,14 @@ class RedundancySection(Section):
             yield Finding(
                 "Labels change far more than the method foresees: one label less of each item changed "
                 f"{percent(changed, 1)} of them, where it expected {percent(tried['expected'], 1)}.",
-                "More labels would still change things.",
+                "",
                 "bad",
             )
             return
         yield Finding(
             f"One label less of each item changed {percent(changed, 1)} of the labels.",
             "",
-            "good" if tried["changed"]["high"] < MIN_CHANGED else "note",
+            "good" if tried["items"] >= MIN_REHEARSED and tried["changed"]["high"] < MIN_CHANGED else "note",
         )
 
     def draw(self, facts: Facts) -> Blocks:
@@ -80,44 +87,30 @@ class RedundancySection(Section):
                     Number(percent(after["changed"], 1), "of the labels would change"),
                 ]
             )
-        if facts["rehearsal"] is None:
-            yield Text(facts["verdict"])
         if facts["sampled_items"]:
             yield Text(f"The curve is that of a random {facts['sampled_items']:,} items, with all their labels.")
         if len(facts["levels"]) > 1:
             yield _stability_chart(facts)
         if any(after["curve"]):
             yield _gain_chart(after)
-        if facts["best"]:
+        if facts["ask"]:
             yield Table.of(
                 "next-labels",
-                "Where another label is worth most",
-                "Gain: how much likelier the label is to be right after one more label.",
+                "What to ask next, and whom",
+                facts["advice"],
                 {
                     **ITEM_COLUMNS,
+                    "annotator": Column("ask"),
                     "label": Column("label"),
                     "confidence": Column("confidence", "percent"),
                     "labels": Column("labels", "number", note="so far"),
-                    "gain": Column("gain", "percent", 1),
-                    "flips": Column("would change", "percent", note="chance that the label changes"),
+                    "p_change": Column("may change", "percent", note="by all labels asked for about the item"),
                 },
-                facts["best"],
+                facts["ask"],
                 page=10,
             )
-
-
-def next_step(facts: Facts) -> str:
-    """Advise whether to buy labels, and for which items."""
-    tried, after = facts["rehearsal"], facts["next_label"]
-    if tried is None:
-        return str(facts["verdict"])
-    if not tried["too_sure"] and tried["changed"]["high"] < MIN_CHANGED:
-        return "Next: buy nothing; more labels would change few classes."
-    if 0 < after["items_with_most"] < MAX_SPREAD * after["items"]:
-        n = after["items_with_most"]
-        which = "one item that holds" if n == 1 else f"{n:,} items that hold"
-        return f"Next: buy labels for the {which} 80 % of the gain."
-    return "Next: buy another label for every item, or look at the items below."
+        else:
+            yield Text(facts["advice"])
 
 
 def _stability_chart(facts: Facts) -> Chart:
@@ -152,7 +145,7 @@ def _gain_chart(after: Facts) -> Chart:
     most = f"{after['items_with_most']:,} of {after['items']:,} items"
     return Chart(
         charts.spec(chart, 260),
-        "Whom to buy more labels for",
-        "From one more label each.",
+        "How far the gain is spread over the items",
+        "Of one more label each, whoever gives it.",
         f"Share of the gain against share of items: 80 % of it lies in {most}.",
     )
