@@ -1,10 +1,11 @@
 """How large the library is, layer by layer, and what it costs to start.
 
-    python -m benchmarks.house [SOURCE]        # default: src/dissensus of this checkout
+    python -m benchmarks.house [SOURCE] [--since COMMIT]        # default: src/dissensus of this checkout
 
 A code token is one of `tokenize`, without comments, docstrings, line ends and indentation. Start-up is processor time
 (user and system, of the process and its children) of `import dissensus` and of `dissensus --help`, the least of
-several runs, with files and compiled code in the system's memory.
+several runs, with files and compiled code in the system's memory. With `--since`, how many lines of this checkout's
+package are as old as a commit (`git blame`, moved lines too), newer in files of then, and in files that came later.
 """
 
 from __future__ import annotations
@@ -75,16 +76,40 @@ def processor_seconds(source: Path, arguments: list[str]) -> float:
     return min(spent)
 
 
+def ages(source: Path, since: str) -> list[tuple[str, int]]:
+    """Lines of the package as old as a commit, newer ones in files that it has, and those of later files."""
+
+    def git(*words: str) -> list[str]:
+        run = subprocess.run(["git", *words], capture_output=True, text=True, check=True, cwd=source)
+        return run.stdout.splitlines()
+
+    old = set(git("rev-list", since))
+    later = set(git("diff", "-M40%", "--name-only", "--diff-filter=A", "--relative", since, "HEAD", "--", "."))
+    counts = dict.fromkeys(("as old", "newer, in files of then", "in later files"), 0)
+    for path in git("ls-files", "*.py"):
+        for line in git("blame", "-M", "-C", "-l", "-s", path):
+            kept = line.split(maxsplit=1)[0].lstrip("^") in old
+            counts[
+                "as old as it" if kept else "in later files" if path in later else "newer, in files that it has"
+            ] += 1
+    return list(counts.items())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, nargs="?", default=SOURCE, help="the folder of the package")
-    source = parser.parse_args().source.resolve()
+    parser.add_argument("--since", metavar="COMMIT", help="also count the lines that are as old as a commit")
+    asked = parser.parse_args()
+    source = asked.source.resolve()
     found = sizes(source)
     rows = [
         [layer, *(f"{number:,}" for number in found[layer])] for layer in sorted(found, key=lambda name: name == "all")
     ]
     print(record.table(["layer", "files", "lines", "code tokens"], rows))
     print()
+    if asked.since:
+        print(record.table(["lines", "number"], [[name, f"{number:,}"] for name, number in ages(source, asked.since)]))
+        print()
     rows = [[name, f"{processor_seconds(source, words):.2f}"] for name, words in STARTS.items()]
     print(record.table(["start", "processor s"], rows))
 

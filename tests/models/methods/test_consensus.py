@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from dissensus.models.dependence import DEFAULT
+from dissensus.models.dependence import POWER, assumed
 from dissensus.models.methods import consensus
 from dissensus.models.methods.consensus import counted_once
 from dissensus.table.simulate import simulate
@@ -85,7 +85,7 @@ def pooled(table, weight, gold=None):
 def test_a_panel_has_the_answers_of_two_models_each_softened_by_its_own_labels():
     table = panel(2.5)
     ours = dz.methods["consensus"]().fit(table)
-    crowd, effect = 1 + 11 * DEFAULT, 12**consensus.EFFECT_POWER  # as many labels as one, by either model
+    crowd, effect = 12**POWER, 12**consensus.EFFECT_POWER  # as many labels as one, by either model
     weight = effect / (crowd + effect)
     assert ours.weights_ == pytest.approx({"hierarchical-dawid-skene": weight, "item-effect": 1 - weight})
     assert "how easy an item is" in ours.chosen_
@@ -142,21 +142,21 @@ def test_a_panel_is_scored_saved_and_updated_like_any_model(tmp_path):
 
 def test_gold_says_more_than_the_number_of_labels():
     table = panel(2.5)
-    assumed = consensus.pool(12)[1]
+    default = consensus.pool(12)[1]
     gold = np.where(np.arange(250) < 60, panel_truth(250), -1)
-    assert dz.methods["consensus"]().fit(table, gold=gold).dependence_ != pytest.approx(assumed)
+    assert dz.methods["consensus"]().fit(table, gold=gold).dependence_ != pytest.approx(default)
     few = np.where(np.arange(250) < 10, panel_truth(250), -1)
     model = dz.methods["consensus"]().fit(table, gold=few)
-    assert model.dependence_ == pytest.approx(assumed)
+    assert model.dependence_ == pytest.approx(default)
     np.testing.assert_array_equal(model.posterior_[:10].argmax(axis=1), few[:10])
 
 
 def test_with_five_labels_the_effect_must_be_seen():
     alone, shared = (dz.methods["consensus"]().fit(panel(loading, 400, 5)) for loading in (0.0, 2.5))
     assert alone.weights_ == {"dawid-skene": 1.0}
-    assert alone.dependence_ == DEFAULT
+    assert alone.dependence_ == assumed(5)
     assert list(shared.weights_) == ["hierarchical-dawid-skene", "item-effect"]
-    assert shared.dependence_ < DEFAULT
+    assert shared.dependence_ < assumed(5)
 
 
 def test_few_labels_leave_dawid_skene_and_few_items_or_a_large_table_leave_the_ease_of_items_out(monkeypatch):
@@ -166,7 +166,7 @@ def test_few_labels_leave_dawid_skene_and_few_items_or_a_large_table_leave_the_e
     for table in (panel(2.5, n_items=60), panel(2.5)):
         model = dz.methods["consensus"]().fit(table)
         assert model.weights_ == {"hierarchical-dawid-skene": 1.0}
-        assert model.dependence_ == DEFAULT
+        assert model.dependence_ == assumed(12)
         alone = dz.methods["hierarchical-dawid-skene"]().fit(table)
         np.testing.assert_allclose(model.posterior_, alone.posterior_, atol=1e-9)
         np.testing.assert_allclose(model.predict_proba(table), alone.posterior_, atol=1e-9)
