@@ -6,14 +6,13 @@ from scipy.optimize import minimize
 
 import dissensus as dz
 from dissensus.models.dependence import (
+    DEFAULT,
     MAX_MOVED,
     MIN_GOLD,
     MOVED_TOL,
-    POWER,
     RANGE,
     SHIFT_SDS,
     _shifts,
-    assumed,
     from_gold,
     sharpen,
     soften,
@@ -129,27 +128,13 @@ def test_labels_that_share_their_items_are_less_sure_and_name_the_same_classes(n
     np.testing.assert_allclose(soft.hits_, hits, atol=1e-6)
 
 
-def test_without_gold_labels_are_worth_a_power_of_their_number():
-    for n in (1.5, 2, 5, 40):
-        assert 1 + (n - 1) * assumed(n) == pytest.approx(n**POWER)
-    assert assumed(1) == assumed(0.5) == POWER == pytest.approx(assumed(1 + 1e-6), abs=1e-6)
-    crowd = simulate(200, 20, 2, redundancy=4, seed=1).annotations
-    extra = dz.Annotations.from_codes(
-        crowd.item, crowd.annotator, crowd.label, np.arange(250), crowd.annotators, crowd.classes
-    )
-    assert extra.n_items == 250  # fifty of them without a label
-    assert dz.methods["one-coin"]().fit(extra).dependence_ == pytest.approx(assumed(4))
-    weighted = crowd.select(rows=np.arange(len(crowd)) % 2 == 0)
-    assert dz.methods["glad"]().fit(weighted).dependence_ > assumed(4)
-
-
 def test_gold_of_few_items_leaves_the_default():
     crowd = simulate(300, 15, 3, redundancy=5, seed=2)
     table, truth = crowd.annotations, crowd.truth
     few, many = (np.where(np.arange(300) < n, truth, -1) for n in (MIN_GOLD - 1, 200))
     model = dz.methods["dawid-skene"]
-    assert model().fit(table, gold=few).dependence_ == assumed(5)
-    assert model().fit(table, gold=many).dependence_ < assumed(5) / 2  # these labels are independent given the class
+    assert model().fit(table, gold=few).dependence_ == DEFAULT
+    assert model().fit(table, gold=many).dependence_ < DEFAULT / 2  # these labels are independent given the class
 
 
 @pytest.mark.parametrize("name", ["dawid-skene", "glad"])  # softened by the last pass, and after the fit
@@ -200,7 +185,7 @@ def test_any_number_of_labels_is_worth_less_than_one_over_rho():
 @pytest.mark.parametrize("dependence", ["auto", 0.3, None])
 def test_labels_count_as_the_mean_of_the_items(dependence):
     table = simulate(100, 40, 2, redundancy=(1, 30), seed=5).annotations
-    rhos = {"auto": (assumed(len(table) / 100), *RANGE), 0.3: (0.3, 0.3, 0.3)}.get(dependence)
+    rhos = {"auto": (DEFAULT, *RANGE), 0.3: (0.3, 0.3, 0.3)}.get(dependence)
     worth = dz.methods["dawid-skene"](dependence=dependence).fit(table).mean_effective_labels()
     if rhos is None:
         assert worth is None
@@ -224,7 +209,7 @@ def rare_classes():
 
 def test_rare_classes_do_not_take_the_items_of_a_large_one():
     table, truth = rare_classes()
-    free = dz.methods["dawid-skene"](dependence=assumed(6)).fit(table)
+    free = dz.methods["dawid-skene"](dependence=DEFAULT).fit(table)
     model = dz.methods["dawid-skene"]().fit(table)
     shares = model._independent().mean(axis=0)
 

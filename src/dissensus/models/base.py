@@ -36,7 +36,6 @@ from dissensus.models.dependence import (
     RANGE,
     Calibration,
     CountedLabels,
-    assumed,
     design_effect,
     from_gold,
     labels_per_item,
@@ -200,12 +199,7 @@ class Aggregator(Parameters, ABC):
 
     def _assumed(self, data: Any) -> Calibration:
         """ρ without known classes."""
-        labelled = data.n_items
-        if isinstance(data, Annotations):
-            if data.kind != "classes":  # of which too few sets are known to say more
-                return Calibration(DEFAULT, RANGE)
-            labelled = np.count_nonzero(np.diff(data.item_ptr))
-        return Calibration(assumed(data.n_annotations / labelled), RANGE)
+        return Calibration(DEFAULT, RANGE)
 
     def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
         """The table and its gold with items that stand for what is known of annotators from before."""

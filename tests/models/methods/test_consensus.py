@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from dissensus.models.dependence import POWER, assumed
 from dissensus.models.methods import consensus
 from dissensus.models.methods.consensus import counted_once
 from dissensus.table.simulate import simulate
@@ -71,6 +70,11 @@ def panel(loading, n_items=250, n_annotators=12):
     return dz.Annotations.from_matrix(np.where(right, truth[:, None], 1 - truth[:, None]))
 
 
+def by_power(n):
+    """ρ with which n labels are worth n^(1 − γ)."""
+    return pytest.approx((n**consensus.POWER - 1) / (n - 1))
+
+
 def pooled(table, weight, gold=None):
     """(I, K) a literal pool of the two models, with the mean of their class shares; not softened."""
     names = ("hierarchical-dawid-skene", "item-effect")
@@ -85,7 +89,7 @@ def pooled(table, weight, gold=None):
 def test_a_panel_has_the_answers_of_two_models_each_softened_by_its_own_labels():
     table = panel(2.5)
     ours = dz.methods["consensus"]().fit(table)
-    crowd, effect = 12**POWER, 12**consensus.EFFECT_POWER  # as many labels as one, by either model
+    crowd, effect = 12**consensus.POWER, 12**consensus.EFFECT_POWER  # as many labels as one, by either model
     weight = effect / (crowd + effect)
     assert ours.weights_ == pytest.approx({"hierarchical-dawid-skene": weight, "item-effect": 1 - weight})
     assert "how easy an item is" in ours.chosen_
@@ -142,7 +146,7 @@ def test_a_panel_is_scored_saved_and_updated_like_any_model(tmp_path):
 
 def test_gold_says_more_than_the_number_of_labels():
     table = panel(2.5)
-    default = consensus.pool(12)[1]
+    default = (consensus.pool(12)[1] - 1) / 11
     gold = np.where(np.arange(250) < 60, panel_truth(250), -1)
     assert dz.methods["consensus"]().fit(table, gold=gold).dependence_ != pytest.approx(default)
     few = np.where(np.arange(250) < 10, panel_truth(250), -1)
@@ -154,9 +158,9 @@ def test_gold_says_more_than_the_number_of_labels():
 def test_with_five_labels_the_effect_must_be_seen():
     alone, shared = (dz.methods["consensus"]().fit(panel(loading, 400, 5)) for loading in (0.0, 2.5))
     assert alone.weights_ == {"dawid-skene": 1.0}
-    assert alone.dependence_ == assumed(5)
+    assert alone.dependence_ == by_power(5)
     assert list(shared.weights_) == ["hierarchical-dawid-skene", "item-effect"]
-    assert shared.dependence_ < assumed(5)
+    assert shared.dependence_ < alone.dependence_
 
 
 def test_few_labels_leave_dawid_skene_and_few_items_or_a_large_table_leave_the_ease_of_items_out(monkeypatch):
@@ -166,10 +170,24 @@ def test_few_labels_leave_dawid_skene_and_few_items_or_a_large_table_leave_the_e
     for table in (panel(2.5, n_items=60), panel(2.5)):
         model = dz.methods["consensus"]().fit(table)
         assert model.weights_ == {"hierarchical-dawid-skene": 1.0}
-        assert model.dependence_ == assumed(12)
-        alone = dz.methods["hierarchical-dawid-skene"]().fit(table)
+        assert model.dependence_ == by_power(12)
+        alone = dz.methods["hierarchical-dawid-skene"](dependence=model.dependence_).fit(table)
         np.testing.assert_allclose(model.posterior_, alone.posterior_, atol=1e-9)
         np.testing.assert_allclose(model.predict_proba(table), alone.posterior_, atol=1e-9)
+
+
+def test_without_gold_labels_are_worth_a_power_of_their_number():
+    for n in (2, 3, 4):
+        table = simulate(200, 20, 2, redundancy=n, seed=1).annotations
+        model = dz.methods["consensus"]().fit(table)
+        assert model.dependence_ == by_power(n)
+        assert model.mean_effective_labels().value == pytest.approx(n ** (1 - consensus.POWER))
+    assert dz.methods["consensus"]().fit(table.subsample(1)).dependence_ == consensus.POWER
+    twice = dz.Annotations.from_arrays(
+        table.items[table.item], table.annotators[table.annotator], table.classes[table.label],
+        weight=np.full(len(table), 0.5),
+    )  # fmt: skip
+    assert dz.methods["consensus"]().fit(twice).dependence_ == by_power(2)  # four labels that count half
 
 
 def test_labels_that_are_all_copies_are_no_panel(monkeypatch):
