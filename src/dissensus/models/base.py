@@ -302,12 +302,14 @@ class Aggregator(Parameters, ABC):
         return CountedLabels(value, low, high, labels=float(self.n_annotations_.sum() / items))
 
     def ask_for_gold(self) -> str:
-        """A sentence that asks for known classes, where nothing else says how far labels share their items; or ""."""
-        if (
-            self.dependence_interval_ != list(RANGE)
-            or self.items_.size <= MIN_GOLD
-            or self.mean_effective_labels() is None
-        ):
+        """A sentence that asks for known classes, where nothing else says how far labels share their items; or "".
+
+        >>> from dissensus.table.simulate import simulate
+        >>> methods["one-coin"]().fit(simulate(50, 5, 2, seed=1).annotations).ask_for_gold()
+        'The classes of 30 items (`--known`) would say how sure to be.'
+        """
+        told = self.dependence_interval_ != list(RANGE)
+        if told or self.items_.size <= MIN_GOLD or self.mean_effective_labels() is None:
             return ""
         return f"The classes of {MIN_GOLD} items (`--known`) would say how sure to be."
 
@@ -517,6 +519,8 @@ class Aggregator(Parameters, ABC):
 
     def _confusions(self, known: IntArray) -> FloatArray:
         """(len(known), K, K) [annotator, true, given] P(label | class) by code into `annotators_`, −1 unseen."""
+        if not hasattr(self, "population_confusion_"):
+            raise NotImplementedError  # a method in which items matter too, or of votes
         everyone = np.concatenate([self.confusion_, self.population_confusion_[None]])  # type: ignore[attr-defined]
         return everyone[known]  # −1 takes the last
 

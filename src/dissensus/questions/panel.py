@@ -113,7 +113,7 @@ def review_panel(
     >>> from dissensus import review_panel
     >>> from dissensus.table.simulate import simulate
     >>> str(review_panel(simulate(300, 5, 2, redundancy=5, seed=1).annotations)).partition(":")[0]
-    '5 judges are worth 2.9 independent ones (2.7 to 3.5)'
+    '5 judges are worth 2.9 independent ones (2.7 to 3.6)'
     >>> [pair[:2] for pair in review_panel(simulate(300, 5, 2, redundancy=5, seed=1).annotations).alike(1)]
     [('3', '4')]
     """

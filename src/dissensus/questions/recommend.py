@@ -142,7 +142,14 @@ class Recommendation(Shown):
         return " ".join(said)
 
     def advice(self) -> str:
-        """Say what to do next, and which command lists the labels; of a budget of `ADVICE_BUDGET`."""
+        """Say what to do next, and which command lists the labels; of a budget of `ADVICE_BUDGET`.
+
+        >>> from dissensus import methods, recommend
+        >>> from dissensus.table.simulate import simulate
+        >>> table = simulate(60, 8, 2, redundancy=3, seed=1).annotations
+        >>> recommend(methods["consensus"]().fit(table), table, budget=100).advice()[:32]
+        'Next: with a budget of 100, ask '
+        """
         said = self.verdict()
         said = said[0].lower() + said[1:]
         if not len(self):
