@@ -33,7 +33,7 @@ def test_files_hold_what_the_method_found(cli, labels, here):
     assert (result.exit_code, result.stderr) == (0, "")
     out = here / "out"
     assert sorted(contents(out)) == ["annotators.csv", "confusions.csv", "items.csv", "model.npz", "summary.json"]
-    model = dz.methods["dawid-skene"]().fit(dz.read(labels))
+    model = dz.methods["consensus"]().fit(dz.read(labels))
     items = read_csv(out / "items.csv")
     facts = ["votes", "labels", "status", "reason"]
     assert list(items[0]) == ["item", "label", "confidence", *facts, "p_cat", "p_dog", "p_owl"]
@@ -50,7 +50,7 @@ def test_summary_file_says_what_was_done(cli, labels, here):
     assert printed.pop("command") == "aggregate"
     summary = json.loads((here / "out" / "summary.json").read_text())
     assert printed == summary | {"folder": "out"}
-    model = dz.methods["dawid-skene"]().fit(dz.read(labels))
+    model = dz.methods["consensus"]().fit(dz.read(labels))
     truth = [row["label"] for row in read_csv(here / "gold.csv")]
     assert summary["version"] == dz.__version__
     assert summary["input"] == str(labels)
@@ -95,7 +95,7 @@ def test_known_labels_are_fitted(cli, labels, here):
     cli("aggregate", labels, "--known", "sure.csv", "-o", "out")
     assert [row["p_owl"] for row in read_csv(here / "out" / "items.csv")][:2] == ["1", "1"]
     table = dz.read(labels)
-    model = dz.methods["dawid-skene"]().fit(table, gold=table.gold_codes(["i000", "i001"], ["owl", "owl"]))
+    model = dz.methods["consensus"]().fit(table, gold=table.gold_codes(["i000", "i001"], ["owl", "owl"]))
     np.testing.assert_array_equal(posterior(here / "out"), model.posterior_)
     refused = cli("aggregate", labels, "--known", "sure.csv", "--model", "out")
     assert refused.exit_code == 2
@@ -150,7 +150,7 @@ def test_gold_columns_can_be_named_and_absent_gold_warns(cli, labels, here):
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
 def test_every_format_reads_back_as_the_same_posterior(cli, labels, here, suffix):
     cli("aggregate", labels, "-o", "out", "--format", suffix)
-    model = dz.methods["dawid-skene"]().fit(dz.read(labels))
+    model = dz.methods["consensus"]().fit(dz.read(labels))
     np.testing.assert_array_equal(posterior(here / "out", suffix), model.posterior_)
 
 
@@ -209,7 +209,7 @@ def test_keywords_reach_the_method(cli, labels, here):
         "1",
     )
     cli("aggregate", labels, "-o", "out", *options)
-    model = dz.methods["dawid-skene"](smoothing=0.1, accelerate=None, max_iter=77, seed=5, threads=1).fit(
+    model = dz.methods["consensus"](smoothing=0.1, accelerate=None, max_iter=77, seed=5, threads=1).fit(
         dz.read(labels)
     )
     assert json.loads((here / "out" / "summary.json").read_text())["parameters"] == model.get_params()
@@ -350,7 +350,7 @@ def test_questions_get_a_folder_each(cli, questions, here):
     folders = {question: about["folder"] for question, about in summary["questions"].items()}
     assert folders == {"Tone": "Tone", "is it good": "is_it_good", "is it/good?": "is_it_good-2"}
     for question, table in dz.read(questions).items():
-        model = dz.methods["dawid-skene"]().fit(table)
+        model = dz.methods["consensus"]().fit(table)
         np.testing.assert_array_equal(posterior(here / "out" / folders[question]), model.posterior_)
 
 

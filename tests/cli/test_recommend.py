@@ -7,7 +7,7 @@ import pytest
 
 import dissensus as dz
 from cli.tables import write_csv
-from dissensus.models.methods import DawidSkene, OneCoin
+from dissensus.models.methods import OneCoin
 from dissensus.table.io import read_frame
 
 
@@ -25,7 +25,7 @@ def test_file_has_the_library_s_recommendation(cli, some):
     assert "Ask for 12 labels about " in result.stdout
     assert "Asked most: " in result.stdout
     table = dz.read(some)
-    found = dz.recommend(DawidSkene().fit(table), table, budget=12, per_item=2, capacity=5)
+    found = dz.recommend(dz.methods["consensus"]().fit(table), table, budget=12, per_item=2, capacity=5)
     written = read_frame("next.csv")
     assert written.column_names == [
         "rank",

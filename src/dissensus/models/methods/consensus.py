@@ -91,6 +91,9 @@ class Consensus(DawidSkene):
             setattr(self, name, None)  # of another fit
         self.copy_group_ = np.full(self.annotators_.size, -1)
         if not isinstance(table, Annotations):
+            if assumes:
+                n = table.n_annotations / table.n_items
+                self._assume(n, n**POWER)
             super()._fit(table, gold, on_step)
             return
         own = self.items_.size  # items beyond stand for what was known before
