@@ -59,7 +59,8 @@ def test_a_process_holds_its_share_of_the_features(tmp_path, light_processes):
     watched(str(tmp_path))
     for rank in range(2):
         for held in map(int, (tmp_path / f"epoch-1-of-{rank}").read_text().split()):
-            assert 0.45 < held / (4 * N * D) < 0.55, rank  # an epoch has read all that is its own
+            # an epoch has read all that is its own; a page of 2 MB may reach into the other's
+            assert 0.45 < held / (4 * N * D) < 0.7, rank
 
 
 # A part of the items --------------------------------------------------------------------------------------------------
