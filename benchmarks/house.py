@@ -89,9 +89,7 @@ def ages(source: Path, since: str) -> list[tuple[str, int]]:
     for path in git("ls-files", "*.py"):
         for line in git("blame", "-M", "-C", "-l", "-s", path):
             kept = line.split(maxsplit=1)[0].lstrip("^") in old
-            counts[
-                "as old as it" if kept else "in later files" if path in later else "newer, in files that it has"
-            ] += 1
+            counts["as old" if kept else "in later files" if path in later else "newer, in files of then"] += 1
     return list(counts.items())
 
 
