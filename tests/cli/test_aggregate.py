@@ -209,9 +209,7 @@ def test_keywords_reach_the_method(cli, labels, here):
         "1",
     )
     cli("aggregate", labels, "-o", "out", *options)
-    model = dz.methods["consensus"](smoothing=0.1, accelerate=None, max_iter=77, seed=5, threads=1).fit(
-        dz.read(labels)
-    )
+    model = dz.methods["consensus"](smoothing=0.1, accelerate=None, max_iter=77, seed=5, threads=1).fit(dz.read(labels))
     assert json.loads((here / "out" / "summary.json").read_text())["parameters"] == model.get_params()
     np.testing.assert_array_equal(posterior(here / "out"), model.posterior_)
 

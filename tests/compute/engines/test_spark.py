@@ -117,7 +117,7 @@ def test_the_command_line_writes_what_the_cluster_found(spark, tmp_path, monkeyp
     table = read(frame)
     truth = np.random.default_rng(0).choice(table.classes, 50)
     pq.write_table(pa.table({"item": table.items[::6], "label": truth}), tmp_path / "gold.parquet")
-    local = fit("dawid-skene", table, max_iter=3)
+    local = fit("consensus", table, max_iter=3)
     monkeypatch.setattr(Spread, "__array__", lambda *_: pytest.fail("results of all items came to the driver"))
     source, gold = str(tmp_path / "labels.parquet"), str(tmp_path / "gold.parquet")
     options = ["--engine", "spark", "--set", "engine.partitions=3", "--max-iter", "3", "--gold", gold]
