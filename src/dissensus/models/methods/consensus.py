@@ -21,7 +21,7 @@ h and e are their posteriors, and ε = `EFFECT_POWER` is of what labels share be
 is softened by the harmonic mean of d_h and d_e, so it is the geometric mean of the two models, each softened by its
 own. Neither alone is as good on sets that it was not chosen on (`benchmarks/trust`).
 
-Items have many labels where they have `MANY_MEAN_LABELS` on average, or `MIN_MEAN_LABELS` and the effect is seen (mean
+Items have many labels where they have `PANEL_MEAN_LABELS` on average, or `MIN_MEAN_LABELS` and the effect is seen (mean
 |λ| ≥ `MIN_LOADING`; in crowds that err independently it is 0). `item-effect` takes annotators who err in groups for
 easy and hard items. Where the two disagree on more than `MAX_CHANGED` of the labels, and where `item-effect` would take
 too long (`MAX_COST`) or has few items, it is left out.
@@ -53,7 +53,7 @@ from dissensus.table.annotations import Annotations
 
 M = TypeVar("M", bound=Aggregator)
 
-MANY_MEAN_LABELS = 8  # of an item, on average
+PANEL_MEAN_LABELS = 8  # of an item, on average, from which two models are pooled
 MIN_MEAN_LABELS = 4.5  # of an item, on average, with which the effect may be seen; "five" with a few missing
 MIN_LOADING = 0.3  # mean |λ| from which it is; 0.0 to 0.2 and 0.6 to 1.6 on twelve sets with five labels
 MAX_CHANGED = 0.15  # share of the labels; at most 0.15 on real panels, 0.2 to 0.3 in simulated ones of families
@@ -121,7 +121,7 @@ class Consensus(DawidSkene):
     def _members(self, table: Annotations, gold: IntArray | None) -> list[Any]:
         """The models of the pool, fitted; none where items have too few labels."""
         people = self._mean_people(table)
-        many = people >= MANY_MEAN_LABELS
+        many = people >= PANEL_MEAN_LABELS
         effect = self._seen_effect(table, gold, many) if people >= MIN_MEAN_LABELS else None
         if effect is None and not many:
             return []
