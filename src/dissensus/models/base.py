@@ -38,6 +38,7 @@ from dissensus.models.dependence import (
     CountedLabels,
     design_effect,
     from_gold,
+    is_enough,
     labels_per_item,
     sharpen,
     soften,
@@ -125,6 +126,7 @@ class Aggregator(Parameters, ABC):
     takes_earlier: ClassVar[bool] = True
     labels_depend_on_items: ClassVar[bool] = False  # given the class
     models_annotators: ClassVar[bool] = True  # False where all are taken for alike
+    max_rows_in_memory: ClassVar[int] = 0  # of a table elsewhere that is brought here, because no pass can fit it
 
     def fit(
         self,
@@ -162,6 +164,13 @@ class Aggregator(Parameters, ABC):
         self._check_classes(data)
         for key in ("items_path_", "item_total_"):  # of another fit
             vars(self).pop(key, None)
+        if isinstance(data, TableElsewhere) and data.n_annotations <= self.max_rows_in_memory:
+            near = type(self)(**self.get_params() | {"engine": "local"})
+            near.fit(data.in_memory(), gold=gold, earlier=earlier, on_step=on_step)
+            vars(self).update({key: value for key, value in vars(near).items() if key.endswith("_")})
+            self.items_ = data.items
+            options.leave(self, data, self._check_gold(gold, data))
+            return self
         self.classes_, self.items_, self.annotators_ = data.classes, data.items, data.annotators
         self.n_annotations_ = data.per_annotator
         # one number for the draws that break ties; without a seed it is drawn once, so that predict agrees with itself
@@ -189,17 +198,13 @@ class Aggregator(Parameters, ABC):
         if wanted != "auto":
             given = float(wanted or 0)
             return Calibration(given, (given, given))
-        if gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
-            return self._assumed(data)
+        if not is_enough(gold):
+            return Calibration(DEFAULT, RANGE)
         known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
         blind.fit(data, earlier=earlier)
         posterior, total = (np.asarray(one)[known] for one in (blind.posterior_, blind.item_total_))
         return from_gold(posterior, total, gold[known])
-
-    def _assumed(self, data: Any) -> Calibration:
-        """ρ without known classes."""
-        return Calibration(DEFAULT, RANGE)
 
     def _with_earlier(self, data: Any, gold: IntArray | None, earlier: Earlier) -> tuple[Annotations, IntArray | None]:
         """The table and its gold with items that stand for what is known of annotators from before."""
@@ -350,6 +355,11 @@ class Aggregator(Parameters, ABC):
         if not self.dependence_:
             return self.posterior_
         return self._sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_))
+
+    def _holds(self, n_classes: int) -> bool:
+        """True if the shares of the classes must not move far, see `models.dependence`."""
+        learns = getattr(self, "fixed_prior_", 0) is None and n_classes > 2
+        return learns and self.shift_ is None and getattr(self, "dependence", None) == "auto"
 
     def _soften(self, independent: FloatArray, n_labels: FloatArray) -> FloatArray:
         return soften(independent, n_labels, self.dependence_, self.shift_, self.held_)

@@ -383,8 +383,7 @@ def softened_sweep(
             return 0.0
         return float(np.abs(_shares(sums.independent.classes) - _shares(sums.counts.classes)).sum() / 2)
 
-    learns = getattr(model, "fixed_prior_", 0) is None and engine.size.n_classes > 2
-    holds = learns and model.shift_ is None and getattr(model, "dependence", None) == "auto"
+    holds = model._holds(engine.size.n_classes)
     hold(moved)
     model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent

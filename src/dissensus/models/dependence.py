@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeGuard
 
 import numpy as np
 
@@ -146,6 +146,11 @@ class CountedLabels(Estimate):
         sure = "" if self.low == self.high else f" ({self.low:.1f} to {self.high:.1f})"
         counted = f"Confidence counts the {self.labels:.1f} labels of an item as {self.value:.1f}"
         return f"{counted}{sure}: they share the item."
+
+
+def is_enough(gold: IntArray | None) -> TypeGuard[IntArray]:
+    """True if so many classes are known that they say what ρ is."""
+    return gold is not None and bool(np.count_nonzero(gold >= 0) >= MIN_GOLD)
 
 
 def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, shifts: bool = True) -> Calibration:

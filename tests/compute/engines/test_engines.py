@@ -21,6 +21,7 @@ from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN,
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.models.confusion import OwnCells
 from dissensus.models.confusion_pass import ConfusionPass, Likelihood
+from dissensus.models.methods import consensus
 from dissensus.models.methods.glad import AbilityPass, Skills
 from dissensus.models.votes import VotePass
 from dissensus.table.datasets import load_dataset
@@ -187,13 +188,18 @@ def test_gold_says_everywhere_what_labels_of_one_item_share(engine, tmp_path, re
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_consensus_looks_for_copies_in_memory_and_is_dawid_skene_on_a_disk(engine, tmp_path):
-    table, keywords = load_dataset("digits-crowd").annotations, {"max_iter": 3}
-    found = fit("consensus", table, engine=engine_of(engine, tmp_path, block_rows=5000), **keywords)
-    assert (found.copy_group_ >= 0).any() == (engine == "torch")
-    if engine == "torch":
-        assert_agree(fit("consensus", table, **keywords), found)
-    else:
+@pytest.mark.parametrize("longest", [10**6, 5000])
+def test_consensus_counts_copies_once_on_every_engine_but_in_tables_that_are_too_long(
+    engine, longest, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(consensus, "MAX_ROWS", longest)
+    monkeypatch.setattr(consensus.Consensus, "max_rows_in_memory", longest)
+    table, keywords = load_dataset("digits-crowd").annotations, {"max_iter": 3}  # 8,971 labels
+    placed = engine_of(engine, tmp_path, block_rows=5000)
+    local, found = (fit("consensus", table, engine=one, **keywords) for one in ("local", placed))
+    assert (found.copy_group_ >= 0).any() == (longest > len(table))
+    assert_agree(local, found)
+    if longest < len(table):
         assert_agree(fit("dawid-skene", table, dependence=found.dependence_, **keywords), found)
 
 

@@ -112,7 +112,7 @@ class Sums:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
-class TableElsewhere(Named):
+class TableElsewhere(ABC, Named):
     """A table whose rows are not in memory here: the names and sizes of an `Annotations`."""
 
     where: ClassVar[str]  # as in "… on a disk takes no …"
@@ -124,6 +124,15 @@ class TableElsewhere(Named):
     def size(self) -> Size:
         """What a pass may know of it."""
         return Size(self.n_items, self.n_annotators, self.n_classes, self.n_annotations, self.weighted)
+
+    @abstractmethod
+    def all_rows(self) -> Rows:
+        """Every row, in memory."""
+
+    def in_memory(self) -> Annotations:
+        """The table itself, its items named by their numbers."""
+        rows, items = self.all_rows(), np.arange(self.n_items)
+        return Annotations(rows.annotator, rows.label, rows.item_ptr, items, self.annotators, self.classes, rows.weight)
 
 
 P = TypeVar("P", contravariant=True)

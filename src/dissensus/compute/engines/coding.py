@@ -119,6 +119,11 @@ class Coded(TableElsewhere):
         maps: dict[str, Any] = {name: np.memmap(path, kind, "r") for name, (path, kind) in files.items()}
         return Rows(**{"weight": None} | maps)
 
+    def all_rows(self) -> Rows:
+        """Every row, in memory."""
+        copies: Any = (None if one is None else np.array(one) for one in self._mapped().arrays)
+        return Rows(*copies)
+
     def rows(self, first: int, end: int) -> Rows:
         """The rows of items first … end − 1, their offsets counted from the first."""
         return self._mapped().between(first, end)

@@ -70,6 +70,12 @@ def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    if isinstance(model.posterior_, np.ndarray):  # of a fit in memory
+        run = RunFolder(model, coded, gold)
+        for key in model._per_item():
+            kept = PerItem(run, key.removesuffix("_"), getattr(model, key).shape)
+            kept.put(0, getattr(model, key))
+            setattr(model, key, kept)
     run = model.posterior_.run
     folder = run.path / "items"
     folder.mkdir(exist_ok=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from dissensus.common.extras import need
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import IntArray
@@ -178,7 +180,10 @@ class Spark(Local):
 
     def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
         """In the cluster; they know the table that they are of."""
-        if isinstance(table, TableElsewhere):
+        if not isinstance(table, Annotations):
+            if isinstance(model.posterior_, np.ndarray):  # of a fit in memory
+                for key in model._per_item():
+                    setattr(model, key, table.spread(getattr(model, key)))
             model.posterior_.table = table
 
 

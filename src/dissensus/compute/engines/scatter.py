@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from dissensus.common.extras import need
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.compute.engines.base import Rows, TableElsewhere, hard_rows
+from dissensus.compute.engines.base import Rows, TableElsewhere, hard_rows, join_rows
 from dissensus.compute.engines.coding import check_counts, check_parquet, find_columns
 from dissensus.compute.engines.local import balanced
 from dissensus.compute.engines.options import Spark
@@ -48,6 +48,10 @@ class Part(Rows):
     """The rows of a range of items; `annotator` counts through `annotators` (a,), their codes in the whole table."""
 
     annotators: IntArray
+
+    def whole(self) -> Rows:
+        """The rows with codes of the whole table."""
+        return Rows(self.item_ptr, self.annotators[self.annotator], self.label, self.weight)
 
 
 def part_of(rows: Rows) -> Part:
@@ -129,6 +133,19 @@ class Scattered(TableElsewhere):
     per_annotator: IntArray
     weighted: bool
     columns: dict[str, str] = field(default_factory=dict)  # role → the column that was taken for it
+
+    def all_rows(self) -> Rows:
+        """Every row, on the driver."""
+        return join_rows([part.whole() for part in self.parts.collect()])
+
+    def spread(self, values: Any) -> Spread:
+        """An array over all items, its parts in the cluster."""
+        sent = self.parts.context.broadcast(values)
+        spread = Spread(
+            values.shape, values.dtype, self.parts.mapPartitionsWithIndex(partial(_own, sent, self.offsets))
+        )
+        spread.table = self
+        return spread
 
     def release(self) -> None:
         """Take the parts off the cluster; a later fit, or a frame of results, makes them again."""
@@ -354,6 +371,11 @@ def _build(batches: Iterator[Any], label_type: Any) -> Iterator[Any]:
     part = part_of(Rows(ptr, rows["annotator"].to_numpy(), rows["label"].to_numpy().astype(label_type), weight))
     names = item.take(pa.array(ptr[:-1]))
     yield pa.record_batch({"part": [pickle.dumps(part, 5)], "names": [pickle.dumps(names, 5)]})
+
+
+def _own(values: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[Any]:
+    for part in parts:
+        yield values.value[offsets[partition] : offsets[partition] + part.n_items]
 
 
 def _count(partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, int, int]]:

@@ -167,8 +167,8 @@ def _walk_on(task: Task, keep: list[str], partition: int, parts: Iterator[Part])
 def _choose(keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, Rows]]:
     """The chosen rows of a part, by its first item; annotators have their codes of the whole table."""
     for part in parts:
-        first, whole = offsets[partition], replace(part, annotator=part.annotators[part.annotator])
-        yield first, whole.select(keep.value[first : first + part.n_items])
+        first = offsets[partition]
+        yield first, part.whole().select(keep.value[first : first + part.n_items])
 
 
 def _write(task: Task, name: str, partition: int, parts: Iterator[Part]) -> Iterator[Any]:
