@@ -141,7 +141,7 @@ def test_gold_columns_can_be_named_and_absent_gold_warns(cli, labels, here):
     assert summary["gold"]["items"] == 1
     advice = cli("aggregate", labels, "--gold", "g.csv").stderr
     assert "Name it: --gold-item COLUMN." in advice
-    write_csv(here / "other.csv", ["item", "label"], [("nowhere", "cat")])
+    write_csv(here / "other.csv", ["item", "label"], [("i000", "")])
     result = cli("aggregate", labels, "--gold", "other.csv", "--json")
     assert result.stderr == "dissensus: warning: none of the items has a known label; accuracy cannot be measured.\n"
     assert json.loads(result.stdout)["gold"] == {"items": 0, "accuracy": None}

@@ -138,3 +138,26 @@ def check(result, code: int, says: str) -> None:
     assert says in result.stderr
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["aggregate", "compare", "report", "calibrate"])
+def test_known_labels_of_no_item_in_the_table_are_an_error(cli, tmp_path, command):
+    labels, known = tmp_path / "labels.csv", tmp_path / "known.csv"
+    rows = [f"q{i},{who},{'yes' if i % 3 else 'no'}" for i in range(12) for who in "ab"]
+    labels.write_text("item,annotator,label\n" + "\n".join(rows))
+    known.write_text("item,label\nQ1,yes\nQ2,no\n")
+    result = cli(command, labels, "--gold", known)
+    assert result.exit_code == 1
+    assert "none of the 2 items with a known label is in the table, such as 'Q1'" in result.stderr
+
+
+def test_known_labels_of_other_items_are_counted_and_capitals_do_not_matter(cli, tmp_path):
+    labels, known = tmp_path / "labels.csv", tmp_path / "known.csv"
+    rows = [f"q{i},{who},{'yes' if i % 3 else 'no'}" for i in range(12) for who in "ab"]
+    labels.write_text("item,annotator,label\n" + "\n".join(rows))
+    known.write_text("item,label\nq1,YES\nq3, no \nother,yes\n")
+    result = cli("aggregate", labels, "--gold", known, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "1 of 3 items with a known label are not in the table, such as 'other'; they are left out." in result.stderr
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["gold"]["items"], summary["gold"]["accuracy"]) == (2, 1.0)

@@ -71,3 +71,13 @@ def test_what_cannot_be_compared_is_one_sentence(cli, here):
     result = cli("compare", single)
     assert result.exit_code == 1
     assert "no item has two annotations" in result.stderr
+
+
+def test_a_method_that_is_always_right_has_an_interval_too(cli, tmp_path):
+    rows = [f"q{i},{who},{'yes' if i % 3 else 'no'}" for i in range(40) for who in "abc"]
+    (tmp_path / "labels.csv").write_text("item,annotator,label\n" + "\n".join(rows))
+    (tmp_path / "gold.csv").write_text(
+        "item,label\n" + "\n".join(f"q{i},{'yes' if i % 3 else 'no'}" for i in range(40))
+    )
+    found = cli("compare", tmp_path / "labels.csv", "--methods", "majority-vote,wawa", "--gold", tmp_path / "gold.csv")
+    assert "100.0 (from 91.2) %" in found.stdout  # Wilson's bound of 40 of 40

@@ -101,3 +101,14 @@ def test_names_of_classes_are_doubted(cli, here):
     assert "Classes may be missing answers: n/a; --abstain leaves a label out." in text
     text = " ".join(cli("describe", "names.csv", "--abstain", "n/a").stdout.split())
     assert "missing answers" not in text
+
+
+def test_classes_that_differ_by_spelling_are_doubtful(cli, tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text(
+        "item,annotator,label\n"
+        + "\n".join(f"{i},{who},{'yes' if who == 'a' else 'Yes'}" for i in range(5) for who in "ab")
+    )
+    shown = cli("describe", path).stdout
+    assert "Nothing looks doubtful" not in shown
+    assert "Some classes differ by capitals or spaces only; --normalize merges them." in shown

@@ -116,7 +116,7 @@ def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
         yield lambda step, objective: steps.append(step)
 
     monkeypatch.setattr(show, "waiting", waiting)
-    command = ("aggregate", "part-*.parquet", *engine, "--set", "engine.folder=work")
+    command = ("aggregate", "part-*.parquet", "--method", "dawid-skene", *engine, "--set", "engine.folder=work")
     assert cli(*command, "-o", "whole").exit_code == 0
     whole, steps[:] = steps.copy(), []
     assert whole == list(range(1, len(whole) + 1))

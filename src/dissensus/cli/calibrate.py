@@ -173,13 +173,14 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     import numpy as np
 
     from dissensus.table.annotations import Annotations
-    from dissensus.table.io import gold_codes, gold_columns, gold_values
+    from dissensus.table.io import check_gold_items, gold_codes, gold_columns, gold_values
     from dissensus.table.kinds import numbers_of
 
     if table.kind != "numbers":
         return gold.read(table), None
     if gold.gold is not None:
         item, label = gold_columns(gold.gold, gold.gold_item or item_column(table, gold.gold), gold.gold_label)
+        check_gold_items(item, table)
     elif table.source is not None and table.source.gold is not None:
         item, label = table.source.gold
     else:

@@ -130,5 +130,7 @@ def _show(title: str, result: Comparison) -> None:
 
 
 def _with_half_width(estimate: Estimate, digits: int, unit: float = 1) -> str:
+    if estimate.value == estimate.high > estimate.low:
+        return f"{unit * estimate.value:.{digits}f} (from {unit * estimate.low:.{digits}f})"
     half_width = (estimate.high - estimate.low) / 2
     return f"{unit * estimate.value:.{digits}f} ± {unit * half_width:.{digits}f}"

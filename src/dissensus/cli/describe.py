@@ -7,6 +7,7 @@ from typing import Any
 
 from dissensus.cli import options, show
 from dissensus.cli.options import Source
+from dissensus.table.names import unsettled_spellings
 
 
 def describe(*, source: Source) -> None:
@@ -94,6 +95,8 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield f"{bare:,} of {about['items']:,} items have no annotation; each will get {gets}."
     if again := about["repeated_pairs"]:
         yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
+    if unsettled_spellings(shares):
+        yield "Some classes differ by capitals or spaces only; --normalize merges them."
     if missing := [label for label in shares if " ".join(label.casefold().split()) in NO_ANSWER]:
         yield f"Classes may be missing answers: {', '.join(map(show.name, missing))}; --abstain leaves a label out."
     if about["kind"] == "classes":

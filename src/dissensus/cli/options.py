@@ -136,15 +136,15 @@ class Gold:
 
     def read_file(self, path: Path | None, table: Annotations) -> Any:
         """The same from another file, if any, with the same columns."""
-        from dissensus.table.io import gold_columns, gold_values, read_gold
+        from dissensus.table.io import check_gold_items, gold_codes, gold_columns, gold_values
 
         if path is None:
             return None
         with self._explained(path):
             item = self.gold_item or item_column(table, path)
-            if table.kind == "numbers":
-                return gold_values(table, *gold_columns(path, item, self.gold_label, NUMBERS))
-            return read_gold(path, table, item, self.gold_label)
+            columns = gold_columns(path, item, self.gold_label, NUMBERS if table.kind == "numbers" else ())
+            check_gold_items(columns[0], table)
+            return (gold_values if table.kind == "numbers" else gold_codes)(table, *columns)
 
     def include(self, table: Annotations, known: Path | None) -> Annotations:
         """A table of sets or objects with those too that nobody gave and that are known of some item."""

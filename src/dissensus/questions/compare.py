@@ -390,7 +390,7 @@ def _rank(
             name,
             bootstrap(np.stack([one.by_item, one.weight], axis=1)[some], lambda s: s[:, 0] / s[:, 1], **draws),
             one.calibration,
-            None if one.right is None else bootstrap(one.right, lambda s: s[:, 0] / s[:, 1], **draws),
+            None if one.right is None else _share_right(one.right, draws),
             one.seconds,
             differences[name].mean,
             corrected[name],
@@ -404,6 +404,13 @@ def _rank(
         contestants, round(weight), splits, share, failed, scoring.measure, scoring.least, default_method(kind),
         frozenset(scoring.simple),
     )  # fmt: skip
+
+
+def _share_right(right: Any, draws: dict[str, Any]) -> Estimate:
+    """How good answers are by gold: `right` (n, 2) are how much of each is right, and out of how much."""
+    if (right[:, 1] == 1).all():  # shares have an interval also where all are right
+        return bootstrap(right[:, 0], **draws)
+    return bootstrap(right, lambda s: s[:, 0] / s[:, 1], **draws)
 
 
 def _capital(words: str) -> str:

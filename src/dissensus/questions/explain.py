@@ -59,7 +59,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MEANINGS: dict[Kind, str] = {
-    "agreed": "all labels are the same, and believed",
+    "agreed": "all labels are the same",
     "likely error": "labels differ because somebody erred",
     "ambiguous": "people take the item for one class or the other",
     "group perspective": "groups of people see the item differently",

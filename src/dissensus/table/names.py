@@ -338,7 +338,7 @@ def folded(value: Any) -> Any:
     return " ".join(value.split()).casefold() if isinstance(value, str) else value
 
 
-def unsettled_spellings(classes: Names) -> str:
+def unsettled_spellings(classes: Iterable[Any]) -> str:
     """Say which classes are one word in several spellings: honest annotators seem to contradict each other. Else ""."""
     alike: dict[str, list[str]] = {}
     for label in map(str, classes):

@@ -274,7 +274,7 @@ class BradleyTerry(AnswerModel):
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
         """The ranking, and how the crowd answers."""
         _, left, tie = self.crowd_answering_.tolist()
-        found = {"things": self.things_.size, "favours_left": left, "calls_ties": tie}
+        found = {"things": self.things_.size, "favours_left": left, "calls_ties": tie if tie > NO_TIES else None}
         return found | {"ranking": self.ranking("pyarrow").to_pylist()}
 
     def ranking(self, backend: Any = None) -> Any:
@@ -298,8 +298,10 @@ class BradleyTerry(AnswerModel):
         self._check_fitted()
         columns: dict[str, Any] = {"annotator": self.annotators_, "annotations": self.n_annotations_}
         columns |= {"reliability": self.reliability_}
-        named = zip(("follows_scores", "favours_left", "calls_ties"), self.answering_.T, strict=True)
-        return as_frame(columns | dict(named), backend)
+        named = dict(zip(("follows_scores", "favours_left", "calls_ties"), self.answering_.T, strict=True))
+        if (named["calls_ties"] <= NO_TIES).all():  # nobody ever called one
+            del named["calls_ties"]
+        return as_frame(columns | named, backend)
 
 
 def chances(games: Games, scores: FloatArray, own: FloatArray, total: bool = True) -> Chances:

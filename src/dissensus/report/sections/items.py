@@ -99,7 +99,7 @@ class Items(Section):
         if said:
             first = [one["item"] for one in facts["first"]]
             look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
-            agreed = f"On {percent(kinds['agreed'] / n)} of the items all labels are the same, and believed."
+            agreed = f"On {percent(kinds['agreed'] / n)} of the items all labels are the same."
             text = f"{agreed} The others: {', '.join(said)}."
             yield Finding(text, look, table="items-first" if first else "")
         yield from [_group_finding(group) for group in facts["groups"] if group["significant"]][:1]

@@ -72,12 +72,13 @@ class PanelSection(Section):
 
     def findings(self, facts: Facts) -> Findings:
         worth, n = facts["effective"], len(facts["judges"])
-        few = worth["value"] < n / 2
+        known = facts["by_gold"]
+        how = "their errors correlate" if known else "if they err alike as panels and crowds with gold do"
         yield Finding(
             f"{n} judges are worth about {worth['value']:.1f} independent ones ({worth['low']:.1f} to "
-            f"{worth['high']:.1f}), because they err alike.",
-            "" if facts["by_gold"] else "Human labels of 50 items drawn at random would say more: dissensus calibrate.",
-            "bad" if few else "note",
+            f"{worth['high']:.1f}): {how}.",
+            "" if known else "Human labels of 50 items drawn at random would say more: dissensus calibrate.",
+            "bad" if known and worth["value"] < n / 2 else "note",
         )
 
     def draw(self, facts: Facts) -> Blocks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -12,12 +13,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from dissensus.common.atomic import atomic
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, DataWarning, UnreadableFile
+from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import Columns, column_names, guess_column, listed, no_column, to_arrow
 from dissensus.table.io import hub
@@ -25,7 +28,7 @@ from dissensus.table.io.build import Build, Taken, long_table
 from dissensus.table.io.files import PACKED_SUFFIXES, about, as_file
 from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of, unpacked_suffix
 from dissensus.table.io.jsonl import dumps
-from dissensus.table.kinds import check_kind
+from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.questions import Questions
 
 MAX_FILES = 10_000  # in a folder that is read as one table
@@ -235,13 +238,37 @@ def gold_columns(
 
 
 def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
-    """(I,) class codes of known labels, from the columns that `gold_columns` returns; −1 where none is known."""
-    return table.gold_codes(_in_kind_of(item, table.items), _in_kind_of(label, table.classes))
+    """(I,) class codes of known labels, from the columns that `gold_columns` returns; −1 where none is known.
+
+    A label that differs from one class by capitals and spaces alone is that class.
+    """
+    label = _in_kind_of(label, table.classes)
+    if table.kind in CLASS_KINDS and table.classes.dtype.kind == "O":
+        label = _spelt_as(label, table.classes)
+    return table.gold_codes(_in_kind_of(item, table.items), label)
 
 
 def gold_values(table: Annotations, item: Any, value: Any) -> FloatArray:
     """(I,) known numbers, from the columns that `gold_columns` returns; NaN where none is known."""
     return table.gold_values(_in_kind_of(item, table.items), value)
+
+
+def check_gold_items(item: Any, table: Annotations) -> None:
+    """Warn of items with a known label that the table does not hold; raise DataError where it holds none of them."""
+    names, _ = naming.encode(naming.to_column(_in_kind_of(item, table.items), "item"), "item")
+    strange = names[naming.recode(np.arange(names.size), names, table.items, "items of the gold labels") < 0]
+    if strange.size == names.size and names.size:
+        raise DataError(
+            f"none of the {names.size:,} items with a known label is in the table, such as {naming.shown(strange[0])}; "
+            f"the table has {naming.shown(table.items[0])}. Name the column of items, or make the names alike."
+        )
+    if strange.size:
+        warnings.warn(
+            f"{strange.size:,} of {names.size:,} items with a known label are not in the table, such as "
+            f"{naming.shown(strange[0])}; they are left out.",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def write_frame(
@@ -281,6 +308,17 @@ def write_json(value: Any, path: str | Path) -> None:
     """Write a value as indented JSON, whole or not at all; NaN and infinity become null."""
     with atomic(path) as file:
         file.write((dumps(value, indent=2) + "\n").encode())
+
+
+def _spelt_as(labels: Any, classes: Names) -> Any:
+    """Labels with the spelling of the one class that they differ from by capitals and spaces alone."""
+    alike: dict[Any, list[str]] = {}
+    for name in classes:
+        alike.setdefault(naming.folded(name), []).append(name)
+    meant = {fold: names[0] for fold, names in alike.items() if len(names) == 1}
+    own, said = set(classes), labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
+    found = [one if one in own else meant.get(naming.folded(one), one) for one in said]
+    return labels if found == said else found
 
 
 def _in_kind_of(column: Any, like: Names) -> Any:
