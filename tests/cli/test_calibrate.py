@@ -84,7 +84,7 @@ def test_without_gold_it_says_what_the_panel_is_worth(panel, cli):
     result = cli("calibrate", "verdicts.csv", *columns)
     assert result.exit_code == 0, result.output
     assert "4 judges are worth" in result.stdout
-    assert "by the panel's own posterior" in result.stdout
+    assert "if they err alike as panels and crowds with gold do" in result.stdout
     assert "panel" in json.loads(cli("calibrate", "verdicts.csv", *columns, "--json").stdout)
 
 

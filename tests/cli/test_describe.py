@@ -89,7 +89,7 @@ def test_many_classes_are_cut(cli, here):
 def test_agreement_at_chance_is_doubted(cli, here):
     rows = "".join(f"i{n % 60},w{n % 7},{'abcd'[(n * 7919 >> 3) % 4]}\n" for n in range(420))
     (here / "noise.csv").write_text("item,annotator,label\n" + rows, encoding="utf-8")
-    assert "hardly more often than by chance" in cli("describe", "noise.csv").stdout
+    assert "about as often as by chance" in cli("describe", "noise.csv").stdout
 
 
 def test_names_of_classes_are_doubted(cli, here):
@@ -112,3 +112,12 @@ def test_classes_that_differ_by_spelling_are_doubtful(cli, tmp_path):
     shown = cli("describe", path).stdout
     assert "Nothing looks doubtful" not in shown
     assert "Some classes differ by capitals or spaces only; --normalize merges them." in shown
+
+
+def test_items_with_one_label_are_doubtful_and_agree_with_nobody(cli, tmp_path):
+    path = tmp_path / "labels.csv"
+    rows = [f"{i},a,{'yes' if i % 2 else 'no'}" for i in range(9)] + ["0,b,yes", "1,b,yes"]
+    path.write_text("item,annotator,label\n" + "\n".join(rows))
+    shown = cli("describe", path).stdout
+    assert "Most items have one label only, which nobody has checked." in shown
+    assert "Unanimous: 50.0 % of the items with two labels or more." in shown

@@ -401,3 +401,14 @@ def test_grades_agree_by_their_order_and_few_hidden_labels_say_nothing_of_method
     page = report(tiny, only=["methods"]).html()
     assert "clearly worse" not in page
     assert "as well as any" not in page
+
+
+def test_the_shares_of_classes_are_those_of_the_labels_not_of_a_softened_posterior():
+    rng = np.random.default_rng(1)
+    truth = rng.random(400) < 0.05
+    said = np.where(rng.random((400, 5)) < 0.9, truth[:, None], ~truth[:, None]).astype(int)
+    table = Annotations.from_matrix(said)
+    found = methods["consensus"]().fit(table)
+    facts = Report(table, found, methods=FEW_METHODS).facts["sections"]["overview"]
+    assert facts["classes"][1]["labels"] == (found.predict() == 1).mean()
+    assert found.posterior_[:, 1].mean() > facts["classes"][1]["labels"] + 0.02

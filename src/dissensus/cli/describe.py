@@ -68,12 +68,15 @@ def _show_classes(about: dict[str, Any]) -> None:
     if about["pairwise_agreement"] is not None:
         show.text(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
     if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
-        show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the labelled items.")
+        show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the items with two labels or more.")
 
 
 MIN_SCORES = 5  # different numbers that are rather scores than names of classes
 AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
-NO_ANSWER = {"", "-", "?", "n/a", "na", "nan", "nil", "none", "null", "skip", "unknown"}
+NO_ANSWER = {
+    "", "-", "?", "can't say", "can't tell", "cannot tell", "don't know", "n/a", "na", "nan", "nil", "none", "not sure",
+    "null", "skip", "unclear", "unknown", "unsure",
+}  # fmt: skip
 """Class names, in small letters, that may be no answer at all."""
 
 
@@ -83,7 +86,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     chance = sum(share**2 for share in shares.values())
     agreement = about.get("pairwise_agreement")
     if agreement is not None and about["classes"] > 1 and agreement < chance + AT_CHANCE:
-        yield f"Labels agree hardly more often than by chance ({show.percent(chance)}); no method can mend that."
+        yield f"Labels agree about as often as by chance ({show.percent(chance)}); no method can mend that."
     if about["kind"] == "numbers" and about["sd_within_items"] is not None and about["sd_within_items"] >= about["sd"]:
         yield "Labels of one item differ as much as those of different items; no method can mend that."
     if few := about["annotators_with_fewer_than_5"]:
@@ -105,6 +108,8 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2:
         yield "There is one annotator only; nothing can tell whether they are right."
+    elif about["annotations_per_item"]["median"] == 1 < about["annotations_per_item"]["max"]:
+        yield "Most items have one label only, which nobody has checked."
     elif about["annotations_per_item"]["max"] == 1:
         yield "No item has two labels; nobody's labels can be checked against another's."
 

@@ -139,12 +139,18 @@ class Comparison(Shown):
             best = f"{best} of the methods that can be fitted; {first.method}, which is only a yardstick, is "
             best += f"{behind.value:.3g} {unit} ahead ({behind.low:.3g} to {behind.high:.3g})"
             return f"{best}{', which chance may explain' * self[self.best].tied}."
+        used = next((one for one in self if one.method == self.used), None)
+        behind_used = ""
+        if used is not None and not used.tied and used.method != self.best:
+            behind_used = f" {self.used}, which all commands use, is {used.behind.value:.3f} {unit} behind"
+            behind_used += "; who predicts labels best is not always most often right." if self.measure is LOG else "."
         if self.best == self.least:
-            return f"{_capital(simple)} predicts hidden annotations best: nothing more elaborate is needed here."
+            enough = f"{_capital(simple)} predicts hidden annotations best: nothing more elaborate is needed here."
+            return enough + behind_used
         if vote is not None and self.majority_will_do and self.least not in self.yardsticks:
             how = f"by {vote.behind.value:.4f} {unit}, which is next to nothing"
             how = "but not by more than chance would" if vote.tied else how
-            return f"{_capital(simple)} is as good here: {best}, {how}."
+            return f"{_capital(simple)} is as good here: {best}, {how}.{behind_used}"
         if others:
             best += f", and cannot be told apart from {word_list(others)}"
         if vote is not None:
@@ -153,11 +159,7 @@ class Comparison(Shown):
                 f"; {simple}{', a yardstick,' * (self.least in self.yardsticks)} is {behind.value:.3f} {unit} behind "
             )
             best += f"({behind.low:.3f} to {behind.high:.3f}){', which chance may explain' * vote.tied}"
-        used = next((one for one in self if one.method == self.used), None)
-        if used is not None and not used.tied:
-            best += f". {self.used}, which all commands use, is {used.behind.value:.3f} behind"
-            best += "; whoever predicts copies well is not more often right" * (self.measure is LOG)
-        return f"{best}."
+        return f"{best}.{behind_used}"
 
     def shown(self, score: Estimate) -> Estimate:
         """A score as people know it: an error or a distance without the minus."""

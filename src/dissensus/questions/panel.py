@@ -62,11 +62,12 @@ class PanelReview:
     cost: FloatArray | None = field(default=None, repr=False)  # (J,) price of a call of each; None: all cost the same
 
     def __str__(self) -> str:
-        one, by = self.effective, "by gold" if self.by_gold else "by the panel's own posterior"
-        return (
-            f"{self.judges.size} judges are worth {one.value:.1f} independent ones ({one.low:.1f} to {one.high:.1f}): "
-            f"{by}, their errors correlate by {self.mean_correlation:.2f} on average."
-        )
+        one = self.effective
+        worth = f"are worth {one.value:.1f} independent ones ({one.low:.1f} to {one.high:.1f})"
+        how = f": by gold, their errors correlate by {self.mean_correlation:.2f} on average."
+        if not self.by_gold:  # the panel's own posterior holds an assumption about just this
+            how = ", if they err alike as panels and crowds with gold do; their votes alone do not show it."
+        return f"{self.judges.size} judges {worth}{how}"
 
     def alike(self, n: int = 5) -> list[tuple[str, str, float]]:
         """The n pairs of judges whose errors are most alike."""
@@ -112,7 +113,7 @@ def review_panel(
 
     >>> from dissensus import review_panel
     >>> from dissensus.table.simulate import simulate
-    >>> str(review_panel(simulate(300, 5, 2, redundancy=5, seed=1).annotations)).partition(":")[0]
+    >>> str(review_panel(simulate(300, 5, 2, redundancy=5, seed=1).annotations)).partition(",")[0]
     '5 judges are worth 2.9 independent ones (2.7 to 3.6)'
     >>> [pair[:2] for pair in review_panel(simulate(300, 5, 2, redundancy=5, seed=1).annotations).alike(1)]
     [('3', '4')]

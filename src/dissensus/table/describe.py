@@ -49,14 +49,13 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         )
     votes = table.votes()
     total = votes.sum(axis=1)
+    checked = (total > 0) & (per_item > 1)
     pairs = float((total * (total - 1)).sum()) if table.weight is None and table.proba is None else 0.0
     shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
     return about | {
         "classes": table.n_classes,
         "class_shares": dict(zip(map(str, table.classes), shares.tolist(), strict=True)),
-        "unanimous_items": float((votes.max(axis=1)[total > 0] == total[total > 0]).mean())
-        if (total > 0).any()
-        else None,
+        "unanimous_items": float((votes.max(axis=1)[checked] == total[checked]).mean()) if checked.any() else None,
         # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
         "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
     }

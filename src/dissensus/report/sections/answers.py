@@ -23,7 +23,7 @@ MAX_ROWS = 300  # items in the table
 MAX_CHARACTERS = 400_000  # of the rows of the table
 MAX_DRAWN = 40  # items or things in a picture
 RESAMPLES = 500  # of the bootstrap of agreement
-AT_CHANCE = 0.05  # α below which labels agree hardly more than by chance
+AT_CHANCE = 0.05  # α below which labels agree about as often as by chance
 COEFFICIENTS = {
     "icc": "intraclass correlation", "exact_f1": "F1 of two annotators", "krippendorff_alpha": "Krippendorff's α",
     "jaccard_alpha": "Krippendorff's α, Jaccard", "words_alpha": "Krippendorff's α, words",
@@ -55,7 +55,7 @@ class Answers(Section):
         alpha = next((one for one in facts["agreement"] or () if "α" in one["name"]), None)
         if alpha is not None and alpha["value"] is not None and alpha["value"] < AT_CHANCE:
             yield Finding(
-                f"Labels of one item agree hardly more than by chance ({alpha['name']} {alpha['value']:.2f}).",
+                f"Labels of one item agree about as often as chance would ({alpha['name']} {alpha['value']:.2f}).",
                 "Look at the instructions and at the annotators first.",
                 "bad",
             )

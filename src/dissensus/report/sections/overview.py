@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dissensus.common.formatting import percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text
+from dissensus.table import names as naming
 
 MAX_CLASSES = 15  # with a bar of their own
-AT_CHANCE = 0.05  # α below which labels agree hardly more than by chance
+AT_CHANCE = 0.05  # α below which labels agree about as often as by chance
 SHOWN_AS_THEY_ARE = ("annotations", "items", "annotators", "repeated_pairs", "weighted", "probabilistic")
 SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
 
@@ -21,7 +24,9 @@ class Overview(Section):
     def collect(self, study: Study) -> Facts:
         study.on_step("counting")
         about = study.table.describe()
-        columns = (study.classes, about["class_shares"].values(), study.fitted.posterior_.mean(axis=0))
+        labels = naming.match(study.fitted.predict(), study.fitted.classes_, "classes")
+        given = np.bincount(labels, minlength=len(study.classes))  # not the posterior's mean: softening makes that flat
+        columns = (study.classes, about["class_shares"].values(), given / max(given.sum(), 1))
         return {
             **{key: about[key] for key in SHOWN_AS_THEY_ARE},
             "classes": [
@@ -48,7 +53,7 @@ class Overview(Section):
             yield Finding("Only one class was ever given: there is nothing to decide.")
         elif alpha < AT_CHANCE:
             yield Finding(
-                f"{said}, hardly more than by chance (Krippendorff's α {alpha:.2f}).",
+                f"{said}, about as often as chance would (Krippendorff's α {alpha:.2f}).",
                 "No method can mend that: look at the instructions and at the annotators first.",
                 "bad",
             )
@@ -88,7 +93,7 @@ def _class_chart(classes: list[Facts]) -> Chart:
     caption = f"{top['class']} is the most frequent class, {percent(top['votes'])} of the labels given."
     if abs(apart["votes"] - apart["labels"]) >= 0.02:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
-        caption += f" The method finds {word} items of class {apart['class']} than votes would suggest."
+        caption += f" Class {apart['class']} is the label of {word} items than its share of the votes."
     said = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
     chart = charts.shares_beside(shown, "class", SHARES)
     return Chart(chart, "Classes", caption, f"Bars of the share of each class: {said}.")

@@ -83,7 +83,7 @@ class PanelSection(Section):
 
     def draw(self, facts: Facts) -> Blocks:
         worth, kept = facts["effective"], facts["kept"]
-        how = "by gold" if facts["by_gold"] else "by the panel's own posterior"
+        how = "by gold" if facts["by_gold"] else "as panels with gold"
         enough = next((n for n, one in enumerate(kept, 1) if one["share"] >= MIN_SHARE_KEPT), len(kept))
         figures = [
             Number(f"{worth['value']:.1f}", "independent judges", f"{worth['low']:.1f} to {worth['high']:.1f}, {how}"),
