@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import dissensus as dz
@@ -30,7 +31,7 @@ def test_file_and_json_have_what_the_library_says(cli, labels, method):
     keywords = {} if method is None else {"dependence": 0}
     found = dz.explain(table, dz.methods[method or DEFAULT_METHOD](**keywords).fit(table))
     assert (parsed["method"], parsed["items"], parsed["kinds"]) == (method or DEFAULT_METHOD, 40, found.counts())
-    assert parsed["most_disagreement"]["cannot tell"] == found.of_kind("cannot tell")[:5]
+    assert parsed["most_disagreement"]["cannot tell"] == found.of_kind("cannot tell", differing=True)[:5]
     written = read_frame("why.csv")
     assert written.column_names == found.to_frame().columns.tolist()
     assert written["kind"].to_pylist() == found.to_frame()["kind"].tolist()
@@ -42,6 +43,22 @@ def test_groups_of_annotators_are_compared(cli, labels):
     assert "Groups by team show no difference beyond chance (p = " in result.stdout
     (group,) = json.loads(cli("explain", labels, "--annotators", people, "--json").stdout)["groups"]
     assert (group["column"], group["groups"], group["significant"]) == ("team", ["a", "b"], False)
+
+
+def test_groups_that_differ_on_no_item_that_can_be_named_are_told_so(cli, here):
+    rng = np.random.default_rng(0)
+    votes = [
+        (f"i{i:03}", f"w{j}", "yn"[(i + (i < 30 and j % 2) + (rng.random() < 0.1)) % 2])
+        for i in range(100)  # team b sees the first 30 the other way; four labels of an item do not show it
+        for j in rng.permutation(16)[:4].tolist()
+    ]
+    file = write_csv(here / "few.csv", ["item", "annotator", "label"], votes)
+    people = write_csv(here / "people.csv", ["annotator", "team"], [(f"w{j}", "ab"[j % 2]) for j in range(16)])
+    (group,) = json.loads(cli("explain", file, "--annotators", people, "--json").stdout)["groups"]
+    assert (group["significant"], group["items"]) == (True, 0)
+    said = "); which items they differ on cannot be told from so few labels."
+    shown = " ".join(cli("explain", file, "--annotators", people).stdout.split())
+    assert f"Groups by team differ (p = {group['p_value']:.2g}{said}" in shown
 
 
 def test_questions_are_answered_each_and_wrong_names_are_said_first(cli, questions, here):

@@ -63,6 +63,14 @@ def test_nothing_changed_is_said():
     assert not found.drift.drifts.any()
 
 
+def test_one_label_and_one_item_are_told_in_the_singular():
+    old = table(("a", "x", "cat"), ("a", "y", "dog"), ("a", "z", "cat"), ("b", "x", "cat"))
+    new = table(("a", "x", "dog"), ("a", "y", "dog"), ("a", "z", "cat"), ("b", "x", "cat"), ("b", "y", "cat"))
+    said = "1 label was added, 1 changed and 0 removed; 1 item has another answer. "
+    assert diff(old, new, method="majority-vote").verdict().startswith(said)
+    assert diff(new, old, method="majority-vote").verdict().startswith("0 labels were added, 1 changed")
+
+
 def test_the_labels_that_made_an_answer_flip_are_named():
     base = [(i, a, "cat") for i in ("i1", "i2", "i3", "i4") for a in "xyz"]
     old = table(*base, ("i5", "x", "dog"), ("i5", "y", "cat"), ("i5", "z", "cat"), ("i6", "x", "dog"))

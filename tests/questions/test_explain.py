@@ -448,8 +448,16 @@ def test_any_table_works():
             explain(table, DawidSkene().fit(table), annotators={"annotator": np.arange(7), "g": [0, 1, 0, 1, 0, 1, 0]})
 
 
+def test_one_label_is_no_agreement():
+    table = Annotations.from_arrays([0, 0, 1, 2, 2], list("ababa"), [0, 0, 1, 0, 1])
+    found = explain(table, MajorityVote().fit(table))
+    assert found.kind.tolist() == [AGREED, UNDECIDED, UNDECIDED]
+    assert found.of_kind("cannot tell") == [2, 1]
+    assert found.of_kind("cannot tell", differing=True) == [2]
+
+
 def test_one_class_is_agreed_and_one_annotator_contradicts_itself():
-    table = Annotations.from_arrays([0, 0, 1], ["a", "b", "a"], ["x", "x", "x"])
+    table = Annotations.from_arrays([0, 0, 1, 1], ["a", "b", "a", "b"], ["x"] * 4)
     found = explain(table, DawidSkene().fit(table), annotators={"annotator": ["a", "b"], "g": ["u", "v"]})
     assert found.counts()["agreed"] == 2
     assert found.ambiguity.max() < 1e-9

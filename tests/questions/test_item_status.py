@@ -38,7 +38,12 @@ def test_votes_are_counted_the_most_frequent_first():
         ("", 0, 0.5, "needs a look", "no label"),
         ("ab", 0, 0.6, "needs a look", "2 labels differ"),
         ("abc", 2, 0.6, "needs a look", "3 labels differ"),
-        ("aabb", 0, 0.95, "settled", "4 labels are tied"),
+        ("aabb", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
+        ("aabbc", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
+        ("aabbc", 2, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
+        ("aabbcc", 2, 0.95, "settled", "'a', 'b' and 'c' are tied, 2 labels each"),
+        ("ab", 2, 0.95, "settled", "2 labels differ"),
+        ("aaabbc", 1, 0.95, "settled", "more labels (3 of 6) say 'a'"),
         ("aab", 1, 0.8, "needs a look", "most labels (2 of 3) say 'a'"),
         ("aabb", 0, 0.5, "truly split", "2 of 4 labels agree where 4 usually would"),
     ],
@@ -49,6 +54,16 @@ def test_status_and_reason(votes, label, confidence, status, reason):
         answers(votes, *others), np.array([label] + [0] * 60), np.array([confidence] + [1.0] * 60)
     )  # fmt: skip
     assert (STATUSES[found.status[0]], found.reason[0].as_py()) == (status, reason)
+
+
+def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_they_are_many():
+    table = Annotations.from_arrays(
+        np.repeat(np.arange(3), [4, 4, 8]), np.arange(16), list("bbddaaccaabbccdd"), items=np.arange(3)
+    )
+    found = item_status(table, np.zeros(3, int), np.full(3, 0.95))
+    said = ["'b' and 'd' are tied, 2 labels each", "'a' and 'c' are tied, 2 labels each"]
+    assert found.reason.to_pylist() == [*said, "4 answers are tied, 2 labels each"]
+    assert found.reason_of(1) == said[1]
 
 
 def test_a_known_class_settles_an_item_with_one_label():

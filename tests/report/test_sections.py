@@ -219,6 +219,15 @@ def test_items_have_the_explanation_and_who_said_what():
         assert one["about"] == {"source": ["web", "book"][i % 2]}
 
 
+def test_items_with_one_label_are_not_told_to_agree():
+    item, annotator = [0, 0, 1, 1, *range(2, 10)], [0, 1] * 6
+    facts = report(Annotations.from_arrays(item, annotator, [0, 0, 0, 1] + [0, 1] * 4)).facts
+    said = next(one["text"] for one in facts["findings"] if "cannot tell" in one["text"])
+    assert said.startswith("10 % of the items have two labels or more, all the same. The others: cannot tell 9 (")
+    single = report(SMALL["one item"]).facts["sections"]["items"]
+    assert "all labels agree" not in str(list(blocks("items", single)))
+
+
 def test_the_first_items_are_those_with_the_most_reason_to_look():
     made = report()
     worth = look_first(made.explanation)

@@ -61,7 +61,9 @@ def _facts(found: Explanation) -> dict[str, Any]:
         "items": int(found.items.size),
         "kinds": found.counts(),
         "share_ambiguous": found.share_ambiguous,
-        "most_disagreement": {kind: found.of_kind(kind)[:ITEMS_SHOWN] for kind in MEANINGS if kind != "agreed"},
+        "most_disagreement": {
+            kind: found.of_kind(kind, differing=True)[:ITEMS_SHOWN] for kind in MEANINGS if kind != "agreed"
+        },
         "groups": [
             {key: getattr(one, key) for key in ("column", "groups", "effect", "p_value", "significant")}
             | {"items": int(one.items.size)}
@@ -78,8 +80,8 @@ def _show(title: str, found: Explanation) -> None:
     rows = []
     for kind, meaning in MEANINGS.items():
         if counts[kind]:
-            first = found.of_kind(kind)[:ITEMS_SHOWN] if kind not in ("agreed", "unlabelled") else []
-            named = ", ".join(map(show.name, first)) + (", …" if first and counts[kind] > len(first) else "")
+            differing = found.of_kind(kind, differing=True)
+            named = ", ".join(map(show.name, differing[:ITEMS_SHOWN])) + ", …" * (len(differing) > ITEMS_SHOWN)
             rows.append((kind, f"{counts[kind]:,}", show.percent(counts[kind] / n), meaning, named))
     columns = ("kind", "items", "share", "means", "labels differ most on")
     show.table(None, columns, rows, numbers=("items", "share"), unbroken=("kind",))
@@ -89,7 +91,8 @@ def _show(title: str, found: Explanation) -> None:
             "recommend FILE --budget N` says whether more labels would change an item."
         )
     for one in found.groups:
-        differ = (
-            f"differ on {show.count(one.items.size, 'item')}" if one.significant else "show no difference beyond chance"
-        )
-        show.text(f"Groups by {show.name(one.column)} {differ} (p = {one.p_value:.2g}).")
+        where = f" on {show.count(one.items.size, 'item')}" if one.items.size else ""
+        differ = f"differ{where}" if one.significant else "show no difference beyond chance"
+        unknown = one.significant and not one.items.size
+        which = "; which items they differ on cannot be told from so few labels" if unknown else ""
+        show.text(f"Groups by {show.name(one.column)} {differ} (p = {one.p_value:.2g}){which}.")

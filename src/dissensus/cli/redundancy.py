@@ -27,8 +27,8 @@ def redundancy(
     source: Source,
 ) -> None:
     """A method is fitted to at most 1, 2, 3, 5 … labels of each item, drawn at random: how many items get the label
-    that all labels give. OUT gets one row per number of labels: annotations, stability and accuracy (with --gold) with
-    95 % intervals, mean confidence, seconds.
+    that all labels give, of those with more labels. OUT gets one row per number of labels: annotations, items with more
+    labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence, seconds.
 
     Example: dissensus redundancy labels.csv
 
@@ -74,11 +74,18 @@ def _facts(found: Redundancy) -> dict[str, Any]:
 def _show(title: str, found: Redundancy) -> None:
     rows = []
     for one in found:
-        same = one.stability
-        cells = [f"{one.labels:,}", f"{one.annotations:,}", show.percent(same.value)]
-        cells.append(show.interval(same.low, same.high, show.percent) if one is not found.levels[-1] else "")
+        same, last = one.stability, one is found.levels[-1]
+        cells = [f"{one.labels:,}", f"{one.annotations:,}", "" if last else f"{one.items:,}", show.percent(same.value)]
+        cells.append("" if last else show.interval(same.low, same.high, show.percent))
         rows.append(cells + ([] if one.accuracy is None else [show.percent(one.accuracy.value)]))
     gold = ["accuracy"] if found.levels[-1].accuracy is not None else []
-    columns = ["labels per item, at most", "annotations", "same label as by all", "95 % interval", *gold]
+    columns = [
+        "labels, at most",
+        "annotations",
+        "items with more",
+        "same as by all",
+        "95 % interval",
+        *gold,
+    ]
     show.table(show.clean(title), columns, rows, numbers=columns)
     show.line(found.verdict())

@@ -283,8 +283,9 @@ class Aggregator(Parameters, ABC):
 
     @property
     def effective_labels_(self) -> FloatArray:
-        """(I,) as how many independent labels the posterior counts those of each item."""
-        return np.asarray(np.asarray(self.item_total_) / design_effect(np.asarray(self.item_total_), self.dependence_))
+        """(I,) as how many independent labels the posterior counts those of each item, at least as one."""
+        total = np.asarray(self.item_total_)
+        return np.asarray(total / design_effect(total, min(self.dependence_, 1.0)))
 
     def mean_effective_labels(self) -> CountedLabels | None:
         """As how many labels the posterior counts those of an item, on average; None where it counts them all.

@@ -33,6 +33,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
+from dissensus.common.formatting import count
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
@@ -141,12 +142,13 @@ class Diff(Shown):
     def verdict(self) -> str:
         """All of it in a sentence or two."""
         added, changed, removed = self.counts().values()
-        named = int(self.drift.drifts.sum())
+        named, flipped = int(self.drift.drifts.sum()), self.flips.item.size
         if not added + changed + removed:
             return "No label changed."
         return (
-            f"{added:,} labels were added, {changed:,} changed and {removed:,} removed; {self.flips.item.size:,} items "
-            f"have another answer. {named or 'No'} annotator{'' if named == 1 else 's'} "
+            f"{count(added, 'label')} {'was' if added == 1 else 'were'} added, {changed:,} changed and {removed:,} "
+            f"removed; {count(flipped, 'item')} {'has' if flipped == 1 else 'have'} another answer. "
+            f"{named or 'No'} annotator{'' if named == 1 else 's'} "
             f"{'agrees' if named == 1 else 'agree'} with the others clearly more or less often than before."
         )
 
@@ -235,7 +237,7 @@ def diff(
     >>> found.counts(), found.reasons()
     ({'added': 1, 'changed': 2, 'removed': 0}, ["together: x changed 'cat' to 'dog'; y changed 'cat' to 'dog'"])
     >>> print(found.verdict().partition(";")[0], found.to_frame().shape)
-    1 labels were added, 2 changed and 0 removed (1, 6)
+    1 label was added, 2 changed and 0 removed (1, 6)
     """
     for table in (old, new):
         check_kind(table.kind, CLASS_KINDS, "diff")

@@ -59,7 +59,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MEANINGS: dict[Kind, str] = {
-    "agreed": "all labels are the same",
+    "agreed": "two labels or more, all the same",
     "likely error": "labels differ because somebody erred",
     "ambiguous": "people take the item for one class or the other",
     "group perspective": "groups of people see the item differently",
@@ -115,10 +115,10 @@ class Explanation(Shown):
         """How many items are of each kind."""
         return dict(zip(KINDS, np.bincount(self.kind, minlength=len(KINDS)).tolist(), strict=True))
 
-    def of_kind(self, kind: Kind) -> list[Any]:
-        """The items of a kind, those whose labels disagree most first."""
+    def of_kind(self, kind: Kind, *, differing: bool = False) -> list[Any]:
+        """The items of a kind, or only those whose labels differ; those whose labels disagree most first."""
         check_argument("kind", kind, Kind)
-        chosen = np.flatnonzero(self.kind == KINDS.index(kind))
+        chosen = np.flatnonzero((self.kind == KINDS.index(kind)) & ((self.disagreement > 0) | (not differing)))
         order = np.argsort(-np.nan_to_num(self.disagreement[chosen]), kind="stable")
         return list(self.items[chosen[order]].tolist())
 
@@ -213,7 +213,7 @@ def explain(
     erred &= belief[np.arange(best.size), best] >= SURE
     error = np.where(disagree, erred, ~as_said & (confidence >= SURE))
     kind = np.select(
-        [n == 0, views, ~other & ambiguous, error, ~disagree & as_said],
+        [n == 0, views, ~other & ambiguous, error, several & ~disagree & as_said],
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
         KINDS.index("cannot tell"),
     )

@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import bdtr, ndtr
 
+from dissensus.common.formatting import word_list
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.models.reliability import CROWD_LABELS
 from dissensus.table import names as naming
@@ -50,6 +51,7 @@ MAX_CHANCE = 0.05  # that annotators who only err agree so little
 MIN_LABELS_SPLIT = 4  # with fewer, an item is not called split
 INTERVAL_SDS = 3.92  # standard deviations in a 95 % interval
 DECIDED, DECIDED_REASON = len(STATUSES), "decided: its answer was given"  # in place of a status; of known items
+MAX_TIED = 3  # answers that are named where several lead; of more, only how many
 MAX_CELLS_PER_ROW = 20  # items × classes beyond which votes are counted by sorting
 
 
@@ -161,7 +163,7 @@ def item_status(
     some, ptr = labels > 0, np.searchsorted(item, np.arange(I + 1))
     agree, top = np.zeros(I, np.int64), np.full(I, -1)
     agree[some], top[some] = count[ptr[:-1][some]], given[ptr[:-1][some]]
-    tied = np.bincount(item[count == agree[item]], minlength=I) > 1
+    tied, leaders = _tied(item, given, count, agree)
 
     share = usual_share(table, label) if share is None else share
     status, expected = _judged(table, agree, share, is_settled(confidence, labels, known))
@@ -169,8 +171,21 @@ def item_status(
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
     told = status if known is None else np.where(known >= 0, DECIDED, status)
     facts = np.array([told, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0)])
-    return ItemStatus(labels, status, confidence, table.classes, partial(_reasons, table.classes, facts),
+    return ItemStatus(labels, status, confidence, table.classes, partial(_reasons, table.classes, leaders, facts),
                       (given, count, ptr))  # fmt: skip
+
+
+def _tied(item: IntArray, given: IntArray, count: IntArray, agree: IntArray) -> tuple[IntArray, list[list[int]]]:
+    """(I,) 1 + place in a list of the classes that lead together, by two labels or more each; 0 elsewhere."""
+    leads = count == agree[item]
+    leading = np.bincount(item[leads], minlength=agree.size)
+    several = (leading > 1) & (agree > 1)
+    codes = pc.cast(pa.array(given[leads & several[item]]), pa.string())
+    ptr = pa.array(np.append(0, np.cumsum(leading[several])), pa.int32())
+    found = pc.binary_join(pa.ListArray.from_arrays(ptr, codes), " ").dictionary_encode()
+    tied = np.zeros(agree.size, np.int64)
+    tied[several] = found.indices.to_numpy() + 1
+    return tied, [[int(code) for code in text.split()] for text in found.dictionary.to_pylist()]
 
 
 def _votes_cast(table: Annotations) -> tuple[IntArray, IntArray]:
@@ -270,15 +285,15 @@ def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStat
     return where.documents, ItemStatus(labels, status, least, none, partial(_document_reasons, labels, least), given)
 
 
-def _reasons(classes: Names, facts: IntArray, some: slice) -> Any:
-    """Texts, from facts (6, I)."""
+def _reasons(classes: Names, leaders: list[list[int]], facts: IntArray, some: slice) -> Any:
+    """Texts, from facts (6, I); `leaders` are the classes that lead together."""
     facts = facts[:, some]
     if facts.shape[1] == 1:
-        return [_reason(classes, *facts[:, 0].tolist())]
+        return [_reason(classes, leaders, *facts[:, 0].tolist())]
     sizes = tuple(facts.max(axis=1, initial=0) + 1)
     key = np.ravel_multi_index(tuple(facts), sizes)  # one sort instead of six
     _, at, place = np.unique(key, return_index=True, return_inverse=True)
-    texts = pa.array([_reason(classes, *row) for row in facts[:, at].T.tolist()], pa.string())
+    texts = pa.array([_reason(classes, leaders, *row) for row in facts[:, at].T.tolist()], pa.string())
     return texts.take(pa.array(place))
 
 
@@ -298,8 +313,20 @@ def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> Any:
     return ["only 1 reader" if n == 1 else one for n, one in zip(labels[some], said, strict=True)]
 
 
-def _reason(classes: Names, status: int, labels: int, agree: int, tied: int, overruled: int, expected: int) -> str:
-    """Say in a few words why an item has its status; `overruled` is 1 + the class that most labels say, else 0."""
+def _reason(
+    classes: Names,
+    leaders: list[list[int]],
+    status: int,
+    labels: int,
+    agree: int,
+    tied: int,
+    overruled: int,
+    expected: int,
+) -> str:
+    """Say in a few words why an item has its status.
+
+    `tied` is 1 + which of the `leaders` it has, `overruled` 1 + the most frequent class if it is not the answer; or 0.
+    """
     most = naming.shown(classes[overruled - 1]) if overruled else ""
     if status == DECIDED:
         return DECIDED_REASON
@@ -309,14 +336,19 @@ def _reason(classes: Names, status: int, labels: int, agree: int, tied: int, ove
         return f"the only label, {most}, is doubted" if most else "only 1 label"
     if status == 2:
         return f"{agree} of {labels} labels agree where {expected} usually would"
+    if agree == 1:
+        return f"{labels} labels differ"
+    if tied:
+        named = [naming.shown(classes[code]) for code in leaders[tied - 1]]
+        return (
+            f"{word_list(named) if len(named) <= MAX_TIED else f'{len(named)} answers'} are tied, {agree} labels each"
+        )
     if most:
-        return f"most labels ({agree} of {labels}) say {most}"
+        return f"{'most' if 2 * agree > labels else 'more'} labels ({agree} of {labels}) say {most}"
     if agree == labels:
         doubt = "" if status == 0 else f", yet below {100 * SETTLED:g} % sure"
         return f"{'both' if labels == 2 else f'all {labels}'} labels agree{doubt}"
-    if agree == 1:
-        return f"{labels} labels differ"
-    return f"{labels} labels are tied" if tied else f"{agree} of {labels} labels agree"
+    return f"{agree} of {labels} labels agree"
 
 
 def _votes(given: IntArray, count: IntArray, ptr: IntArray, classes: Names) -> Any:

@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -134,9 +134,9 @@ class Recommendation(Shown):
         limits = self.limits
         if limits is not None and limits.too_few:
             said.append(f"{count(limits.too_few, 'item')} may change by more labels than these.")
-        if limits is not None and limits.single:
-            keep = "keeps" if limits.single == 1 else "keep"
-            said.append(f"{count(limits.single, 'item')} {keep} a single label after this.")
+        if limits is not None and limits.unchecked:
+            have = "has" if limits.unchecked == 1 else "have"
+            said.append(f"{count(limits.unchecked, 'item')} {have} at most one label so far, which nobody has checked.")
         if limits is not None and limits.left >= self.cost.min():
             said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
         return " ".join(said)
@@ -164,8 +164,6 @@ class Recommendation(Shown):
             return f"{'then ' * bool(len(self))}everybody has labelled every item; only somebody new could say more."
         if limits.too_dear:
             return "the budget does not pay for a label."
-        if limits.too_few:
-            return "the labels that may still be asked for cost more."
         if limits.open_items and (limits.in_vain or not len(self)):
             no = "no other label" if len(self) else "no label"
             return f"{no} that may be asked for is expected to change the label of an item."
@@ -204,8 +202,7 @@ class Limits:
     in_vain: int = 0  # items that were looked at and that no label is expected to change
     left: float = 0.0  # of the budget
     too_few: int = 0  # items asked about that take more labels than these to change
-    single: int = 0  # items with one label, those asked for counted
-    at_chance: bool = False  # True if labels agree no more often than by chance: nothing is asked for
+    unchecked: int = 0  # items asked about that are not expected to change, and have fewer than two labels
 
 
 def recommend(
@@ -372,86 +369,50 @@ class _Search:
         return _per_annotator(capacity, self.annotators, "capacity", np.inf)
 
     def run(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
-        """Choose pairs until the budget is spent or nothing can be learnt or changed; take back those in vain."""
+        """Choose pairs until the budget is spent, no pair is left, or nothing can be learnt or changed."""
         self.outcomes: dict[int, FloatArray] = {}  # of items on which labels were asked for
         self.asked: dict[int, list[int]] = {}
         chosen: list[tuple[int, int, float, float]] = []
         left = budget * (1 + ROUNDING)
-        open_, spent, number, self.in_vain = (room > 0) & (self.price <= left), 0.0, 0, 0
+        open_, spent, number = (room > 0) & (self.price <= left), 0.0, 0
         self._update_known()
         best = self._best(open_, pool)
         best.ratio[self.most == 0] = -np.inf
-        order = self._hopeful(np.lexsort((best.draw, best.ratio))[::-1].tolist(), best, open_)
+        order = iter(np.lexsort((best.draw, best.ratio))[::-1].tolist())
         revised = dict[int, int]()  # item → the round in which it was: its entry is in the heap, no more in `order`
         heap = list[tuple[float, int, int]]()
+        in_vain = in_a_row = 0
         ahead = next(order, -1)
-        while True:
-            while open_.any():
-                if spent >= budget * (number + 1) / ROUNDS:
-                    number += 1
-                    self._update_known()
-                while ahead in revised:
-                    ahead = next(order, -1)
-                first = best.entry(ahead) if ahead >= 0 else (np.inf, 0, -1)
-                if heap and heap[0] < first:
-                    first = heapq.heappop(heap)
-                ratio, _, i = first
-                if not ratio < 0:  # nothing is left to choose, or to be learnt
-                    break
-                j = int(best.who[i])
-                if open_[j] and revised.get(i, 0) == number:
-                    chosen.append((i, j, float(best.gain[i]), self._ask(i, j)))
-                    spent, room[j] = spent + self.price[j], room[j] - 1
-                    open_ = (room > 0) & (self.price <= left - spent)
-                # gains only fall: what still comes first after it was looked at again is the best there is
+        while open_.any():
+            if spent >= budget * (number + 1) / ROUNDS:
+                number += 1
+                self._update_known()
+            while ahead in revised:
+                ahead = next(order, -1)
+            first = best.entry(ahead) if ahead >= 0 else (np.inf, 0, -1)
+            if heap and heap[0] < first:
+                first = heapq.heappop(heap)
+            ratio, _, i = first
+            if not ratio < 0:  # nothing is left to choose, or to be learnt
+                break
+            j = int(best.who[i])
+            if open_[j] and revised.get(i, 0) == number:
                 revised[i] = number
-                if len(self.asked.get(i, ())) < self.most[i]:
-                    self._look_again(i, open_, best)
-                    heapq.heappush(heap, best.entry(i))
-            vain = self._take_back(best, (room > 0) & (self.price <= left))
-            if not vain:
-                return self._result(chosen, budget)
-            for j in (pair[1] for pair in chosen if pair[0] in vain):
-                spent, room[j] = spent - self.price[j], room[j] + 1
-            chosen = [pair for pair in chosen if pair[0] not in vain]
-            open_ = (room > 0) & (self.price <= left - spent)
-            heap.clear()
-            for i in revised:
-                if len(self.asked.get(i, ())) < self.most[i]:
-                    self._look_again(i, open_, best)
-                    heapq.heappush(heap, best.entry(i))
-            revised = dict.fromkeys(revised, number)
-
-    def _hopeful(self, order: list[int], best: _Best, open_: BoolArray) -> Iterator[int]:
-        """Those of the items that labels can change, until `MAX_IN_VAIN` in a row cannot be."""
-        in_a_row = 0
-        for i in order:
-            if in_a_row == MAX_IN_VAIN or best.ratio[i] <= 0:
-                return
-            if self._can_change(i, best, open_):
+                if i not in self.asked and not self._can_change(i, best):
+                    in_vain, in_a_row = in_vain + 1, in_a_row + 1
+                    if in_a_row == MAX_IN_VAIN:
+                        break
+                    continue
                 in_a_row = 0
-                yield i
-            else:
-                in_a_row, self.in_vain = in_a_row + 1, self.in_vain + 1
-
-    def _take_back(self, best: _Best, open_: BoolArray) -> set[int]:
-        """Forget the labels of items that they do not change, nor would all others that these may get."""
-        vain = {i for i in self._unchanged() if not self._can_change(i, best, open_)}
-        for i in vain:
-            self.labels[self.asked.pop(i)] -= self.belief[i]
-            del self.outcomes[i]
-            self.most[i] = 0
-        self.in_vain += len(vain)
-        return vain
-
-    def _unchanged(self) -> list[int]:
-        """Items that the labels asked for do not change, without those that nobody has checked."""
-        if self.limits.settled is None:
-            return []
-        return [i for i in self.asked if self.given[i] >= MIN_LABELS and self._p_change(i) < MIN_CHANGE]
-
-    def _p_change(self, i: int) -> float:
-        return p_change(self.outcomes[i], self.belief[i], self.sharp[i])
+                chosen.append((i, j, float(best.gain[i]), self._ask(i, j)))
+                spent, room[j] = spent + self.price[j], room[j] - 1
+                open_ = (room > 0) & (self.price <= left - spent)
+            # gains only fall: what still comes first after it was looked at again is the best there is
+            revised[i] = number
+            if len(self.asked.get(i, ())) < self.most[i]:
+                self._revise(i, open_, best, self.outcomes.get(i, self.belief[i][None]), self.asked.get(i, []))
+                heapq.heappush(heap, best.entry(i))
+        return self._result(chosen, budget, in_vain)
 
     def _update_known(self) -> None:
         """Update what is known of annotators by the labels asked of them."""
@@ -482,12 +443,8 @@ class _Search:
         pool.map(fill, even(I, pool.threads))
         return best
 
-    def _look_again(self, i: int, open_: BoolArray, best: _Best) -> None:
-        """Find the best pair of one item again, after labels were asked for."""
-        self._revise(i, open_, best, self.outcomes.get(i, self.belief[i][None]), self.asked.get(i, []))
-
     def _revise(self, i: int, open_: BoolArray, best: _Best, outcomes: FloatArray, asked: list[int]) -> None:
-        """Find the best pair of one item, given what these labels may be."""
+        """Find the best pair of one item again, after labels were asked for."""
         taken = np.append(self.taken[self.taken_ptr[i] : self.taken_ptr[i + 1]], asked).astype(np.int64)
         ptr = np.array([0, len(outcomes)])
         self._fill(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
@@ -516,29 +473,34 @@ class _Search:
         theta = self.expected.of(self.item[rows], self.who)
         return theta, expected_entropy(theta, self.known)
 
-    def _result(self, chosen: list[tuple[int, int, float, float]], budget: float) -> Recommendation:
+    def _result(self, chosen: list[tuple[int, int, float, float]], budget: float, in_vain: int) -> Recommendation:
+        change = {item: p_change(self.outcomes[item], self.belief[item], self.sharp[item]) for item in self.asked}
+        unchanged = {item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled is not None}
+        checked = {item for item in unchanged if self.given[item] >= MIN_LABELS}
+        if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (1 + ROUNDING):
+            # they have all labels that they may have
+            chosen, in_vain = [pair for pair in chosen if pair[0] not in checked], in_vain + len(checked)
+            unchanged, checked = unchanged - checked, set()
         i, j = (np.array([pair[at] for pair in chosen], np.int64) for at in (0, 1))
         gain, about_item = (np.array([pair[at] for pair in chosen], float) for at in (2, 3))
-        change = {item: self._p_change(item) for item in self.asked}
-        limits = dataclasses.replace(
-            self.limits, in_vain=self.in_vain, left=float(budget - self.price[j].sum()),
-            too_few=len(self._unchanged()),
-            single=int((self.given + np.bincount(i, minlength=self.given.size) == 1).sum()),
-        )  # fmt: skip
         changes = np.array([change[item] for item in i.tolist()], float)
+        limits = dataclasses.replace(
+            self.limits, in_vain=in_vain, left=float(budget - self.price[j].sum()), too_few=len(checked),
+            unchecked=len(unchanged - checked),
+        )  # fmt: skip
         return Recommendation(
             self.items[i], self.annotators[j], gain, about_item, self.price[j], changes, self.n_pairs, limits
         )
 
-    def _can_change(self, i: int, best: _Best, open_: BoolArray) -> bool:
-        """True if more labels can change item i, as many as it may have; or if nobody has checked it."""
+    def _can_change(self, i: int, best: _Best) -> bool:
+        """True if labels can change item i, as many as it may have; or if nobody has checked what is believed of it."""
         if self.limits.settled is None or self.given[i] < MIN_LABELS:
             return True
         kept = [values[i] for values in best]
-        outcomes, asked = self.outcomes.get(i, self.belief[i][None]), list(self.asked.get(i, ()))
+        everybody, outcomes, asked = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()
         changes = False
         while not changes and len(asked) < min(self.most[i], MAX_AHEAD):
-            self._revise(i, open_, best, outcomes, asked)
+            self._revise(i, everybody, best, outcomes, asked)
             if best.ratio[i] <= 0:
                 break
             asked.append(int(best.who[i]))

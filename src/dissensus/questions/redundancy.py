@@ -1,7 +1,7 @@
 """How many labels are enough, and whether more would change anything.
 
-*The curve.* At most r labels of each item are kept, at random, and the model is fitted to them: how many of its labels
-are those of the fit to all (stability), how many are right (accuracy, where gold is known).
+*The curve.* At most r labels of each item are kept, at random, and the model is fitted to them: of the items that have
+more, how many get the label of the fit to all (stability); of all, how many are right (accuracy, where gold is known).
 
 *One more label.* Item i is of class c with probability q_i(c); whoever labels it next, annotator j, gives label y to an
 item of class c with probability Θ_ij[c, y]. By Bayes' rule
@@ -37,13 +37,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count as numbers
 from typing import Any
 
 import numpy as np
 
 from dissensus.common.arrays import TIE, random_ranks
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import count, percent
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
@@ -80,7 +80,8 @@ class Level:
 
     labels: int  # of an item, at most
     annotations: int  # kept in all
-    stability: Estimate  # share of the items whose label is that of the fit to all
+    items: int  # that have more labels; at the last level all
+    stability: Estimate  # share of these whose label is that of the fit to all
     accuracy: Estimate | None  # where gold is known
     confidence: float  # mean probability of the most probable class
     seconds: float  # of a fit, on average
@@ -174,7 +175,7 @@ class Redundancy(Shown):
             )
         sentences = [self._so_far(), self._one_more(self.rehearsal)]
         if self.rehearsal.too_sure:
-            sentences.append("So it is far too sure of itself here: expect more to change than it says.")
+            sentences.append("So labels here are less stable than the forecast says: expect more of them to change.")
         if self.accuracy is not None and self.expected_accuracy is not None:
             sentences.append(
                 f"By gold {percent(self.accuracy.value, 1)} of the items are right, where the model believes "
@@ -193,11 +194,13 @@ class Redundancy(Shown):
             return ""
         level = next((one for one in fewer if one.stability.value >= STABLE), fewer[-1])
         equal = self.labels_per_item == all_labels.labels
-        most = f"{'' if equal else 'at most '}{level.labels} label{'s' * (level.labels != 1)}"
+        most = f"{'' if equal else 'at most '}{count(level.labels, 'label')}"
         every = f"all {all_labels.labels}" if equal else f"all ({self.labels_per_item:.1f} on average)"
         adverb = "already " if level.stability.value >= STABLE else "only "
         share = percent(level.stability.value, 1)
-        return f"With {most} per item {adverb}{share} of the items get the class that {every} give."
+        more = f"the {count(level.items, 'item')} with {level.labels + 1} labels or more"
+        some = "the items" if level.items == all_labels.items else more
+        return f"With {most} per item {adverb}{share} of {some} get the class that {every} give."
 
     def _one_more(self, rehearsal: Rehearsal) -> str:
         after = self.next_label
@@ -216,7 +219,7 @@ class Redundancy(Shown):
     def rows(self) -> list[dict[str, Any]]:
         """The same as plain values."""
         return [
-            {"labels": one.labels, "annotations": one.annotations}
+            {"labels": one.labels, "annotations": one.annotations, "items": one.items}
             | flat("stability", one.stability)
             | flat("accuracy", one.accuracy)
             | {"confidence": one.confidence, "seconds": one.seconds}
@@ -261,7 +264,7 @@ def redundancy(
     >>> [level.labels for level in found], len(found.next_label.best(20))
     ([1, 2, 3, 5, 6], 20)
     >>> print(found.verdict().partition(". ")[0], found.to_frame().shape)
-    With 5 labels per item only 94.2 % of the items get the class that all 6 give (5, 7)
+    With 5 labels per item only 94.2 % of the items get the class that all 6 give (5, 8)
     """
     check_kind(table.kind, CLASS_KINDS, "redundancy")
     gold = check_gold(gold, table)
@@ -274,7 +277,7 @@ def redundancy(
     counts = np.diff(part.item_ptr)
     steps = _levels(counts, levels)
     many = np.flatnonzero(counts > 1)
-    total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, count()
+    total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
     estimates = partial(_estimates, resamples=resamples, seed=seed)
 
     def fit(some: Annotations) -> tuple[Aggregator, float]:
@@ -358,10 +361,12 @@ def _averages(draws: list[tuple[Any, ...]]) -> list[Any]:
 def _curve(draws: dict[int, list[tuple[Any, ...]]], counts: IntArray, estimates: Estimates) -> tuple[Level, ...]:
     """Average the draws of each level."""
     same, right, confidence, seconds = zip(*map(_averages, draws.values()), strict=True)
-    stability, accuracy = (estimates(np.stack(one, axis=1)) for one in (same, right))
-    annotations = (int(np.minimum(counts, labels).sum()) for labels in draws)
-    columns = zip(draws, annotations, stability, accuracy, map(float, confidence), map(float, seconds), strict=True)
-    return tuple(Level(*level) for level in columns)
+    more = [counts > labels if labels < counts.max() else counts > 0 for labels in draws]  # the rest keep all they have
+    stability = [estimates(one[some])[0] for one, some in zip(same, more, strict=True)]
+    annotations, items = ([int(np.minimum(counts, n).sum()) for n in draws], [int(some.sum()) for some in more])
+    accuracy = estimates(np.stack(right, axis=1))
+    columns = (draws, annotations, items, stability, accuracy, map(float, confidence), map(float, seconds))
+    return tuple(Level(*level) for level in zip(*columns, strict=True))
 
 
 def _estimates(columns: FloatArray, *, resamples: int, seed: int) -> list[Any]:

@@ -99,7 +99,7 @@ class Items(Section):
         if said:
             first = [one["item"] for one in facts["first"]]
             look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
-            agreed = f"On {percent(kinds['agreed'] / n)} of the items all labels are the same."
+            agreed = f"{percent(kinds['agreed'] / n)} of the items have {MEANINGS['agreed']}."
             text = f"{agreed} The others: {', '.join(said)}."
             yield Finding(text, look, table="items-first" if first else "")
         yield from [_group_finding(group) for group in facts["groups"] if group["significant"]][:1]
@@ -126,7 +126,7 @@ class Items(Section):
                 search=False,
             )
         else:
-            yield Text("No item needs a look: all labels agree.")
+            yield Text("No item needs a look: no labels differ, and the method is sure of every answer.")
         table, others = facts["table"], f"and {facts['others']} others at random."
         cut = some_of(table, facts["items"], f"are here: those most in need of a look, {others}")
         yield Table.of(
