@@ -41,6 +41,17 @@ def test_every_stored_result_names_a_command_that_exists(store):
     assert f"<!-- {store.stem}: begin -->" in marks or store.stem in ("wide-resnet-speed", "read")
 
 
+def test_the_replay_of_next_runs_on_a_project_of_today():
+    from benchmarks.serve import replay_next
+
+    data = replay_next.load("digits-crowd", 20)
+    for smart in (False, True):
+        run = replay_next.replay(data, smart, 0, until=40)
+        assert run.labels >= 40  # a visit ends first
+        assert len(run.looks) == run.labels // 2
+        assert 0 < run.end <= 1
+
+
 def test_code_tokens_are_neither_comments_nor_docstrings_nor_layout():
     text = '"""A module."""\n\n\ndef f(x):  # twice\n    """Say it."""\n    return x + "s"\n'
     assert code_tokens(text) == len(["def", "f", "(", "x", ")", ":", "return", "x", "+", '"s"'])

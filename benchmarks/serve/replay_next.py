@@ -73,7 +73,7 @@ class NoStore:
         """See `Store`."""
         return []
 
-    def others(self, number: int) -> list[Stored]:
+    def of_project(self, number: int, *, annotations: bool) -> list[Stored]:
         """See `Store`."""
         item = KINDS.index("item")
         return [Stored(0, 1, item, name, 0, code, -1, -1, "", 0.0, None) for code, name in enumerate(self._names[0])]

@@ -14,11 +14,33 @@ def digits():
     return dz.load_dataset("digits-crowd")
 
 
-def test_without_copies_it_is_dawid_skene():
-    table = simulate(300, 12, 3, seed=1).annotations
-    ours, theirs = (dz.methods[name](dependence=0.6).fit(table) for name in ("consensus", "dawid-skene"))
-    assert (ours.copy_group_ == -1).all()
-    np.testing.assert_allclose(ours.posterior_, theirs.posterior_, atol=1e-12)
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_without_copies_it_is_dawid_skene_with_more_of_the_crowd_the_fewer_labels_check_each_other(n):
+    table = simulate(300, 12, 3, redundancy=n, seed=1).annotations
+    more = {"crowd_labels": 1.25 * n / (n - 1), "vote_count": 0.5 * n / (n - 1)}
+    ours, theirs = dz.methods["consensus"](dependence=0.6), dz.methods["dawid-skene"](dependence=0.6, **more)
+    assert (ours.fit(table).copy_group_ == -1).all()
+    np.testing.assert_allclose(ours.posterior_, theirs.fit(table).posterior_, atol=1e-12)
+
+
+def test_labels_that_nobody_checks_leave_everybody_like_the_crowd():
+    table = simulate(300, 12, 3, redundancy=4, seed=1).annotations
+    alone = dz.methods["consensus"]().fit(table.subsample(1))
+    assert consensus.crowd_factor(1.0) == consensus.crowd_factor(0.0) == consensus.crowd_factor(1.25) == 5
+    spread = [np.ptp(model.confusion_, axis=0).max() for model in (alone, dz.methods["dawid-skene"]().fit(table))]
+    assert spread[0] < spread[1] / 2
+
+
+def test_with_two_labels_more_of_the_crowd_is_better():
+    loss = []
+    for seed in range(5):
+        made = simulate(400, 80, 4, redundancy=2, seed=seed)
+        table, at = made.annotations, (np.arange(400), made.truth)
+        rho = dz.methods["consensus"]().fit(table).dependence_
+        models = (dz.methods[name](dependence=rho).fit(table) for name in ("consensus", "dawid-skene"))
+        loss.append([-np.log(model.posterior_[at]).mean() for model in models])
+    ours, theirs = np.mean(loss, axis=0)
+    assert ours < theirs - 0.002
 
 
 def test_members_of_a_group_share_one_label_of_an_item():

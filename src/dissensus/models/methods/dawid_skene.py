@@ -66,10 +66,13 @@ class CrowdPseudo(Parameters):
     pseudo_: Annotated[FloatArray, "K K count"]
     class_pseudo_: Annotated[FloatArray, "K count"]
 
+    _crowd_factor = 1.0  # by which `crowd_labels` and `vote_count` are multiplied
+
     def prepare(self, votes: Counts, engine: Engine) -> None:
         """Fix the pseudo-counts a and b by the votes."""
-        self.pseudo_ = crowd_pseudo(votes.labels, self.crowd_labels, self.smoothing, self.least_labels)
-        self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
+        factor = self._crowd_factor
+        self.pseudo_ = crowd_pseudo(votes.labels, factor * self.crowd_labels, self.smoothing, self.least_labels)
+        self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
 
 
 @methods.register(
