@@ -354,6 +354,12 @@ def facts_of(thing: Any, *names: str) -> dict[str, Any]:
     return {name: plain(getattr(thing, name)) for name in names}
 
 
+def range_text(counts: Any) -> str:
+    """Say from what to what some counts are."""
+    low, high = (int(end(counts)) if len(counts) else 0 for end in (min, max))
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
 def interval_text(facts: Mapping[str, float]) -> str:
     """Return the interval of an estimate in per cent."""
     return f"{percent(facts['low'], 1)} to {percent(facts['high'], 1)}"

@@ -164,12 +164,10 @@ def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
     ordered = sorted(clusters, key=lambda one: -one[what])
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
     x = charts.quantity("count", what, charts.COUNT, ticks=4)
-    y = charts.names("cluster", [row["cluster"] for row in rows])
-    chart = charts.plot(rows, "bar", ["cluster:N", ("count:Q", what, charts.COUNT)], x=x, y=y)
     top = rows[0]
     share = percent(top["count"] / max(sum(row["count"] for row in rows), 1))
     return Chart(
-        charts.spec(chart, charts.height_of(len(rows))),
+        charts.bars(rows, "cluster", x, ["cluster:N", ("count:Q", what, charts.COUNT)]),
         title,
         f"Cluster {top['cluster']} is the largest, with {share} of the {what}.",
         f"{title}: " + ", ".join(f"{row['cluster']} {row['count']:,}" for row in rows[:10]) + ".",

@@ -66,23 +66,15 @@ class People(Section):
         yield Numbers([Number(f"{facts['active']:,}", "annotators"), Number(f"{facts['flagged']:,}", nobody)])
         rows = [one for one in facts["people"] if one.get("reliability") is not None][:MAX_DRAWN]
         if len(rows) > 1:
-            rows = sorted(rows, key=lambda one: -one["reliability"])
+            keys = ("annotator", "reliability", "labels")
+            rows = [{key: one[key] for key in keys} for one in sorted(rows, key=lambda one: -one["reliability"])]
             x = charts.quantity("reliability", "reliability", "~g", scale={"domain": [0, 1]})
-            y = charts.names("annotator", [one["annotator"] for one in rows])
-            drawn = [
-                {"annotator": one["annotator"], "reliability": one["reliability"], "labels": one["labels"]}
-                for one in rows
-            ]
-            drawn_of = some_of(rows, facts["annotators"], "are drawn", "; ")
             tips = ["annotator:N", ("reliability:Q", "reliability", ".2f"), ("labels:Q", "labels", charts.COUNT)]
+            drawn = some_of(rows, facts["annotators"], "are drawn", "; ")
             yield Chart(
-                charts.spec(
-                    charts.plot(drawn, "bar", tips, x=x, y=y),
-                    charts.height_of(len(rows)),
-                    opens=("people", "annotator"),
-                ),
+                charts.bars(rows, "annotator", x, tips, opens="people"),
                 "Who follows the answers",
-                f"Reliability, the highest first{drawn_of}. Click a bar to see that annotator.",
+                f"Reliability, the highest first{drawn}. Click a bar to see that annotator.",
                 "Reliability: " + ", ".join(f"{one['annotator']} {one['reliability']:.2f}" for one in rows[:8]) + ".",
             )
         columns = {"annotator": Column("annotator"), "labels": Column("labels", "number")}
