@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 Row = dict[str, Any]
 
 
 class Block:
-    """Something on the page; `kind` names the macro of page.html that draws it."""
+    """Something on the page."""
 
-    kind: ClassVar[str]
+    @property
+    def kind(self) -> str:
+        """Name of the macro of page.html that draws it."""
+        return type(self).__name__.lower()
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,6 @@ class Number:
 class Numbers(Block):
     """Figures in a row."""
 
-    kind: ClassVar[str] = "numbers"
     numbers: Sequence[Number]
 
 
@@ -36,7 +38,6 @@ class Numbers(Block):
 class Text(Block):
     """A paragraph."""
 
-    kind: ClassVar[str] = "text"
     text: str
 
 
@@ -44,7 +45,6 @@ class Text(Block):
 class Chart(Block):
     """A Vega-Lite chart with a caption that says what to see and a text that can stand in for it."""
 
-    kind: ClassVar[str] = "chart"
     spec: dict[str, Any]
     title: str
     caption: str
@@ -85,7 +85,6 @@ class Table(Block):
     each row)}, each perhaps with a "note".
     """
 
-    kind: ClassVar[str] = "table"
     name: str  # for links and tests; once on the page
     title: str
     caption: str
@@ -105,8 +104,12 @@ class Table(Block):
 
 def listing(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
     """Make a list that opens beneath a row of a table."""
-    detail = {"type": "list", "title": title, "columns": columns, "rows": rows}
-    return detail | ({"note": note} if note else {})
+    return {"type": "list", "title": title, "columns": columns, "rows": rows} | ({"note": note} if note else {})
+
+
+def about(row: Row) -> list[dict[str, Any]]:
+    """Make a list of what else is known of a row, where there is something."""
+    return [listing("About", ["", ""], list(row["about"].items()))] if "about" in row else []
 
 
 ITEM_COLUMNS = {"item": Column("item"), "picture": Column("picture", "picture"), "texts": Column("text", "long")}

@@ -8,7 +8,18 @@ from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.questions.explain import KINDS, MEANINGS, SURE, Explanation
 from dissensus.report import charts
-from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text, listing
+from dissensus.report.blocks import (
+    ITEM_COLUMNS,
+    VOTE_COLUMNS,
+    Chart,
+    Column,
+    Number,
+    Numbers,
+    Table,
+    Text,
+    about,
+    listing,
+)
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import MAX_TEXT_LENGTH, Study, entries, facts_of, first_within, plain, shares, some_of
 
@@ -202,7 +213,6 @@ def _reason_to_look(one: Facts) -> str:
 
 
 def _details(one: Facts) -> list[Facts]:
-    about = [listing("About", ["", ""], list(one["about"].items()))] if "about" in one else []
     voices = [
         [name, label, *("" if share is None else percent(share) for share in (right, wrong))]
         for name, label, right, wrong in one["voices"]
@@ -213,7 +223,7 @@ def _details(one: Facts) -> list[Facts]:
     two = one["two_answers"] or 0
     note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
     return [
-        *about,
+        *about(one),
         listing(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
         listing("The method's belief", ["class", "probability"], beliefs, note),
     ]

@@ -6,7 +6,7 @@ where there are enough (out of fold, held out, or without labels), and the page 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -123,8 +123,7 @@ class ModelSection(Section):
             yield _item_table(facts)
 
 
-@dataclass(frozen=True)
-class Predictions:
+class Predictions(NamedTuple):
     """What a model predicts for the items of a study."""
 
     proba: FloatArray  # (I, K) in the order of the study's classes; zero where there is none

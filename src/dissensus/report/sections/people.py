@@ -6,7 +6,7 @@ import numpy as np
 
 from dissensus.common.formatting import word_list
 from dissensus.questions.diagnose import too_few_sentence
-from dissensus.questions.habits import FLAG_WORDS
+from dissensus.questions.habits import FLAG_WORDS, find_habits
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -28,7 +28,8 @@ class People(Section):
     kinds = tuple(kind for kind in KINDS if kind not in CLASS_KINDS)
 
     def collect(self, study: Study) -> Facts:
-        found = study.habits
+        study.on_step("looking at the annotators")
+        found = find_habits(study.table)
         frame = study.fitted.to_frame("annotators", "pyarrow").to_pydict()
         own = [name for name in frame if name not in ("annotator", "annotations", "low", "high")]
         flagged = np.array([bool(one) for one in found.flags])
