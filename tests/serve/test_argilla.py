@@ -154,7 +154,7 @@ def test_every_kind_comes_in_and_goes_back(made):
     assert votes(one, "topics") == [("r0", who, "place|work") for who in PEOPLE]
     assert one.service.project(f"{one.base}-names").item("r1")["annotations"][0]["label"] == []
     assert one.write_back() == 2
-    named = {q.id: q.name for q in one.questions}
+    named = {q.about["id"]: q.name for q in one.questions}
     first, second = data.listed()[:2]
     said = {named[s["question_id"]]: s for s in first["suggestions"]}
     assert {key: s["value"] for key, s in said.items()} == {

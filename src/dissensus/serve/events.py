@@ -214,6 +214,11 @@ def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
     return _bounded(value, field, at)
 
 
+def slug(name: str) -> str:
+    """A name as part of an address: letters, digits and few other characters."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+
+
 def _annotation(one: Mapping[str, Any], at: int) -> Event:
     if unknown := one.keys() - set(FIELDS):
         raise DataError(

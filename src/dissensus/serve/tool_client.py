@@ -8,8 +8,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
-from typing import Any
+from typing import Any, TypeVar
 
 from dissensus.exceptions import BadParameter, DissensusError
 
@@ -18,6 +19,7 @@ FIRST_WAIT = 0.5  # seconds before the first retry; each further one waits twice
 AGAIN = (429, 500, 502, 503, 504)  # statuses that may pass; 500 is also what a locked SQLite file gives
 
 Record = dict[str, Any]
+Name = TypeVar("Name", int, str)
 
 
 class ToolError(DissensusError):
@@ -39,11 +41,16 @@ class ToolClient:
     """Calls of one server; safe for several threads, of which one calls at a time."""
 
     tool: str  # its name, for people
+    things: str  # what it has several of: projects, datasets
+    key: str  # what shows who calls, and where people find it
+    where_key: str
 
-    def __init__(self, url: str, *, calls_per_second: float = 20.0, timeout: float = 30.0):
+    def __init__(self, url: str, token: str, *, calls_per_second: float = 20.0, timeout: float = 30.0):
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise BadParameter(f"the address of {self.tool} must begin with http:// or https://, got {url!r}.")
-        self.url, self.timeout = url.rstrip("/"), timeout
+        if not token.strip():
+            raise BadParameter(f"{self.tool} asks for {self.where_key}.")
+        self.url, self.timeout, self._token = url.rstrip("/"), timeout, token.strip()
         self._pause, self._last = 1 / calls_per_second, 0.0
         self._lock = threading.Lock()
         self._open = urllib.request.build_opener(_NoRedirect()).open
@@ -73,6 +80,19 @@ class ToolClient:
             if error.status != 404:
                 raise
             return None
+
+    def choose(self, wanted: Sequence[Name], there: Mapping[Name, str]) -> Sequence[Name]:
+        """Those of the tool's projects or datasets that are wanted, or the only one; `there` has their titles."""
+        thing = self.things.removesuffix("s")
+        if missing := [one for one in wanted if one not in there]:
+            raise BadParameter(
+                f"{self.tool} at {self.url} shows no {thing} {missing[0]!r} to this {self.key}; check both."
+            )
+        if not wanted and len(there) != 1:
+            option = f"--{self.tool.lower().replace(' ', '-')}-{thing}"
+            named = ", ".join(title for _, title in sorted(there.items())) or "none"
+            raise BadParameter(f"say which {self.things} to serve, by {option}; {self.tool} has {named}.")
+        return wanted or list(there)
 
     def _authorized(self, method: str, path: str, body: Any) -> Any:
         """Send a call with what shows who calls."""
