@@ -25,7 +25,7 @@ from dissensus.table.io.writers import WRITERS
 
 need("fastapi", "dissensus serve needs", "serve")
 from fastapi import FastAPI, Request  # noqa: E402
-from fastapi.responses import HTMLResponse, Response  # noqa: E402
+from fastapi.responses import HTMLResponse, JSONResponse, Response  # noqa: E402
 from fastapi.routing import APIRoute  # noqa: E402
 from starlette.concurrency import run_in_threadpool  # noqa: E402
 from starlette.exceptions import HTTPException  # noqa: E402
@@ -119,17 +119,6 @@ class Guard:
         self.requests[status] = self.requests.get(status, 0) + 1
         self.seconds[bisect_left(SECONDS, seconds)] += 1
         self.total_seconds += seconds
-
-
-class JSONResponse(Response):
-    """An answer in JSON."""
-
-    media_type = "application/json"
-    _text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-    def render(self, content: Any) -> bytes:
-        """Write it down."""
-        return self._text(content).encode()
 
 
 class Application(FastAPI):

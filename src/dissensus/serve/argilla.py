@@ -68,11 +68,10 @@ class Argilla(Tool):
     def asked(self) -> tuple[str, list[Question]]:
         """The name, and the questions whose answers can be read."""
         asked = self.client.call("GET", f"/datasets/{self.dataset['id']}/questions")["items"]
-        kinds = [KINDS.get(one["settings"]["type"]) for one in asked]
         found = [
-            Question(one["name"], kind, f"{self.base}-{slug(one['name'])}", one)
-            for one, kind in zip(asked, kinds, strict=True)
-            if kind is not None
+            Question(one["name"], KINDS[one["settings"]["type"]], f"{self.base}-{slug(one['name'])}", one)
+            for one in asked
+            if one["settings"]["type"] in KINDS
         ]
         if not found:
             raise DataError(f"dataset {self.number!r} of Argilla asks for no label, labels, rating or spans.")

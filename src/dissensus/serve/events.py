@@ -45,7 +45,6 @@ class Event:
     version: str = ""
     at: float = 0.0  # seconds since 1970 when it was done, as the tool says; 0: when it is stored
     data: Mapping[str, Any] | None = None
-    seq: int = 0
     of_kind: str | None = None  # what the JSON of the label speaks for: sets, spans, pairs; None: text or a number
 
 

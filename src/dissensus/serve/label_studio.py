@@ -64,8 +64,8 @@ class Client(ToolClient):
     tool, things, key = "Label Studio", "projects", "token"
     where_key = "a token: make one under Account & Settings, Personal Access Token"
 
-    def __init__(self, url: str, token: str, **more: Any):
-        super().__init__(url, token, **more)
+    def __init__(self, url: str, token: str):
+        super().__init__(url, token)
         self._is_jwt = token.count(".") == 2
         self._access = "" if self._is_jwt else self._token
 

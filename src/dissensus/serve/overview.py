@@ -208,4 +208,4 @@ def report(project: Project, names: bool = False) -> str:
     fitted = project.fitted
     if fitted is None:
         raise DataError(f"project {project.name!r} has no labels yet; there is nothing to report.")
-    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.salt()).html()
+    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.store.salt()).html()

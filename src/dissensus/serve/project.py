@@ -18,7 +18,6 @@ is like the population. A fit in the background follows (`due`), and `refit` wai
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 import time
 from collections import Counter
@@ -378,20 +377,12 @@ class Project:
             self._kept[key] = value, time.monotonic()
         return value
 
-    def salt(self) -> str:
-        """The secret of the pseudonyms, which is made once."""
-        found = self.store.setting(0, "salt")
-        if found is None:
-            self.store.set_setting(0, "salt", secrets.token_hex(16))
-            found = self.store.setting(0, "salt")
-        return str(found)
-
     def pseudonyms(self) -> dict[str, str]:
         """Annotator → pseudonym, the same as in the report."""
         with self.lock:
             names = list(self.names[ANNOTATOR].texts)
         if len(self._called) != len(names):
-            self._called = dict(zip(names, pseudonyms(names, self.salt()), strict=True))
+            self._called = dict(zip(names, pseudonyms(names, self.store.salt()), strict=True))
         return self._called
 
     def numbers(self) -> dict[str, int]:

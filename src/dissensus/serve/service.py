@@ -104,7 +104,7 @@ class Service:
             there = {known: json.loads(text) for _, known, text in self.store.projects()}
             if name not in there:
                 number = 1 + max((number for number, _, _ in self.store.projects()), default=0)
-                self.store.all_in_write("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(about)))
+                self.store.all("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(about)))
         for key, value in about.items():
             if name in there and there[name].get(key) != value:
                 has = f"the {key} {shown(there[name][key])}" if key in there[name] else f"no {key} declared"
@@ -204,7 +204,7 @@ class Service:
             self.store.insert("event", rows)
             abouts = {name: {**self._projects[name].about, "kind": kind} for name, kind in kinds.items()}
             for name, about in abouts.items():
-                self.store.all_in_write("UPDATE project SET about = ? WHERE name = ?", (json.dumps(about), name))
+                self.store.all("UPDATE project SET about = ? WHERE name = ?", (json.dumps(about), name))
         for name, about in abouts.items():
             self._projects[name].about = about
         return rows, [receipts[at] for at in range(len(batch))]

@@ -66,9 +66,7 @@ class Tokens:
         token = PREFIX + secrets.token_urlsafe(32)
         about = json.dumps({"annotator": annotator, "names": names, "note": note})
         with self.store.write():
-            self.store.all_in_write(
-                "INSERT INTO token VALUES (?, ?, ?, ?, NULL)", (_hash(token), role, about, time.time())
-            )
+            self.store.all("INSERT INTO token VALUES (?, ?, ?, ?, NULL)", (_hash(token), role, about, time.time()))
         self._read_at = -FRESH_SECONDS
         return token
 
@@ -85,7 +83,7 @@ class Tokens:
         if len(found) != 1 or len(start) < 4:
             raise UnknownName(f"{len(found)} tokens begin with {start!r}; `token list` shows them, name one.")
         with self.store.write():
-            self.store.all_in_write("UPDATE token SET revoked = ? WHERE hash = ?", (time.time(), found[0]))
+            self.store.all("UPDATE token SET revoked = ? WHERE hash = ?", (time.time(), found[0]))
         self._read_at = -FRESH_SECONDS
 
     def any(self) -> bool:

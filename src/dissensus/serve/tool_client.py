@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 from dissensus.exceptions import BadParameter, DissensusError
 
+PAUSE = 0.05  # seconds between two calls that write
+TIMEOUT = 30.0  # seconds for an answer
 RETRIES = 4  # of a call that the server could not answer
 FIRST_WAIT = 0.5  # seconds before the first retry; each further one waits twice as long
 AGAIN = (429, 500, 502, 503, 504)  # statuses that may pass; 500 is also what a locked SQLite file gives
@@ -45,13 +47,12 @@ class ToolClient:
     key: str  # what shows who calls, and where people find it
     where_key: str
 
-    def __init__(self, url: str, token: str, *, calls_per_second: float = 20.0, timeout: float = 30.0):
+    def __init__(self, url: str, token: str):
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise BadParameter(f"the address of {self.tool} must begin with http:// or https://, got {url!r}.")
         if not token.strip():
             raise BadParameter(f"{self.tool} asks for {self.where_key}.")
-        self.url, self.timeout, self._token = url.rstrip("/"), timeout, token.strip()
-        self._pause, self._last = 1 / calls_per_second, 0.0
+        self.url, self._token, self._last = url.rstrip("/"), token.strip(), 0.0
         self._lock = threading.Lock()
         self._open = urllib.request.build_opener(_NoRedirect()).open
 
@@ -62,7 +63,7 @@ class ToolClient:
             try:
                 with self._lock:
                     if method != "GET":
-                        time.sleep(max(0.0, self._last + self._pause - time.monotonic()))
+                        time.sleep(max(0.0, self._last + PAUSE - time.monotonic()))
                         self._last = time.monotonic()
                     return self._authorized(method, asked, body)
             except ToolError as error:
@@ -105,7 +106,7 @@ class ToolClient:
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
         where = f"{self.tool} at {self.url}"
         try:
-            with self._open(request, timeout=self.timeout) as answer:
+            with self._open(request, timeout=TIMEOUT) as answer:
                 raw = answer.read()
             return json.loads(raw) if raw.strip() else None
         except urllib.error.HTTPError as error:
