@@ -115,8 +115,11 @@ class Report(Study):
         self.gold, self.known = check(self.gold, table), check(self.known, table)
         about = table.sequences.documents if table.kind == "spans" else table.items
         if self.items is None and table.kind == "spans" and table.source is not None and table.source.texts:
-            texts = table.source.texts
-            self.items = {"item": list(map(str, texts)), "text": [_text_of(one) for one in texts.values()]}
+            texts = {  # the longest text of each
+                str(item): max((one for one in fields.values() if isinstance(one, str)), key=len, default=None)
+                for item, fields in table.source.texts.items()
+            }
+            self.items = {"item": list(texts), "text": list(texts.values())}
         self.items = aligned(self.items, "item", about)
         self.annotators = aligned(self.annotators, "annotator", table.annotators)
         self._check_shown()
@@ -255,11 +258,6 @@ def _headline_of_kind(study: Study, sections: Mapping[str, Any]) -> list[str]:
     else:
         said += [f"{one[1][0].upper()}{one[1][1:]}: {one[0]}." for one in about.get("numbers", ())[:2]]
     return [*said, f"Answers by {study.method}."]
-
-
-def _text_of(fields: Mapping[str, Any]) -> str | None:
-    """The longest text of an item of an export."""
-    return max((one for one in fields.values() if isinstance(one, str)), key=len, default=None)
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:

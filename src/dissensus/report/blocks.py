@@ -96,20 +96,21 @@ class Table(Block):
 
     @classmethod
     def of(cls, name: str, title: str, caption: str, columns: dict[str, Column], rows: list[Row], **more: Any) -> Self:
-        """Make a table from rows that are mappings, with a column for each key that the first row has."""
+        """Make a table from rows that are mappings, with a column for each key that the first row has.
+
+        Where rows can be opened, what is known "about" them stands there first.
+        """
         there = {key: column for key, column in columns.items() if rows and key in rows[0]}
         cells = [[column.cell(row[key]) for key, column in there.items()] for row in rows]
+        if more.get("details"):
+            known = [[listing("About", ["", ""], list(row["about"].items()))] if "about" in row else [] for row in rows]
+            more["details"] = [[*about, *detail] for about, detail in zip(known, more["details"], strict=True)]
         return cls(name, title, caption, list(there.values()), cells, **more)
 
 
 def listing(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
     """Make a list that opens beneath a row of a table."""
     return {"type": "list", "title": title, "columns": columns, "rows": rows} | ({"note": note} if note else {})
-
-
-def about(row: Row) -> list[dict[str, Any]]:
-    """Make a list of what else is known of a row, where there is something."""
-    return [listing("About", ["", ""], list(row["about"].items()))] if "about" in row else []
 
 
 ITEM_COLUMNS = {"item": Column("item"), "picture": Column("picture", "picture"), "texts": Column("text", "long")}

@@ -15,7 +15,7 @@ from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
 from dissensus.questions.diagnose import FLAG_WORDS, too_few_sentence
 from dissensus.report import charts
-from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, about, listing
+from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, first_within, plain, some_of
 from dissensus.table import names as naming
@@ -173,22 +173,23 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
     confusion = person.get("confusion")
     if confusion is None:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
-        return [*about(person), {"type": "text", "title": "", "text": why}]
+        return [{"type": "text", "title": "", "text": why}]
     if not facts["whole_confusions"]:
         rows = [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
-        return [*about(person), listing(title, ["is", "said", "how often"], rows)]
-    matrix = {
-        "type": "matrix",
-        "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
-        "rows": facts["classes"],
-        "columns": facts["classes"],
-        "values": confusion["shares"],
-        "counts": confusion["items"],
-        "note": "Per cent; a good annotator has the high numbers on the diagonal. Grey rows: hardly any such "
-        "item labelled, so this is what is usual in the crowd.",
-    }
-    return [*about(person), matrix]
+        return [listing(title, ["is", "said", "how often"], rows)]
+    return [
+        {
+            "type": "matrix",
+            "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
+            "rows": facts["classes"],
+            "columns": facts["classes"],
+            "values": confusion["shares"],
+            "counts": confusion["items"],
+            "note": "Per cent; a good annotator has the high numbers on the diagonal. Grey rows: hardly any such "
+            "item labelled, so this is what is usual in the crowd.",
+        }
+    ]
 
 
 def _confusions(study: Study, order: IntArray) -> list[Facts]:

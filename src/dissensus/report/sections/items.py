@@ -8,18 +8,7 @@ from dissensus.common.formatting import percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.questions.explain import KINDS, MEANINGS, SURE, Explanation
 from dissensus.report import charts
-from dissensus.report.blocks import (
-    ITEM_COLUMNS,
-    VOTE_COLUMNS,
-    Chart,
-    Column,
-    Number,
-    Numbers,
-    Table,
-    Text,
-    about,
-    listing,
-)
+from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import MAX_TEXT_LENGTH, Study, entries, facts_of, first_within, plain, shares, some_of
 
@@ -223,7 +212,6 @@ def _details(one: Facts) -> list[Facts]:
     two = one["two_answers"] or 0
     note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
     return [
-        *about(one),
         listing(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
         listing("The method's belief", ["class", "probability"], beliefs, note),
     ]
