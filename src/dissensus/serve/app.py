@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
@@ -425,15 +425,11 @@ def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:
 
     @app.post("/sign-in")
     async def sign_in(request: Request) -> Response:
-        """Keep a token in a cookie that scripts cannot read: a form or JSON with the field token."""
+        """Keep a token in a cookie that scripts cannot read: {token}."""
         guard._check_origin(request, by_cookie=COOKIE in request.cookies)
         guard._spend(request.client.host if request.client else "")
-        body = await body_of(request, 10_000)
-        if request.headers.get("content-type", "").startswith("application/json"):
-            said = json_of(body)
-            token = str(said.get("token", "")) if isinstance(said, dict) else ""
-        else:
-            token = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
+        said = json_of(await body_of(request, 10_000))
+        token = str(said.get("token", "")) if isinstance(said, dict) else ""
         if guard.tokens.caller(token) is None:
             raise HTTPException(401, "this token is not known, or was revoked; ask an admin for another.")
         answer = Response(status_code=303, headers={"Location": "/"})

@@ -72,6 +72,11 @@ class Stored(NamedTuple):
     at: float
     data: str | None
 
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What it says, whenever and in whatever version."""
+        return self.kind, self.item, self.annotator, self.label, self.data
+
 
 def winner(group: Iterable[Stored]) -> Stored:
     """The event that counts among those of one id; a removal by the tool's own id is final."""

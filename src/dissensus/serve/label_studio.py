@@ -128,7 +128,6 @@ class Wanted(NamedTuple):
 
 
 NOTHING = Wanted({}, [], 0.0)
-UNKNOWN = Wanted({"": "what a task says is not known yet"}, [], 0.0)
 
 
 def questions_of(project: Record, base: str) -> list[Question]:
@@ -374,7 +373,10 @@ class Studio(Tool):
             return False
         wanted = self.wanted()
         wanted |= dict.fromkeys(written.keys() - wanted.keys(), NOTHING)  # all labels of these are gone
-        change = {task: difference(want.fields, written.get(task, UNKNOWN).fields) for task, want in wanted.items()}
+        change = {  # what a task says that was not written yet is not known
+            task: difference(want.fields, written[task].fields if task in written else {})
+            for task, want in wanted.items()
+        }
         todo = sorted((task for task in change if change[task] >= MIN_CHANGE), key=lambda task: -change[task])
         if todo and self._predictions is None:
             self._load_predictions()

@@ -258,17 +258,14 @@ class Service:
         """What becomes of an event, by those of its id that are stored."""
         if not group:
             return "accepted"
-        content = (row.kind, row.item, row.annotator, row.label, row.data)
-        if KINDS[row.kind] in ("annotation", "removal"):
-            counts = winner(group)
-            alike = since_removal(group) if row.version else [counts]  # without a version, what counts is the last
-            if KINDS[row.kind] == KINDS[counts.kind] == "removal":
-                return "duplicates"
-            if any(row.version == one.version and content == one[2:3] + one[5:8] + one[10:] for one in alike):
-                return "duplicates"
-            return "accepted" if winner([counts, row]) is row else "stale"
-        last = group[-1]
-        return "duplicates" if content == last[2:3] + last[5:8] + last[10:] else "accepted"
+        if KINDS[row.kind] not in ("annotation", "removal"):
+            return "duplicates" if row.content == group[-1].content else "accepted"
+        counts = winner(group)
+        alike = since_removal(group) if row.version else [counts]  # without a version, what counts is the last
+        removed = KINDS[row.kind] == KINDS[counts.kind] == "removal"
+        if removed or any(row.version == one.version and row.content == one.content for one in alike):
+            return "duplicates"
+        return "accepted" if winner([counts, row]) is row else "stale"
 
     def _catch_up(self) -> None:
         """Apply what other processes have written."""
