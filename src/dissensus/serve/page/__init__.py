@@ -27,9 +27,10 @@ TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/java
 
 
 def _asset(name: str) -> Response:
-    """A file of the page; its style comes after the report's."""
-    style = (Path(dissensus.report.__file__).parent / name).read_bytes() if name == "page.css" else b""
-    content, kind = style + (Path(__file__).parent / name).read_bytes(), f"{TYPES[name]}; charset=utf-8"
+    """A file of the page; what it shares with the report comes first."""
+    shared = {"page.css": "page.css", "page.js": "common.js"}.get(name)
+    first = (Path(dissensus.report.__file__).parent / shared).read_bytes() if shared else b""
+    content, kind = first + (Path(__file__).parent / name).read_bytes(), f"{TYPES[name]}; charset=utf-8"
     return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
 
 
