@@ -128,7 +128,7 @@ class Service:
 
     def submit(self, project: str, events: Sequence[Event]) -> Future[Receipt]:
         """As `append`, without waiting."""
-        events = self.project(project).check(events)
+        self.project(project)  # raises where there is none
         if self._closed.is_set():
             raise StoreUnavailable("the service is stopping; send the request again.")
         waits: Future[Receipt] = Future()
@@ -216,7 +216,7 @@ class Service:
         kinds: dict[str, str] = {}
         for at, (name, events, _) in enumerate(batch):
             project = self._projects[name]
-            try:  # once more: the kind may have become known since
+            try:
                 taken[at] = project, project.check(events, kinds.get(name))
             except DissensusError as error:
                 refused[at] = error
