@@ -85,7 +85,8 @@ class Argilla(Tool):
         users = self.client.call("GET", f"/workspaces/{workspace}/users")["items"]
         names = {one["id"]: one["username"] for one in users}
         held = self.held()
-        there, seen, totals, changed = {}, set(), set(), 0
+        there: dict[str, Record] = {}
+        seen, totals, changed = set(), set(), 0
         for page, total in self.client.records(self.dataset["id"]):
             totals.add(total)
             records = {str(record["external_id"] or record["id"]): record for record in page}

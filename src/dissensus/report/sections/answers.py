@@ -145,7 +145,7 @@ class Kind(NamedTuple):
 
 def _least_sure(doubt: FloatArray) -> list[int]:
     """Codes of the items with most doubt."""
-    return np.argsort(-doubt, kind="stable")[:MAX_ROWS].tolist()
+    return list(np.argsort(-doubt, kind="stable")[:MAX_ROWS].tolist())
 
 
 def _said(what: str, rows: list[Facts], words: str) -> str:
