@@ -52,7 +52,7 @@ def opened(service, fake, token=TOKEN):
     """A studio without its thread."""
     (studio,) = open_studios(service, Client(fake.url, token), "http://127.0.0.1:9")
     studio.link()
-    studio._hook()
+    studio.hook()
     return studio
 
 

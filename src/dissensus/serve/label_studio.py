@@ -31,7 +31,7 @@ from dissensus.exceptions import DataError
 from dissensus.questions.item_status import STATUSES
 from dissensus.serve.app import Guard, Part, body_of
 from dissensus.serve.events import Event, in_order, label_of, slug, span_text, time_of
-from dissensus.serve.service import Follower, Service
+from dissensus.serve.service import Service
 from dissensus.serve.tool import AGENT, FIELD, MIN_CHANGE, Question, Tool, difference
 from dissensus.serve.tool_client import Record, ToolClient, ToolError
 from dissensus.table.find_columns import Columns
@@ -191,12 +191,6 @@ class Studio(Tool):
 
     # Setting up and taking away
 
-    def start(self) -> None:
-        """Make the projects and the webhook, then keep in step: what came before the webhook is found by `sync`."""
-        super().link()
-        self._hook()
-        Follower.start(self)
-
     def asked(self) -> tuple[str, list[Question]]:
         """The title, and the controls whose answers can be read."""
         about = self.client.call("GET", f"/api/projects/{self.number}/")
@@ -207,7 +201,8 @@ class Studio(Tool):
             )
         return about["title"], controls
 
-    def _hook(self) -> None:
+    def hook(self) -> None:
+        """Make the webhook, or what is wrong with it right."""
         want = {"project": self.number, "url": self.url, "send_payload": True, "send_for_all_actions": False}
         want |= {"is_active": True, "headers": {SECRET: self.client.secret(self.base)}, "actions": sorted(ACTIONS)}
         ours = self._ours("webhooks")

@@ -45,9 +45,13 @@ class Tool(Follower):
         for one in self.questions:
             self.service.create(one.project, kind=one.kind, title=f"{title}: {one.name}")
 
+    def hook(self) -> None:
+        """Have the tool tell what happens, where it can."""
+
     def start(self) -> None:
-        """Make the projects, then keep in step."""
+        """Make the projects, then keep in step: what came before the hook is found by the first step."""
         self.link()
+        self.hook()
         super().start()
 
     def held(self) -> dict[str, dict[str, tuple[str, str, bool]]]:
