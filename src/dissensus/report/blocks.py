@@ -70,9 +70,11 @@ class Column:
     note: str = ""  # what the column means, shown with its head
 
     def cell(self, value: Any) -> Any:
-        """Return the value as the page takes it: no text is "", one chip is a list."""
+        """Return the value as the page takes it: no text is "", one chip and an estimate are lists."""
         if self.kind == "text" and value is None:
             return ""
+        if self.kind == "interval" and isinstance(value, dict):
+            return [value[end] for end in ("value", "low", "high")]
         return [value] if self.kind == "chips" and isinstance(value, str) else value
 
 

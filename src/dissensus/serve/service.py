@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from dissensus.common.parameters import check_argument
@@ -136,29 +137,28 @@ class Service:
         return waits
 
     def _write_on(self) -> None:
-        while True:
-            batch, stop = self._waiting()
+        """Write all that waits, some transactions' worth at most; where nothing does, look for what others wrote."""
+        stop = False
+        while not stop or not self._queue.empty():
+            batch: list[Pending] = []
+            size = 0
+            with suppress(queue.Empty):
+                one = self._queue.get(timeout=POLL_SECONDS)
+                while one is not None:
+                    batch.append(one)
+                    size += len(one[1])
+                    if size >= MAX_EVENTS:
+                        break
+                    one = self._queue.get_nowait()
+                else:
+                    stop = True
             if batch:
                 self._write(batch)
             elif not stop:
-                self._look()
-            if stop and self._queue.empty():
-                return
-
-    def _waiting(self) -> tuple[list[Pending], bool]:
-        """All that waits, some transactions' worth at most; whether to stop."""
-        batch: list[Pending] = []
-        size, wait = 0, True
-        while size < MAX_EVENTS:
-            try:
-                one = self._queue.get(timeout=POLL_SECONDS) if wait else self._queue.get_nowait()
-            except queue.Empty:
-                return batch, False
-            if one is None:
-                return batch, True
-            batch.append(one)
-            size, wait = size + len(one[1]), False
-        return batch, False
+                try:
+                    self._catch_up()
+                except StoreUnavailable:
+                    self.counts["failures"] += 1
 
     def _write(self, batch: list[Pending]) -> None:
         try:
@@ -273,12 +273,6 @@ class Service:
         if self.store.last() > self.seq:
             self._refresh_projects()
             self._apply(self.store.since(self.seq))
-
-    def _look(self) -> None:
-        try:
-            self._catch_up()
-        except StoreUnavailable:
-            self.counts["failures"] += 1
 
     def _apply(self, rows: list[Stored]) -> None:
         by_project: dict[int, list[Stored]] = {}

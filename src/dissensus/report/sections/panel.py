@@ -109,14 +109,10 @@ class PanelSection(Section):
                 "human": Column("human labels alone", "interval"),
                 "saved": Column("labels saved", "number", note="human labels that the judges stand for"),
             }
-            rows = [
-                row | {key: [row[key][end] for end in ("value", "low", "high")] for key in ("corrected", "human")}
-                for row in facts["rates"]
-            ]
             yield Table.of(
                 "panel-rates", "Corrected rates",
                 f"Valid whatever the judges do, if the {facts['gold']:,} items with gold were drawn at random.",
-                columns, rows, search=False,
+                columns, facts["rates"], search=False,
             )  # fmt: skip
         columns = {
             "judge": Column("judge"),
