@@ -41,7 +41,7 @@ class Answers(Section):
     def collect(self, study: Study) -> Facts:
         study.on_step("weighing the answers")
         table = study.table
-        found = ANSWERS[table.kind].collect(study)
+        found = ANSWERS[table.kind].collect(study, study.fitted)
         return {
             "kind": table.kind,
             "labels_per_item": range_text(np.diff(table.item_ptr)),
@@ -136,7 +136,7 @@ class Kind(NamedTuple):
     """How the answers of one kind of labels are shown."""
 
     title: str  # of the table
-    collect: Callable[[Study], Facts]  # numbers, rows of the table, and what `draw` needs
+    collect: Callable[[Study, Any], Facts]  # numbers, rows of the table, what `draw` needs; by a method of the kind
     draw: Callable[[Facts], Blocks]  # pictures
     columns: dict[str, Column]
     order: str = "The least sure"  # what comes first in the table
@@ -161,9 +161,8 @@ def _columns(**columns: Column) -> dict[str, Column]:
 # Values ---------------------------------------------------------------------------------------------------------------
 
 
-def _collect_values(study: Study) -> Facts:
+def _collect_values(study: Study, fitted: Any) -> Facts:
     table = study.table
-    fitted: Any = study.fitted  # methods of each kind have attributes of their own
     if table.kind == "graded":
         value = fitted.posterior_ @ table.values
         reach = np.cumsum(fitted.posterior_, axis=1)
@@ -213,8 +212,7 @@ def _draw_values(facts: Facts) -> Blocks:
 # Ranking --------------------------------------------------------------------------------------------------------------
 
 
-def _collect_ranking(study: Study) -> Facts:
-    fitted: Any = study.fitted
+def _collect_ranking(study: Study, fitted: Any) -> Facts:
     rows = fitted.to_frame("things", "pyarrow").to_pylist()
     rows = [{"thing": shown(row.pop("thing"), 100)} | row | {"value": row["score"]} for row in rows]
     rest = [row["thing"] for row in rows[1:] if row["rank_low"] == 1]
@@ -258,9 +256,8 @@ def _draw_ranking(facts: Facts) -> Blocks:
 # Sets -----------------------------------------------------------------------------------------------------------------
 
 
-def _collect_sets(study: Study) -> Facts:
+def _collect_sets(study: Study, fitted: Any) -> Facts:
     table = study.table
-    fitted: Any = study.fitted  # methods of each kind have attributes of their own
     label, sure, options = fitted.predict(), fitted.confidence_, fitted.options_.tolist()
     names = [shown(one, 60) for one in options]
     ticked = table.options.ticked.astype(float)[table.label]
@@ -304,8 +301,7 @@ def _draw_sets(facts: Facts) -> Blocks:
 # Spans ----------------------------------------------------------------------------------------------------------------
 
 
-def _collect_spans(study: Study) -> Facts:
-    fitted: Any = study.fitted
+def _collect_spans(study: Study, fitted: Any) -> Facts:
     found = fitted.spans("pyarrow").to_pylist()
     of_document: dict[str, list[Facts]] = {name: [] for name in study.table.sequences.documents.tolist()}
     by_label: dict[str, list[float]] = {}
@@ -373,9 +369,8 @@ def _draw_spans(facts: Facts) -> Blocks:
 # Objects --------------------------------------------------------------------------------------------------------------
 
 
-def _collect_objects(study: Study) -> Facts:
+def _collect_objects(study: Study, fitted: Any) -> Facts:
     table = study.table
-    fitted: Any = study.fitted
     label, sure, off = fitted.predict(), fitted.confidence_, fitted.expected_distance_
     rows = []
     for i in _least_sure(off):
