@@ -55,6 +55,10 @@ REST = 4  # times as long as a fit took, before the next one
 CHANGED_SHARE = 0.01  # of the rows, that makes a fit due
 MAX_AGE_SECONDS = 30.0  # of a fit, where anything changed
 KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
+GROWING: dict[str, tuple[int, float]] = {  # array of the state → what has one entry each, and a new one's
+    "n_labels": (ITEM, 0), "changed_at": (ITEM, 0), "top": (ITEM, -1), "sure": (ITEM, 0), "status": (ITEM, UNLABELLED),
+    "n_given": (ANNOTATOR, 0), "last_at": (ANNOTATOR, 0),
+}  # fmt: skip
 SETTINGS = ("kind", "classes", "title", "per_item", "per_annotator")
 
 
@@ -147,16 +151,10 @@ class Project:
 
     def _grow(self) -> None:
         """Make room for new names."""
-        more = len(self.names[ITEM]) - self.n_labels.size
-        if more > 0:
-            fills = {"n_labels": 0, "changed_at": 0.0, "top": -1, "sure": 0.0, "status": UNLABELLED}
-            for key, fill in fills.items():
-                values = getattr(self, key)
+        for key, (what, fill) in GROWING.items():
+            values = getattr(self, key)
+            if (more := len(self.names[what]) - values.size) > 0:
                 setattr(self, key, np.concatenate([values, np.full(more, fill, values.dtype)]))
-        more = len(self.names[ANNOTATOR]) - self.n_given.size
-        if more > 0:
-            self.n_given = np.concatenate([self.n_given, np.zeros(more, self.n_given.dtype)])
-            self.last_at = np.concatenate([self.last_at, np.zeros(more)])
 
     def _other(self, event: Stored) -> None:
         kind = KINDS[event.kind]
