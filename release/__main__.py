@@ -18,7 +18,8 @@ from pathlib import Path
 from release import ROOT, version
 
 MAX_WHEEL_BYTES = 5_000_000
-DATA = ("py.typed", "report/page.html", "report/page.css", "report/page.js")  # what the package needs beside code
+DATA = ("py.typed", *(f"report/{name}" for name in ("page.html", "page.css", "common.js", "page.js")))
+"""What the package needs beside code."""
 CHANGELOG, CITATION, RECIPE = ROOT / "CHANGELOG.md", ROOT / "CITATION.cff", ROOT / "release" / "recipe" / "recipe.yaml"
 VERSIONED = {CITATION: r"(?m)^version: (.+)$", RECIPE: r'(?m)^  version: "(.+)"$'}
 ORDER = ("Added", "Changed", "Deprecated", "Removed", "Fixed", "Security")

@@ -211,7 +211,7 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     assert ask.get("/projects", headers={"Host": "evil.example"}).status_code == 401
     assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
     token = Tokens(service.store).add("admin")
-    assert client(service).post("/sign-in", data={"token": "x"}).status_code == 401
+    assert client(service).post("/sign-in", json={"token": "x"}).status_code == 401
     signed = client(service)
     answer = signed.post(
         "/sign-in", json={"token": token}, follow_redirects=False, headers={"Origin": "http://127.0.0.1"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dissensus.exceptions import BadParameter
-from dissensus.serve import argilla
+from dissensus.serve import argilla, tool_client
 from dissensus.serve.argilla import ArgillaClient, open_datasets
 from dissensus.serve.events import decision_event
 from dissensus.serve.service import Service
@@ -61,7 +61,7 @@ class Dataset:
     """A dataset of four records that three people answer; one of each of their keys."""
 
     def __init__(self, url, name, questions):
-        self.admin = ArgillaClient(url, KEY, calls_per_second=1e6)
+        self.admin = ArgillaClient(url, KEY)
         call = self.admin.call
         workspace = call("POST", "/workspaces", {"name": name})["id"]
         self.people = {}
@@ -69,7 +69,7 @@ class Dataset:
             about = {"username": f"{who}-{name}", "first_name": who, "password": "12345678", "role": "annotator"}
             user = call("POST", "/users", about)
             call("POST", f"/workspaces/{workspace}/users", {"user_id": user["id"]})
-            self.people[who] = ArgillaClient(url, user["api_key"], calls_per_second=1e6)
+            self.people[who] = ArgillaClient(url, user["api_key"])
         about = {"name": name, "workspace_id": workspace, "distribution": {"strategy": "overlap", "min_submitted": 2}}
         self.name, self.id = name, call("POST", "/datasets", about)["id"]
         field = {"name": "line", "title": "line", "required": True, "settings": {"type": "text"}}
@@ -95,8 +95,9 @@ class Dataset:
 
 
 @pytest.fixture
-def made(server, tmp_path, request):
+def made(server, tmp_path, request, monkeypatch):
     """Make a dataset with some questions, and what keeps it in step."""
+    monkeypatch.setattr(tool_client, "PAUSE", 0.0)
     service = Service(open_store(str(tmp_path / "s.db")))
 
     def make(*questions):
@@ -154,7 +155,7 @@ def test_every_kind_comes_in_and_goes_back(made):
     assert votes(one, "topics") == [("r0", who, "place|work") for who in PEOPLE]
     assert one.service.project(f"{one.base}-names").item("r1")["annotations"][0]["label"] == []
     assert one.write_back() == 2
-    named = {q.id: q.name for q in one.questions}
+    named = {q.about["id"]: q.name for q in one.questions}
     first, second = data.listed()[:2]
     said = {named[s["question_id"]]: s for s in first["suggestions"]}
     assert {key: s["value"] for key, s in said.items()} == {
@@ -178,7 +179,7 @@ def test_what_is_written_is_written_once_and_taken_away(made):
     data.answer("ann", 2, mood="cross")
     data.answer("bob", 2, mood="cross")
     other = {
-        "question_id": one.questions[0].id,
+        "question_id": one.questions[0].about["id"],
         "value": "glad",
         "score": 0.5,
         "agent": "another model",

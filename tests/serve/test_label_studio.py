@@ -13,15 +13,15 @@ from dissensus.serve.label_studio import (
     REVIEW,
     SECRET,
     Client,
-    Control,
     Studio,
-    controls_of,
     events_of,
     open_studios,
+    questions_of,
     webhook_part,
 )
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
+from dissensus.serve.tool import Question
 from dissensus.serve.tool_client import ToolError
 from dissensus.table.io import read
 from serve.fake_label_studio import CONTRACT, JWT, TOKEN, Fake, answer
@@ -52,7 +52,7 @@ def opened(service, fake, token=TOKEN):
     """A studio without its thread."""
     (studio,) = open_studios(service, Client(fake.url, token), "http://127.0.0.1:9")
     studio.link()
-    studio._hook()
+    studio.hook()
     return studio
 
 
@@ -157,7 +157,7 @@ def test_every_control_is_a_project_of_its_kind(service):
         studio.sync()
     finally:
         fake.close()
-    kinds = {control.name: control.kind for control in studio.controls}
+    kinds = {control.name: control.kind for control in studio.questions}
     assert kinds == {"mood": "classes", "about": "sets", "stars": "graded", "nights": "graded", "names": "spans"}
     given = {}
     for name in kinds:
@@ -265,12 +265,12 @@ def test_labels_of_pictures_are_no_spans(fake):
     about = dict(fake.about)
     names = CONTRACT["GET /api/projects/N/"]["answer"]["parsed_label_config"]["names"]
     about["parsed_label_config"] = {"names": names | {"inputs": [{"type": "Audio"}]}}
-    assert controls_of(about, "b") == ()
+    assert questions_of(about, "b") == []
 
 
 def test_a_choice_of_two_is_left_or_right():
     result = {"type": "pairwise", "from_name": "pw", "to_name": "a,b", "value": {"selected": "right"}}
-    control = Control("pw", "pairwise", "a,b", "classes", "p")
+    control = Question("pw", "classes", "p", {"type": "Pairwise", "to_name": ["a", "b"]})
     (event,) = events_of(1, {"id": 5, "result": [result], "updated_at": "2026-01-01T00:00:00Z"}, control, "ann", False)
     assert (event.item, event.annotator, event.label) == ("1", "ann", "right")
 

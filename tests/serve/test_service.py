@@ -97,7 +97,7 @@ def test_the_state_is_the_fold_whatever_arrives_and_whoever_stores_it(tmp_path_f
             service.close()
             services[1] = Service(open_store(where), fits=False)
     for service in services:
-        service._look()
+        service._catch_up()
         assert says(service.project("p")) == plain_fold(seen)
         service.close()
     with Service(open_store(where), fits=False) as again:
@@ -468,7 +468,7 @@ def test_two_processes_agree(opened):
     one.create("p")
     one.append("p", annotation_events([{**POST, "item": i, "annotator": a} for i in "ij" for a in "ab"]))
     other.append("p", annotation_events([{**POST, "item": "k", "annotator": a} for a in "cd"]))
-    one._look()
+    one._catch_up()
     assert says(one.project("p")) == says(other.project("p"))
     assert len(says(one.project("p"))) == 6
     assert Path(one.store.url).exists()
@@ -533,7 +533,7 @@ def test_postgres_holds_the_same_log_and_survives_too():
             services[rng.integers(2)].append("q", annotation_events(posted[-1]))
         services.append(Service(open_store(where), fits=False))
         for service in services:
-            service._look()
+            service._catch_up()
             assert says(service.project("q")) == plain_fold(posted)
             service.close()
         known = kill_often(where, int(os.environ["SERVE_KILLS"]), rng)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -115,28 +115,25 @@ class Report(Study):
         self.gold, self.known = check(self.gold, table), check(self.known, table)
         about = table.sequences.documents if table.kind == "spans" else table.items
         if self.items is None and table.kind == "spans" and table.source is not None and table.source.texts:
-            texts = table.source.texts
-            self.items = {"item": list(map(str, texts)), "text": [_text_of(one) for one in texts.values()]}
+            texts = {  # the longest text of each
+                str(item): max((one for one in fields.values() if isinstance(one, str)), key=len, default=None)
+                for item, fields in table.source.texts.items()
+            }
+            self.items = {"item": list(texts), "text": list(texts.values())}
         self.items = aligned(self.items, "item", about)
         self.annotators = aligned(self.annotators, "annotator", table.annotators)
-        self._check_shown()
-        self.search = None if self.clustering is None else _as_facts(self.search, self.clustering)
-        self.on_step = self.on_step or (lambda what: None)
-
-    def _check_shown(self) -> None:
-        """Raise MissingColumn where `show` names no column, warn where what it names undoes the pseudonyms."""
         for name in self.show:
             if name not in self.annotators:
-                raise MissingColumn(
-                    f"no column {name!r} of annotators to show; there are {', '.join(self.annotators)}."
-                )
+                there = ", ".join(self.annotators)
+                raise MissingColumn(f"no column {name!r} of annotators to show; there are {there}.")
             mail = sum(MAIL.search(str(value)) is not None for value in self.annotators[name])
-            if mail and not self.names:
-                warnings.warn(
-                    f"the column {name!r}, which is to be shown, holds {mail:,} e-mail addresses: they say who is who.",
-                    DataWarning,
-                    stacklevel=4,
+            if mail and not self.names:  # which undoes the pseudonyms
+                said = (
+                    f"the column {name!r}, which is to be shown, holds {mail:,} e-mail addresses: they say who is who."
                 )
+                warnings.warn(said, DataWarning, stacklevel=3)
+        self.search = None if self.clustering is None else _as_facts(self.search, self.clustering)
+        self.on_step = self.on_step or (lambda what: None)
 
     def __repr__(self) -> str:
         return f"Report on {self.table!r}, by {self.method}"
@@ -213,53 +210,46 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
 
 
 def _headline(study: Study, sections: Mapping[str, Any]) -> list[str]:
-    """Say how much there is, how much of it is settled, how sure that is, what to do next, and by which method."""
-    if study.table.kind not in CLASS_KINDS:
-        return _headline_of_kind(study, sections)
-    table, settled = study.table, study.settled
+    """Say how much there is, what came out and how sure that is, what to do next, and by which method."""
+    table = study.table
     of, by = count(table.n_items, "item"), count(table.n_annotators, "annotator")
-    said = [f"{count(table.n_annotations, 'label')} of {of} by {by}."]
-    if n := int(settled.sum()):
-        sure = f"about {percent(study.confidence[settled].mean())} of these are expected to be right"
-        if study.gold is not None and (known := settled & (study.gold >= 0)).any():
-            right = (study.label == study.gold)[known].mean()
-            low, high = map(float, wilson(right, right * (1 - right), known.sum()))
-            sure = f"of these {percent(right, 1)} are right by gold ({percent(low, 1)} to {percent(high, 1)})"
-        are = "is" if n == 1 else "are"
-        said.append(f"{count(n, 'item')} ({percent(n / table.n_items)}) {are} settled at {percent(SETTLED)}; {sure}.")
-    else:
-        said.append(f"No item is settled at {percent(SETTLED)}.")
-    if study.diagnosis.unsettled:
-        said.append(f"Next: settle the spelling of the classes, then report again. {study.diagnosis.unsettled}")
-    elif "redundancy" in sections:
-        said.append(sections["redundancy"]["advice"])
-    worth = study.fitted.mean_effective_labels()
-    if "panel" in sections:  # what errors in common leave of a panel is said there, by judges
-        worth = None
-    if worth is not None:
-        said += filter(None, [str(worth), study.fitted.ask_for_gold()])
-    return [*said, f"Labels by {study.method}."]
-
-
-def _headline_of_kind(study: Study, sections: Mapping[str, Any]) -> list[str]:
-    """The same of labels that are no classes: how much there is, what came out, and by which method."""
-    table, about = study.table, sections.get("answers", {})
-    what = count(table.n_items, "item")
     if table.kind == "pairs":
-        what = f"{count(table.sides.things.size, 'thing')}, compared in {what}"
+        of = f"{count(table.sides.things.size, 'thing')}, compared in {of}"
     elif table.kind == "spans":
-        what = f"{count(table.sequences.documents.size, 'document')} ({count(table.n_items, 'place')})"
-    said = [f"{count(table.n_annotations, 'label')} of {what} by {count(table.n_annotators, 'annotator')}."]
+        of = f"{count(table.sequences.documents.size, 'document')} ({count(table.n_items, 'place')})"
+    said = [f"{count(table.n_annotations, 'label')} of {of} by {by}."]
+    if table.kind in CLASS_KINDS:
+        return [*said, *_how_settled(study), *_what_next(study, sections), f"Labels by {study.method}."]
+    about = sections.get("answers", {"finding": [], "numbers": []})
     if table.kind == "pairs":
-        said += about["finding"][:1] if about else []
+        said += about["finding"][:1]
     else:
-        said += [f"{one[1][0].upper()}{one[1][1:]}: {one[0]}." for one in about.get("numbers", ())[:2]]
+        said += [f"{one[1][0].upper()}{one[1][1:]}: {one[0]}." for one in about["numbers"][:2]]
     return [*said, f"Answers by {study.method}."]
 
 
-def _text_of(fields: Mapping[str, Any]) -> str | None:
-    """The longest text of an item of an export."""
-    return max((one for one in fields.values() if isinstance(one, str)), key=len, default=None)
+def _how_settled(study: Study) -> Iterator[str]:
+    settled = study.settled
+    if not (n := int(settled.sum())):
+        yield f"No item is settled at {percent(SETTLED)}."
+        return
+    sure = f"about {percent(study.confidence[settled].mean())} of these are expected to be right"
+    if study.gold is not None and (known := settled & (study.gold >= 0)).any():
+        right = (study.label == study.gold)[known].mean()
+        low, high = map(float, wilson(right, right * (1 - right), known.sum()))
+        sure = f"of these {percent(right, 1)} are right by gold ({percent(low, 1)} to {percent(high, 1)})"
+    are = "is" if n == 1 else "are"
+    yield f"{count(n, 'item')} ({percent(n / settled.size)}) {are} settled at {percent(SETTLED)}; {sure}."
+
+
+def _what_next(study: Study, sections: Mapping[str, Any]) -> Iterator[str]:
+    if study.diagnosis.unsettled:
+        yield f"Next: settle the spelling of the classes, then report again. {study.diagnosis.unsettled}"
+    elif "redundancy" in sections:
+        yield sections["redundancy"]["advice"]
+    worth = study.fitted.mean_effective_labels()
+    if "panel" not in sections and worth is not None:  # what errors in common leave of a panel is said there, by judges
+        yield from filter(None, [str(worth), study.fitted.ask_for_gold()])
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:

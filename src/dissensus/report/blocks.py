@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 Row = dict[str, Any]
 
 
 class Block:
-    """Something on the page; `kind` names the macro of page.html that draws it."""
+    """Something on the page."""
 
-    kind: ClassVar[str]
+    @property
+    def kind(self) -> str:
+        """Name of the macro of page.html that draws it."""
+        return type(self).__name__.lower()
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,6 @@ class Number:
 class Numbers(Block):
     """Figures in a row."""
 
-    kind: ClassVar[str] = "numbers"
     numbers: Sequence[Number]
 
 
@@ -36,7 +38,6 @@ class Numbers(Block):
 class Text(Block):
     """A paragraph."""
 
-    kind: ClassVar[str] = "text"
     text: str
 
 
@@ -44,7 +45,6 @@ class Text(Block):
 class Chart(Block):
     """A Vega-Lite chart with a caption that says what to see and a text that can stand in for it."""
 
-    kind: ClassVar[str] = "chart"
     spec: dict[str, Any]
     title: str
     caption: str
@@ -70,9 +70,11 @@ class Column:
     note: str = ""  # what the column means, shown with its head
 
     def cell(self, value: Any) -> Any:
-        """Return the value as the page takes it: no text is "", one chip is a list."""
+        """Return the value as the page takes it: no text is "", one chip and an estimate are lists."""
         if self.kind == "text" and value is None:
             return ""
+        if self.kind == "interval" and isinstance(value, dict):
+            return [value[end] for end in ("value", "low", "high")]
         return [value] if self.kind == "chips" and isinstance(value, str) else value
 
 
@@ -85,7 +87,6 @@ class Table(Block):
     each row)}, each perhaps with a "note".
     """
 
-    kind: ClassVar[str] = "table"
     name: str  # for links and tests; once on the page
     title: str
     caption: str
@@ -97,16 +98,21 @@ class Table(Block):
 
     @classmethod
     def of(cls, name: str, title: str, caption: str, columns: dict[str, Column], rows: list[Row], **more: Any) -> Self:
-        """Make a table from rows that are mappings, with a column for each key that the first row has."""
+        """Make a table from rows that are mappings, with a column for each key that the first row has.
+
+        Where rows can be opened, what is known "about" them stands there first.
+        """
         there = {key: column for key, column in columns.items() if rows and key in rows[0]}
         cells = [[column.cell(row[key]) for key, column in there.items()] for row in rows]
+        if more.get("details"):
+            known = [[listing("About", ["", ""], list(row["about"].items()))] if "about" in row else [] for row in rows]
+            more["details"] = [[*about, *detail] for about, detail in zip(known, more["details"], strict=True)]
         return cls(name, title, caption, list(there.values()), cells, **more)
 
 
 def listing(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
     """Make a list that opens beneath a row of a table."""
-    detail = {"type": "list", "title": title, "columns": columns, "rows": rows}
-    return detail | ({"note": note} if note else {})
+    return {"type": "list", "title": title, "columns": columns, "rows": rows} | ({"note": note} if note else {})
 
 
 ITEM_COLUMNS = {"item": Column("item"), "picture": Column("picture", "picture"), "texts": Column("text", "long")}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
-from functools import cache
 from importlib import resources
 from textwrap import wrap
 from typing import Any
 
 import numpy as np
+from scipy.special import logit
 
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
@@ -75,20 +76,11 @@ class Picture:
         return {"image/svg+xml": self.svg(), "text/plain": f"{self!r} {self.chart.alt}"}
 
 
-def _in_colors(value: Any) -> Any:
+def _in_colors(spec: dict[str, Any]) -> str:
     """Return a specification with the style sheet's light colours in place of their names."""
-    if isinstance(value, dict):
-        return {key: _in_colors(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_in_colors(one) for one in value]
-    found = re.fullmatch(r"var\((--\w+)\)", value) if isinstance(value, str) else None
-    return _colors()[found[1]] if found else value
-
-
-@cache
-def _colors() -> dict[str, str]:
     sheet = resources.files("dissensus.report").joinpath("page.css").read_text(encoding="utf-8")
-    return dict(re.findall(r"(--\w+): (#\w+);", sheet.split("}", 1)[0]))
+    colors = dict(re.findall(r"(--\w+): (#\w+);", sheet.split("}", 1)[0]))
+    return re.sub(r"var\((--\w+)\)", lambda found: colors[found[1]], json.dumps(spec))
 
 
 def _confidence_chart(confidence: Any) -> Chart:
@@ -101,16 +93,15 @@ def _confidence_chart(confidence: Any) -> Chart:
 
 
 def _honesty_chart(found: Diagnosis) -> Chart:
-    words = [*FLAG_WORDS.values(), "none"]
+    odds = np.clip(logit(found.honest) / np.log(10), -MAX_POWER, MAX_POWER)
+    words = [FLAG_WORDS[flags[0]] if flags else "none" for flags in found.flags]
+    names, seen = distinct(found.annotators.tolist(), 60), (found.labels > 0) & ~np.isnan(found.honest)
     rows = [
-        {"annotator": name, "labels": float(labels), "odds": _power(honest), "honest": float(honest)}
-        | {"flag": FLAG_WORDS[flags[0]] if flags else "none"}
-        for name, labels, honest, flags in zip(
-            distinct(found.annotators.tolist(), 60), found.labels, found.honest, found.flags, strict=True
-        )
-        if labels > 0 and not np.isnan(honest)
+        {"annotator": names[at], "labels": float(found.labels[at]), "odds": float(odds[at])}
+        | {"honest": float(found.honest[at]), "flag": words[at]}
+        for at in np.flatnonzero(seen)
     ]
-    there = [word for word in words if any(row["flag"] == word for row in rows)]
+    there = [word for word in (*FLAG_WORDS.values(), "none") if any(row["flag"] == word for row in rows)]
     dots = charts.dots(
         rows, 60, 0.8, ["annotator:N", ("labels:Q", "labels", charts.COUNT), ("honest:Q", "honest", ".0%"), "flag:N"],
         x=charts.quantity("labels", "labels that others gave too", "~s"),
@@ -120,10 +111,3 @@ def _honesty_chart(found: Diagnosis) -> Chart:
     flagged = sum(row["flag"] != "none" for row in rows)
     caption = f"{flagged:,} of {len(rows):,} annotators are flagged. Below 0, labels look unrelated to the items."
     return Chart(charts.spec(dots, 260), "Whose labels depend on the items", caption, caption)
-
-
-def _power(probability: float) -> float:
-    """Return log10 of the odds, cut at `MAX_POWER`."""
-    least = 10.0**-MAX_POWER
-    p = min(max(float(probability), least), 1 - least)
-    return float(np.log10(p / (1 - p)))

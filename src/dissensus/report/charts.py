@@ -44,28 +44,45 @@ def dots(rows: Rows, size: int, opacity: float, tips: Iterable[Tip], **channels:
     return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, tips, **channels)
 
 
-def intervals(rows: Sequence[Mapping[str, Any]], name: str, x: Channel, tips: Iterable[Tip], **channels: Any) -> Any:
+def intervals(
+    rows: Sequence[Mapping[str, Any]], name: str, x: Channel, tips: Iterable[Tip], *, opens: str = "", **channels: Any
+) -> dict[str, Any]:
     """Draw the `value` of each row as a dot on a line from `low` to `high`, rows above each other in their order."""
     y = names(name, [str(row[name]) for row in rows], limit=200)
-    bars = plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
-    return bars + dots(rows, 80, 1, [f"{name}:N", *tips], x="value:Q", y=y, **channels)
+    lines = plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
+    values = dots(rows, 80, 1, [f"{name}:N", *tips], x="value:Q", y=y, **channels)
+    return spec(lines + values, _height_of(rows, channels), opens=(opens, name))
 
 
-def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] | None = None) -> dict[str, Any]:
+def from_to(title: str, form: str = "") -> list[Tip]:
+    """Return the lines of a tooltip for the value of an interval and its ends."""
+    fields = {"value:Q": title, "low:Q": "from", "high:Q": "to"}
+    return [(field, words, *([form] if form else [])) for field, words in fields.items()]
+
+
+def bars(
+    rows: Sequence[Mapping[str, Any]], name: str, x: Channel, tips: Iterable[Tip], *, opens: str = "", **channels: Any
+) -> dict[str, Any]:
+    """Draw a bar for each row, above each other in their order."""
+    y = names(name, [str(row[name]) for row in rows])
+    return spec(plot(rows, "bar", tips, x=x, y=y, **channels), _height_of(rows, channels), opens=(opens, name))
+
+
+def _height_of(rows: Sequence[Any], channels: Channel) -> int:
+    """Return the height in pixels of a chart whose rows are above each other; other channels have a legend."""
+    return max(MIN_HEIGHT, BAR_HEIGHT * len(rows) + 10) + (20 if channels else 0)
+
+
+def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] = ("", "")) -> dict[str, Any]:
     """Return a chart as the page takes it: as wide as its place.
 
     `opens` (table, field): a click on a mark opens the row of that table whose first cell is the mark's field.
     """
     result: dict[str, Any] = chart.properties(width="container", height=height).to_dict()
     result.pop("config", None)  # the page has its own
-    if opens is not None:
+    if opens[0]:
         result["usermeta"] = {"opens": {"table": opens[0], "field": opens[1]}}
     return result
-
-
-def height_of(n_bars: int) -> int:
-    """Return the height in pixels of a chart with bars above each other."""
-    return max(MIN_HEIGHT, BAR_HEIGHT * n_bars + 10)
 
 
 def quantity(

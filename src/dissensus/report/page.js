@@ -1,30 +1,5 @@
-/* Draws the charts and tables of the page from the JSON in #data. Whatever comes from data is set as text, never as markup. */
-"use strict";
-
-const root = document.documentElement;
-const data = JSON.parse(document.getElementById("data").textContent);
-
-// Light or dark ------------------------------------------------------------------------------------------------------
-const systemDark = matchMedia("(prefers-color-scheme: dark)");
-let chosen = null;
-function paint() {
-  root.dataset.theme = chosen || (systemDark.matches ? "dark" : "light");
-  document.getElementById("theme").setAttribute("aria-pressed", root.dataset.theme === "dark");
-}
-systemDark.addEventListener("change", paint);
-document.getElementById("theme").addEventListener("click", () => {
-  chosen = root.dataset.theme === "dark" ? "light" : "dark";
-  paint();
-});
-paint();
-
-// Elements -----------------------------------------------------------------------------------------------------------
-function element(tag, className, text) {
-  const made = document.createElement(tag);
-  if (className) made.className = className;
-  if (text !== undefined && text !== null) made.textContent = text;
-  return made;
-}
+/* Draws the charts and tables of the page from the JSON in #data. */
+const data = JSON.parse($("data").textContent);
 
 function percent(share, digits = 0) { // what is not quite none or all does not read so; the same as dissensus.words
   if (share === null || share === undefined) return "";
@@ -46,234 +21,109 @@ const PICTURE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 function breakable(text) { // names such as a_b_c may break after each part
   const name = String(text ?? "");
   const parts = name.length < 16 ? [name] : name.split(/(?<=[_/.:-])/);
-  return parts.flatMap((part, number) => (number ? [document.createElement("wbr"), part] : [part]));
+  return parts.flatMap((part, number) => (number ? [h("wbr"), part] : [part]));
 }
 
+const stack = (parts) => h("div", { class: "stack" }, parts.map(([, share, code]) => h("i", { ":width": `${100 * share}%`, "--part": palette(code) })));
+const said = ([name, share]) => `${name}: ${percent(share)}`;
+const same = (v) => v;
+const nothing = () => "";
+const asText = (v) => String(v ?? "");
+const byFirst = { order: (v) => (v.length ? v[0][1] : null), find: (v) => v.map(([name]) => name).join(" ") };
+
 const cells = {
-  text: { draw: (td, v) => td.append(...breakable(v)), order: (v) => v, find: (v) => String(v ?? "") },
+  text: { draw: breakable, order: same, find: asText },
   long: {
-    draw: (td, v) => {
-      const box = element("div", "texts");
-      for (const text of [v ?? ""].flat()) box.append(element("span", "cut", text));
-      td.append(box);
-    },
+    draw: (v) => h("div", { class: "texts" }, [v ?? ""].flat().map((text) => h("span", { class: "cut" }, text))),
     order: (v) => [v].flat()[0],
     find: (v) => [v ?? ""].flat().join("\n"),
   },
-  picture: {
-    draw: (td, v, column, name) => {
-      if (!PICTURE.test(v ?? "")) return;
-      const image = element("img");
-      image.src = v;
-      image.alt = `item ${name}`;
-      td.append(image);
-    },
-    order: () => null,
-    find: () => "",
-  },
-  number: { draw: (td, v, column) => td.append(count(v, column.digits)), order: (v) => v, find: (v) => String(v ?? "") },
-  percent: { draw: (td, v, column) => td.append(percent(v, column.digits)), order: (v) => v, find: () => "" },
+  picture: { draw: (v, column, name) => PICTURE.test(v ?? "") && h("img", { src: v, alt: `item ${name}` }), order: () => null, find: nothing },
+  number: { draw: (v, column) => count(v, column.digits), order: same, find: asText },
+  percent: { draw: (v, column) => percent(v, column.digits), order: same, find: nothing },
   chips: {
-    draw: (td, v) => {
-      const chips = element("span", "chips");
-      for (const name of v) {
-        const chip = element("span", "chip", name);
-        chip.dataset.name = name;
-        chips.append(chip);
-      }
-      td.append(chips);
-    },
+    draw: (v) => h("span", { class: "chips" }, v.map((name) => h("span", { class: "chip", "data-name": name }, name))),
     order: (v) => v.join(" ") || null,
     find: (v) => v.join(" "),
   },
-  shares: {
-    draw: (td, v) => {
-      const box = element("div", "shares");
-      const stack = element("div", "stack");
-      for (const [, share, code] of v) {
-        const part = element("i");
-        part.style.width = `${100 * share}%`;
-        part.style.setProperty("--part", palette(code));
-        stack.append(part);
-      }
-      const words = element("small");
-      words.append(...breakable(v.map(([name, share]) => `${name}: ${percent(share)}`).join(", ")));
-      box.append(stack, words);
-      td.append(box);
-    },
-    order: (v) => (v.length ? v[0][1] : null),
-    find: (v) => v.map(([name]) => name).join(" "),
-  },
-  list: {
-    draw: (td, v) => {
-      const box = element("div", "shares");
-      for (const [name, share, code] of v) {
-        const line = element("div", "stack");
-        const part = element("i");
-        part.style.width = `${100 * share}%`;
-        part.style.setProperty("--part", palette(code));
-        line.append(part);
-        box.append(line, element("small", "", `${name}: ${percent(share)}`));
-      }
-      td.append(box);
-    },
-    order: (v) => (v.length ? v[0][1] : null),
-    find: (v) => v.map(([name]) => name).join(" "),
-  },
+  shares: { draw: (v) => h("div", { class: "shares" }, stack(v), h("small", {}, breakable(v.map(said).join(", ")))), ...byFirst },
+  list: { draw: (v) => h("div", { class: "shares" }, v.map((one) => [stack([one]), h("small", {}, said(one))])), ...byFirst },
   marked: {
-    draw: (td, v) => {
-      const box = element("div", "marked");
-      for (const [text, label, code, sure] of v) {
-        if (label === undefined) { box.append(text); continue; }
-        const mark = element("mark", "", text);
-        mark.style.setProperty("--part", palette(code));
-        mark.append(element("small", "", ` ${label} ${percent(sure)}`));
-        box.append(mark, " ");
-      }
-      td.append(box);
-    },
+    draw: (v) => h("div", { class: "marked" }, v.map(([text, label, code, sure]) =>
+      label === undefined ? text : [h("mark", { "--part": palette(code) }, text, h("small", {}, ` ${label} ${percent(sure)}`)), " "])),
     order: (v) => v.length,
     find: (v) => v.map(([text, label]) => `${text} ${label ?? ""}`).join(" "),
   },
   interval: {
-    draw: (td, v) => {
-      const [value, low, high] = v;
-      if (value === null) return;
-      const box = element("div", "interval");
-      const line = element("span", "line");
-      const range = element("i");
-      range.style.left = `${100 * low}%`;
-      range.style.width = `${100 * (high - low)}%`;
-      const dot = element("b");
-      dot.style.left = `${100 * value}%`;
-      line.append(range, dot);
-      box.append(line, element("small", "", `${percent(value)} (${percent(low)} to ${percent(high)})`));
-      td.append(box);
-    },
+    draw: ([value, low, high]) => value !== null && h("div", { class: "interval" },
+      h("span", { class: "line" }, h("i", { ":left": `${100 * low}%`, ":width": `${100 * (high - low)}%` }), h("b", { ":left": `${100 * value}%` })),
+      h("small", {}, `${percent(value)} (${percent(low)} to ${percent(high)})`)),
     order: (v) => v[0],
-    find: () => "",
+    find: nothing,
   },
 };
 
 // What opens beneath a row -------------------------------------------------------------------------------------------
+const heads = (names) => names.map((name) => h("th", {}, name));
 const parts = {
-  text: (part) => element("p", "", part.text),
-  list: (part) => {
-    const table = element("table");
-    if (part.columns.some((name) => name)) {
-      const head = table.createTHead().insertRow();
-      for (const name of part.columns) head.append(element("th", "", name));
-    }
-    const body = table.createTBody();
-    for (const row of part.rows) {
-      const line = body.insertRow();
-      for (const value of row) line.append(element("td", "", value ?? ""));
-    }
-    return table;
-  },
-  matrix: (part) => {
-    const table = element("table");
-    const head = table.createTHead().insertRow();
-    head.append(element("td"));
-    for (const name of part.columns) head.append(element("th", "", name));
-    const body = table.createTBody();
-    part.values.forEach((values, i) => {
-      const line = body.insertRow();
-      const behind = part.counts ? part.counts[i] : 1;
-      if (behind < 1) line.className = "thin";
-      line.append(element("th", "", part.rows[i]));
-      values.forEach((share, j) => {
-        const cell = element("td", "cell" + (share > 0.6 ? " dark" : "") + (i === j ? " diagonal" : ""), Math.round(100 * share));
-        cell.style.setProperty("--share", share);
-        cell.title = `${part.rows[i]} called ${part.columns[j]}: ${percent(share)}`;
-        line.append(cell);
-      });
-      if (part.counts) line.append(element("td", "", `${count(behind)} items`));
-    });
-    return table;
-  },
+  text: (part) => h("p", {}, part.text),
+  list: (part) => h("table", {},
+    part.columns.some(same) && h("thead", {}, h("tr", {}, heads(part.columns))),
+    h("tbody", {}, part.rows.map((row) => h("tr", {}, row.map((value) => h("td", {}, value)))))),
+  matrix: (part) => h("table", {},
+    h("thead", {}, h("tr", {}, h("td"), heads(part.columns))),
+    h("tbody", {}, part.values.map((values, i) => h("tr", { class: part.counts && part.counts[i] < 1 && "thin" },
+      h("th", {}, part.rows[i]),
+      values.map((share, j) => h("td", {
+        class: "cell" + (share > 0.6 ? " dark" : "") + (i === j ? " diagonal" : ""), "--share": share,
+        title: `${part.rows[i]} called ${part.columns[j]}: ${percent(share)}`,
+      }, Math.round(100 * share))),
+      part.counts && h("td", {}, `${count(part.counts[i])} items`))))),
 };
 
-function details(list) {
-  const box = element("div", "details");
-  for (const part of list) {
-    const one = element("div", "grid");
-    if (part.title) one.append(element("h4", "", part.title));
-    one.append(parts[part.type](part));
-    if (part.note) one.append(element("small", "", part.note));
-    box.append(one);
-  }
-  return box;
-}
+const details = (list) => h("div", { class: "details" }, list.map((part) => h("div", { class: "grid" },
+  part.title && h("h4", {}, part.title), parts[part.type](part), part.note && h("small", {}, part.note))));
 
 // Tables: searched, sorted, a page at a time -------------------------------------------------------------------------
 const tables = {};
+const unknown = (v) => v === null || v === undefined || v === "";
 
 class Grid {
   constructor(figure, about) {
-    this.figure = figure;
-    this.about = about;
+    Object.assign(this, { figure, about, text: null, at: 0, sorted: null, opened: new Set() });
     this.rows = about.rows.map((_, number) => number);
-    this.text = null;
-    this.at = 0;
-    this.sorted = null;
-    this.opened = new Set();
     this.search = figure.querySelector("input");
     this.output = figure.querySelector("output");
-    this.scroll = figure.querySelector(".scroll");
     this.pages = figure.querySelector(".pages");
-    this.table = element("table");
-    this.scroll.append(this.table);
-    this.head();
-    if (this.search) this.search.addEventListener("input", () => this.filter(this.search.value));
-    this.draw();
-  }
-
-  head() {
-    const line = this.table.createTHead().insertRow();
-    this.about.columns.forEach((column, number) => {
-      const th = element("th", "k-" + column.kind);
-      th.scope = "col";
-      const button = element("button", "", column.title);
-      button.type = "button";
-      button.addEventListener("click", () => this.sort(number));
-      th.append(button);
-      if (column.note) th.append(element("small", "", column.note));
-      line.append(th);
-    });
-    const sorter = element("select", "sorter"); // where there is no room for a head
-    sorter.setAttribute("aria-label", "Sort by");
-    sorter.append(new Option("Sort by …", ""));
-    this.about.columns.forEach((column, number) => sorter.append(new Option(column.title, number)));
-    sorter.addEventListener("change", () => {
+    this.heads = about.columns.map((column, number) => h("th", { class: "k-" + column.kind, scope: "col" },
+      h("button", { type: "button", onclick: () => this.sort(number) }, column.title), column.note && h("small", {}, column.note)));
+    this.body = h("tbody");
+    const scroll = figure.querySelector(".scroll");
+    scroll.append(h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.body));
+    const sorter = h("select", { class: "sorter", "aria-label": "Sort by" }, new Option("Sort by …", ""), about.columns.map((column, number) => new Option(column.title, number)));
+    sorter.addEventListener("change", () => { // where there is no room for a head
       this.sort(Number(sorter.value));
       sorter.value = ""; // so that the same column can be chosen again, for the other direction
     });
-    if (this.search) this.search.after(sorter);
-    else this.scroll.before(sorter);
-  }
-
-  find(number) {
-    if (this.text === null) {
-      this.text = this.about.rows.map((row) =>
-        row.map((value, c) => cells[this.about.columns[c].kind].find(value)).join("\n").toLowerCase());
-    }
-    return this.text[number];
+    if (this.search) {
+      this.search.after(sorter);
+      this.search.addEventListener("input", () => this.filter(this.search.value));
+    } else scroll.before(sorter);
+    this.draw();
   }
 
   filter(wanted) {
-    const words = wanted.toLowerCase().split(/\s+/).filter((word) => word);
-    this.rows = this.about.rows.map((_, number) => number).filter((number) => words.every((word) => this.find(number).includes(word)));
+    this.text ??= this.about.rows.map((row) => row.map((value, c) => cells[this.about.columns[c].kind].find(value)).join("\n").toLowerCase());
+    const words = wanted.toLowerCase().split(/\s+/).filter(same);
+    this.rows = this.about.rows.map((_, number) => number).filter((number) => words.every((word) => this.text[number].includes(word)));
     this.at = 0;
     if (this.sorted) this.arrange();
     this.draw();
   }
 
   sort(column) {
-    const kind = this.about.columns[column].kind;
-    const upFirst = kind !== "number" && kind !== "percent" && kind !== "shares"; // of reliability the lowest first
-    const down = this.sorted && this.sorted.column === column ? !this.sorted.down : !upFirst;
-    this.sorted = { column, down };
+    const downFirst = ["number", "percent", "shares"].includes(this.about.columns[column].kind); // of reliability the lowest first
+    this.sorted = { column, down: this.sorted?.column === column ? !this.sorted.down : downFirst };
     this.arrange();
     this.at = 0;
     this.draw();
@@ -281,21 +131,18 @@ class Grid {
 
   arrange() {
     const { column, down } = this.sorted;
-    const order = cells[this.about.columns[column].kind].order;
-    const key = (number) => order(this.about.rows[number][column]);
-    const compare = (a, b) => {
+    const key = (number) => cells[this.about.columns[column].kind].order(this.about.rows[number][column]);
+    this.rows.sort((a, b) => {
       const [x, y] = [key(a), key(b)];
-      if (x === null || x === undefined || x === "") return y === null || y === undefined || y === "" ? a - b : 1; // what is not known comes last
-      if (y === null || y === undefined || y === "") return -1;
+      if (unknown(x)) return unknown(y) ? a - b : 1; // what is not known comes last
+      if (unknown(y)) return -1;
       const sign = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), "en", { numeric: true });
       return (down ? -sign : sign) || a - b;
-    };
-    this.rows.sort(compare);
+    });
   }
 
   open(number) {
-    if (this.opened.has(number)) this.opened.delete(number);
-    else this.opened.add(number);
+    if (!this.opened.delete(number)) this.opened.add(number);
     this.draw();
   }
 
@@ -308,74 +155,40 @@ class Grid {
     this.figure.scrollIntoView({ block: "start" });
   }
 
-  draw() {
-    const held = this.figure.contains(document.activeElement) && document.activeElement.dataset.key;
-    const { columns, rows, details: more, page } = this.about;
-    this.table.tHead.querySelectorAll("th").forEach((th, number) => {
-      if (this.sorted && this.sorted.column === number) th.setAttribute("aria-sort", this.sorted.down ? "descending" : "ascending");
-      else th.removeAttribute("aria-sort");
-    });
-    const body = element("tbody");
-    const n = this.rows.length;
-    for (const number of this.rows.slice(this.at, this.at + page)) {
-      const line = body.insertRow();
-      columns.forEach((column, c) => {
-        const td = element("td", "k-" + column.kind);
-        td.dataset.label = column.title;
-        if (c === 0 && more) {
-          const button = element("button", "name");
-          button.append(...breakable(rows[number][0]));
-          button.type = "button";
-          button.dataset.key = `row ${number}`;
-          button.setAttribute("aria-expanded", this.opened.has(number));
-          td.append(button);
-        } else cells[column.kind].draw(td, rows[number][c], column, rows[number][0]);
-        if (!td.textContent && !td.querySelector("img")) td.classList.add("empty");
-        line.append(td);
-      });
-      if (!more) continue;
-      line.classList.add("can-open");
-      line.addEventListener("click", () => {
-        if (!String(getSelection())) this.open(number); // who marks text to copy does not mean to open
-      });
-      if (this.opened.has(number)) {
-        line.classList.add("open");
-        const under = body.insertRow();
-        under.className = "detail";
-        const cell = under.insertCell();
-        cell.colSpan = columns.length;
-        cell.append(details(more[number]));
-      }
-    }
-    if (this.table.tBodies.length) this.table.tBodies[0].replaceWith(body);
-    else this.table.append(body);
-    if (!n) {
-      const cell = body.insertRow().insertCell();
-      cell.colSpan = columns.length;
-      cell.className = "nothing";
-      cell.textContent = "Nothing found.";
-    }
-    if (this.output) this.output.textContent = n === rows.length ? `${count(n)} rows` : `${count(n)} of ${count(rows.length)} rows`;
-    this.pages.replaceChildren();
-    if (n > page) this.turns(n, page);
-    if (held) this.figure.querySelector(`[data-key="${CSS.escape(held)}"]`)?.focus(); // it was drawn anew
+  cell(number, column, c) {
+    const row = this.about.rows[number], opens = c === 0 && this.about.details;
+    const td = h("td", { class: "k-" + column.kind, "data-label": column.title }, opens
+      ? h("button", { class: "name", type: "button", "data-key": `row ${number}`, "aria-expanded": String(this.opened.has(number)) }, breakable(row[0]))
+      : cells[column.kind].draw(row[c], column, row[0]));
+    if (!td.textContent && !td.querySelector("img")) td.classList.add("empty");
+    return td;
   }
 
-  turns(n, page) {
-    const turn = (text, to, possible) => {
-      const button = element("button", "", text);
-      button.type = "button";
-      button.dataset.key = text;
-      button.disabled = !possible;
-      button.addEventListener("click", () => {
-        this.at = to;
-        this.draw();
-      });
-      this.pages.append(button);
-    };
-    turn("‹ Back", Math.max(0, this.at - page), this.at > 0);
-    this.pages.append(element("span", "", `${count(this.at + 1)} to ${count(Math.min(n, this.at + page))} of ${count(n)}`));
-    turn("More ›", this.at + page, this.at + page < n);
+  line(number) {
+    const { columns, details: more } = this.about, row = columns.map((column, c) => this.cell(number, column, c));
+    if (!more) return h("tr", {}, row);
+    const open = this.opened.has(number);
+    const toggle = () => { if (!String(getSelection())) this.open(number); }; // who marks text to copy does not mean to open
+    return [h("tr", { class: "can-open" + (open ? " open" : ""), onclick: toggle }, row),
+      open && h("tr", { class: "detail" }, h("td", { colspan: columns.length }, details(more[number])))];
+  }
+
+  draw() {
+    const held = this.figure.contains(document.activeElement) && document.activeElement.dataset.key;
+    const { columns, rows, page } = this.about, n = this.rows.length;
+    this.heads.forEach((th, number) => {
+      if (this.sorted?.column === number) th.setAttribute("aria-sort", this.sorted.down ? "descending" : "ascending");
+      else th.removeAttribute("aria-sort");
+    });
+    const lines = this.rows.slice(this.at, this.at + page).flatMap((number) => this.line(number)).filter(same);
+    this.body.replaceChildren(...(n ? lines : [h("tr", {}, h("td", { colspan: columns.length, class: "nothing" }, "Nothing found."))]));
+    if (this.output) this.output.textContent = n === rows.length ? `${count(n)} rows` : `${count(n)} of ${count(rows.length)} rows`;
+    const turn = (text, to, possible) => h("button", { type: "button", "data-key": text, disabled: !possible, onclick: () => { this.at = to; this.draw(); } }, text);
+    this.pages.replaceChildren(...(n <= page ? [] : [
+      turn("‹ Back", Math.max(0, this.at - page), this.at > 0),
+      h("span", {}, `${count(this.at + 1)} to ${count(Math.min(n, this.at + page))} of ${count(n)}`),
+      turn("More ›", this.at + page, this.at + page < n)]));
+    if (held) this.figure.querySelector(`[data-key="${CSS.escape(held)}"]`)?.focus(); // it was drawn anew
   }
 }
 
@@ -394,13 +207,9 @@ const config = {
   },
   axisBand: { grid: false },
   legend: { labelColor: "var(--soft)", titleColor: "var(--soft)", labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelLimit: 260, symbolOpacity: 1 },
-  mark: { color: "var(--c1)" },
-  bar: { color: "var(--c1)" },
-  line: { color: "var(--c1)" },
-  rule: { color: "var(--c1)" },
-  point: { color: "var(--c1)" },
+  ...Object.fromEntries(["mark", "bar", "line", "rule", "point"].map((name) => [name, { color: "var(--c1)" }])),
   range: {
-    category: ["var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)", "var(--c7)", "var(--c8)"],
+    category: [0, 1, 2, 3, 4, 5, 6, 7].map(palette),
     heatmap: { scheme: "viridis" },
     ramp: { scheme: "viridis" },
   },
@@ -424,7 +233,7 @@ function fitted(value, width) { // a chart for a phone: legends with one entry p
 
 async function drawCharts() {
   for (const [id, spec] of Object.entries(data.charts)) {
-    const place = document.getElementById(id);
+    const place = $(id);
     try {
       const width = place.clientWidth;
       const options = { renderer: "svg", actions: false, ast: true, defaultStyle: false, config: fitted(config, width), tooltip: { theme: "custom" } };
@@ -437,7 +246,7 @@ async function drawCharts() {
       }
       place.dataset.drawn = "yes";
     } catch (error) {
-      place.append(element("p", "failed", `This chart could not be drawn: ${error.message}`));
+      place.append(h("p", { class: "failed" }, `This chart could not be drawn: ${error.message}`));
       console.error(error);
     }
   }

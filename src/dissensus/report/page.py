@@ -34,7 +34,7 @@ def render(facts: dict[str, Any]) -> str:
             placed = [_placed(block, name, number, data) for number, block in enumerate(blocks)]
             head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}
             drawn.append(head | {"rows": _rows(placed)})
-    scripts = [_vega(), _asset("page.js")]
+    scripts = [_vega(), _asset("common.js") + _asset("page.js")]
     jinja2 = need_for_report("jinja2")
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("dissensus", "report"),

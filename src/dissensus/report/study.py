@@ -25,7 +25,6 @@ from dissensus.exceptions import DataError, DataWarning, MissingColumn
 from dissensus.models.base import Aggregator, arg_max, clusterings, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
-from dissensus.questions.habits import Habits, find_habits
 from dissensus.questions.item_status import is_settled
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.table import names as naming
@@ -96,13 +95,7 @@ class Study:
         """
         if self.names:
             return np.arange(self.table.n_annotators, dtype=np.int32)
-        place = np.empty(self.table.n_annotators, np.int32)
-        place[np.argsort(self.annotator_names, kind="stable")] = np.arange(place.size, dtype=np.int32)
-        return place
-
-    def in_order(self, annotators: IntArray) -> IntArray:
-        """Codes of annotators in the order of `annotator_names`."""
-        return annotators[np.argsort(self.annotator_place[annotators], kind="stable")]
+        return np.argsort(np.argsort(self.annotator_names, kind="stable")).astype(np.int32)
 
     def about_annotator(self, code: int) -> dict[str, str]:
         """What `show` asks for of an annotator: column → value."""
@@ -222,12 +215,6 @@ class Study:
         for name in ("flags", "reasons"):
             by_code[name] = tuple(getattr(found, name)[at] for at in place)
         return dataclasses.replace(found, **by_code)
-
-    @cached_property
-    def habits(self) -> Habits:
-        """The same of labels that are no classes."""
-        self.on_step("looking at the annotators")
-        return find_habits(self.table)
 
     def document_text(self, name: str) -> str | list[str] | None:
         """The text of a document of spans, or its tokens where places are tokens; None where it is not known."""
@@ -352,6 +339,12 @@ def some_of(rows: Sequence[Any], total: int, words: str = "are here.", before: s
 def facts_of(thing: Any, *names: str) -> dict[str, Any]:
     """Return these attributes as plain values."""
     return {name: plain(getattr(thing, name)) for name in names}
+
+
+def range_text(counts: Any) -> str:
+    """Say from what to what some counts are."""
+    low, high = (int(end(counts)) if len(counts) else 0 for end in (min, max))
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def interval_text(facts: Mapping[str, float]) -> str:

@@ -8,14 +8,13 @@ agent, since it shows suggestions to whoever answers. `remove` takes all of it a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from dissensus.exceptions import BadParameter, DataError
-from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
-from dissensus.serve.label_studio import AGENT, FIELD, MIN_CHANGE, difference, fields_of, rows_of
-from dissensus.serve.service import Follower, Service
+from dissensus.exceptions import DataError
+from dissensus.serve.events import Event, in_order, label_of, slug, span_text, time_of
+from dissensus.serve.service import Service
+from dissensus.serve.tool import AGENT, FIELD, MIN_CHANGE, Question, Tool, difference
 from dissensus.serve.tool_client import Record, ToolClient
 
 ID = "response-"  # how ids of annotations begin; decisions have others
@@ -28,16 +27,11 @@ METADATA = {"status": "terms", "confidence": "float", "agreement": "float"}  # f
 class ArgillaClient(ToolClient):
     """Calls of one Argilla server (2.x); the key is that of an admin or the owner."""
 
-    tool = "Argilla"
-
-    def __init__(self, url: str, key: str, **more: Any):
-        super().__init__(url, **more)
-        if not key.strip():
-            raise BadParameter("Argilla asks for the API key of an admin: it is under My settings.")
-        self._key = key.strip()
+    tool, things, key = "Argilla", "datasets", "key"
+    where_key = "the API key of an admin: it is under My settings"
 
     def _authorized(self, method: str, path: str, body: Any) -> Any:
-        return self._send(method, f"/api/v1{path}", body, {"X-Argilla-Api-Key": self._key})
+        return self._send(method, f"/api/v1{path}", body, {"X-Argilla-Api-Key": self._token})
 
     def records(self, dataset: str) -> Iterator[tuple[list[Record], int]]:
         """Pages of records with responses and suggestions, and how many records there are in all."""
@@ -47,27 +41,6 @@ class ArgillaClient(ToolClient):
                              limit=PAGE)  # fmt: skip
             yield page["items"], page["total"]
             offset, total = offset + PAGE, page["total"]
-
-
-class Question(NamedTuple):
-    """A question of a dataset."""
-
-    name: str
-    id: str
-    kind: str
-    field: str  # of the text that spans are of; "" for other kinds
-    project: str  # of the service
-
-
-def questions_of(asked: Sequence[Record], base: str) -> tuple[Question, ...]:
-    """The questions whose answers can be read."""
-    found = []
-    for one in asked:
-        about = one["settings"]
-        if about["type"] in KINDS:
-            place = f"{base}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', one['name'])}"
-            found.append(Question(one["name"], one["id"], KINDS[about["type"]], about.get("field") or "", place))
-    return tuple(found)
 
 
 def event_of(item: str, response: Record, question: Question, who: str) -> Event:
@@ -82,31 +55,27 @@ def event_of(item: str, response: Record, question: Question, who: str) -> Event
     return Event("annotation", ID + str(response["id"]), item, who, text, version, at, of_kind=question.kind)
 
 
-class Argilla(Follower):
+class Argilla(Tool):
     """A dataset of Argilla, kept in step with a service by a thread in the background."""
 
     first_wait = longest_wait = SECONDS_BETWEEN_SYNCS
 
     def __init__(self, service: Service, client: ArgillaClient, dataset: Record):
-        super().__init__(service, f"argilla-{re.sub(r'[^A-Za-z0-9_.-]+', '-', dataset['name'])}")
+        super().__init__(service, f"argilla-{slug(dataset['name'])}")
         self.client, self.dataset, self.number = client, dataset, dataset["name"]
-        self.questions: tuple[Question, ...] = ()
-        self._shown: dict[str, Record] = {}  # item → what was shown of it last
         self._there: dict[str, Record] = {}  # item → its record, as of the last sync, without responses
 
-    def start(self) -> None:
-        """Make the projects, then keep in step."""
-        self.link()
-        super().start()
-
-    def link(self) -> None:
-        """Make a project of the service for every question."""
+    def asked(self) -> tuple[str, list[Question]]:
+        """The name, and the questions whose answers can be read."""
         asked = self.client.call("GET", f"/datasets/{self.dataset['id']}/questions")["items"]
-        self.questions = questions_of(asked, self.base)
-        if not self.questions:
+        found = [
+            Question(one["name"], KINDS[one["settings"]["type"]], f"{self.base}-{slug(one['name'])}", one)
+            for one in asked
+            if one["settings"]["type"] in KINDS
+        ]
+        if not found:
             raise DataError(f"dataset {self.number!r} of Argilla asks for no label, labels, rating or spans.")
-        for one in self.questions:
-            self.service.create(one.project, kind=one.kind, title=f"{self.number}: {one.name}")
+        return self.number, found
 
     # In
 
@@ -115,17 +84,16 @@ class Argilla(Follower):
         workspace = self.dataset["workspace_id"]
         users = self.client.call("GET", f"/workspaces/{workspace}/users")["items"]
         names = {one["id"]: one["username"] for one in users}
-        held = {one.project: self.service.project(one.project).held() for one in self.questions}
-        there, seen, totals, changed = {}, set(), set(), 0
+        held = self.held()
+        there: dict[str, Record] = {}
+        seen, totals, changed = set(), set(), 0
         for page, total in self.client.records(self.dataset["id"]):
             totals.add(total)
-            events: dict[str, list[Event]] = {one.project: [] for one in self.questions}
-            for record in page:
-                item = str(record["external_id"] or record["id"])
-                responses = record.pop("responses") or []
-                there[item] = record
-                self._show(item, record["fields"], events)
-                for response in responses:
+            records = {str(record["external_id"] or record["id"]): record for record in page}
+            there |= records
+            events = self.show((item, record["fields"]) for item, record in records.items())
+            for item, record in records.items():
+                for response in record.pop("responses") or []:
                     seen.add(ID + str(response["id"]))
                     who = names.get(response["user_id"], f"user {response['user_id']}")
                     for one in self.questions:
@@ -142,36 +110,29 @@ class Argilla(Follower):
         self._there = there
         return {"records": len(there), "changed": changed, "removed": len(set().union(*gone.values()))}
 
-    def _show(self, item: str, fields: Record, events: dict[str, list[Event]]) -> None:
-        if self._shown.get(item) != fields:
-            self._shown[item] = fields
-            for one in self.questions:
-                text = {"text": fields[one.field]} if isinstance(fields.get(one.field), str) else {}
-                events[one.project].insert(0, Event("item", item, item, data={**fields, **text}))
+    def seen(self, question: Question, fields: Record) -> Record:
+        """The fields of a record; the one that spans are of is its text."""
+        text = fields.get(question.about["settings"].get("field"))
+        return {**fields, "text": text} if isinstance(text, str) else fields
 
     # Back
 
     def wanted(self) -> dict[str, tuple[Record, list[Record]]]:
         """Item → its metadata by us, and our suggestions."""
         found: dict[str, tuple[Record, list[Record]]] = {}
-        for question in self.questions:
-            start = self._start(question)
-            for row in rows_of(self.service.project(question.project), None):
-                if row["label"] is None:
-                    continue
-                about, suggested = found.setdefault(row["item"], ({}, []))
-                told = fields_of(row)
-                about |= {start + key: told[key] for key in METADATA if key in told}
-                value: Any = row["label"]
-                if question.kind == "spans":
-                    value = [{key: one[key] for key in ("start", "end", "label")} for one in value]
-                elif question.kind == "graded":
-                    value = int(value)
-                sure = told.get("confidence")
-                score = [sure] * len(value) if isinstance(value, list) else sure
-                if value != []:  # which Argilla takes for no suggestion
-                    one = {"question_id": question.id, "value": value, "agent": AGENT, "type": "model"}
-                    suggested.append(one if sure is None else one | {"score": score})
+        for question, row, told in self.answers():
+            about, suggested = found.setdefault(row["item"], ({}, []))
+            about |= {self.prefix(question) + key: told[key] for key in METADATA if key in told}
+            value: Any = row["label"]
+            if question.kind == "spans":
+                value = [{key: one[key] for key in ("start", "end", "label")} for one in value]
+            elif question.kind == "graded":
+                value = int(value)
+            sure = told.get("confidence")
+            score = [sure] * len(value) if isinstance(value, list) else sure
+            if value != []:  # which Argilla takes for no suggestion
+                one = {"question_id": question.about["id"], "value": value, "agent": AGENT, "type": "model"}
+                suggested.append(one if sure is None else one | {"score": score})
         return found
 
     def write_back(self) -> int:
@@ -213,7 +174,7 @@ class Argilla(Follower):
         there = {one["name"] for one in self._properties()}
         for question in self.questions:
             for key, kind in METADATA.items():
-                name = self._start(question) + key
+                name = self.prefix(question) + key
                 if name not in there:
                     body: Record = {"name": name, "title": name.replace("_", " "), "settings": {"type": kind}}
                     body["visible_for_annotators"] = False
@@ -222,9 +183,6 @@ class Argilla(Follower):
     def _properties(self) -> list[Record]:
         found = self.client.call("GET", f"/me/datasets/{self.dataset['id']}/metadata-properties")["items"]
         return [one for one in found if one["name"].startswith(FIELD)]
-
-    def _start(self, question: Question) -> str:
-        return FIELD if len(self.questions) == 1 else f"{FIELD}{question.name}_"
 
     def remove(self) -> dict[str, int]:
         """Take suggestions and metadata away; what people did stays as it is."""
@@ -248,13 +206,8 @@ class Argilla(Follower):
 def open_datasets(service: Service, client: ArgillaClient, names: Sequence[str] = ()) -> list[Argilla]:
     """One for each of the datasets named, or for the only one that there is."""
     there = {one["name"]: one for one in client.call("GET", "/me/datasets")["items"] if one["status"] == "ready"}
-    if missing := [name for name in names if name not in there]:
-        raise BadParameter(f"Argilla at {client.url} shows no dataset {missing[0]!r} to this key; check both.")
-    if not names and len(there) != 1:
-        raise BadParameter(
-            f"say which datasets to serve, by --argilla-dataset; Argilla has {', '.join(sorted(there)) or 'none'}."
-        )
-    return [Argilla(service, client, there[name]) for name in names or there]
+    chosen = client.choose(names, {name: name for name in there})
+    return [Argilla(service, client, there[name]) for name in chosen]
 
 
 def _differ(want: Record, there: Record | None) -> bool:

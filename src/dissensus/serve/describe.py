@@ -76,30 +76,23 @@ def described(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
             }
             for row in project.rows.of_item(code)
         ]
-        one: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None}
-        one["reason"] = ""
+        one: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None, "reason": ""}
         if code in project.voted:
-            one["label"] = project.voted[code]
+            one |= {"label": project.voted[code], "reason": NEW_CLASS}
         elif classes and project.top[code] >= 0 and fitted is not None:
             chances = project.posterior(code)
             assert chances is not None
-            one["label"], one["confidence"] = str(fitted.model.classes_[project.top[code]]), float(project.sure[code])
+            one |= {"label": str(fitted.model.classes_[project.top[code]]), "confidence": float(project.sure[code])}
             one["probabilities"] = dict(zip(map(str, fitted.model.classes_), chances.tolist(), strict=True))
+            status, at = project.why.get(code) or (fitted.status, int(fitted.rank[code]))
+            one["reason"] = status.reason_of(at) if status is not None else ""
         elif fitted is not None and name in fitted.answers:
             one |= {key: value for key, value in fitted.answers[name].items() if key != "sure"}
             if project.kind == "sets":
                 one["label"] = label_json(one["label"], "sets")
-        one["votes"] = project._votes(code)
-        one["labels"], one["annotations"] = len(rows), rows
-        one["status"] = STATUSES[project.status[code]] if rows else "unlabelled"
-        if not rows:
-            one["reason"] = "no label"
-        elif code in project.voted:
-            one["reason"] = NEW_CLASS
-        elif fitted is not None and fitted.status is not None:  # labels are classes
-            status, at = project.why.get(code) or (fitted.status, int(fitted.rank[code]))
-            one["reason"] = status.reason_of(at)
-        one["decided"], one["decision"] = False, None
+        one |= {"votes": project._votes(code), "labels": len(rows), "annotations": rows}
+        one |= {"status": STATUSES[project.status[code]]} if rows else {"status": "unlabelled", "reason": "no label"}
+        one |= {"decided": False, "decision": None}
         if (event := project.decisions.get(code)) is not None:
             said = decision(project, event)
             one |= {"decided": True, "decision": said, "status": "decided", "reason": f"decided by {said['by']}"}

@@ -45,7 +45,6 @@ class Event:
     version: str = ""
     at: float = 0.0  # seconds since 1970 when it was done, as the tool says; 0: when it is stored
     data: Mapping[str, Any] | None = None
-    seq: int = 0
     of_kind: str | None = None  # what the JSON of the label speaks for: sets, spans, pairs; None: text or a number
 
 
@@ -72,6 +71,11 @@ class Stored(NamedTuple):
     version: str
     at: float
     data: str | None
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What it says, whenever and in whatever version."""
+        return self.kind, self.item, self.annotator, self.label, self.data
 
 
 def winner(group: Iterable[Stored]) -> Stored:
@@ -212,6 +216,11 @@ def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"entry {at} has no {field}, or one that is no text or number: {shown(value)}.")
     return _bounded(value, field, at)
+
+
+def slug(name: str) -> str:
+    """A name as part of an address: letters, digits and few other characters."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
 
 
 def _annotation(one: Mapping[str, Any], at: int) -> Event:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import re
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,17 +23,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from dissensus.exceptions import BadParameter, DataError
-from dissensus.serve.events import Event, in_order, label_of, span_text, time_of
-from dissensus.serve.service import Follower, Service
+from fastapi import FastAPI, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from dissensus.exceptions import DataError
+from dissensus.questions.item_status import STATUSES
+from dissensus.serve.app import Guard, Part, body_of
+from dissensus.serve.events import Event, in_order, label_of, slug, span_text, time_of
+from dissensus.serve.service import Service
+from dissensus.serve.tool import AGENT, FIELD, MIN_CHANGE, Question, Tool, difference
 from dissensus.serve.tool_client import Record, ToolClient, ToolError
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, SPANS, Answer
 from dissensus.table.io.label_studio import task_answers
-from dissensus.table.kinds import set_name
 
-AGENT = "dissensus"  # the model version of our predictions
-FIELD = "dissensus_"  # how the fields that we add to a task's data begin
 REVIEW = FIELD + "review"
 TAB = "dissensus: review"
 SECRET = "X-Dissensus-Webhook"  # the header that our webhooks carry
@@ -46,7 +49,6 @@ SECONDS_BETWEEN_SYNCS = 60.0  # of tasks that changed
 SECONDS_BETWEEN_FULL_SYNCS = 3600.0
 OVERLAP = timedelta(minutes=2)  # by which a sync looks back behind the last one: the clocks of two machines
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only form that filters of tasks take; of a time in UTC
-MIN_CHANGE = 0.01  # of a confidence, before it is written again
 PAGE = 100  # tasks of one answer
 BATCH = 50  # tasks that are read together before they are written
 GONE = in_order("9999-12-31T00:00:00Z")  # the version of whatever is deleted
@@ -59,15 +61,12 @@ class Client(ToolClient):
     A personal access token (a JWT) buys access tokens for minutes; a legacy token is sent itself.
     """
 
-    tool = "Label Studio"
+    tool, things, key = "Label Studio", "projects", "token"
+    where_key = "a token: make one under Account & Settings, Personal Access Token"
 
-    def __init__(self, url: str, token: str, **more: Any):
-        super().__init__(url, **more)
-        if not token.strip():
-            raise BadParameter(
-                "Label Studio asks for a token: make one under Account & Settings, Personal Access Token."
-            )
-        self._token, self._is_jwt = token.strip(), token.count(".") == 2
+    def __init__(self, url: str, token: str):
+        super().__init__(url, token)
+        self._is_jwt = token.count(".") == 2
         self._access = "" if self._is_jwt else self._token
 
     def _authorized(self, method: str, path: str, body: Any) -> Any:
@@ -120,16 +119,6 @@ class Client(ToolClient):
             page, total = page + 1, answer["total"]
 
 
-class Control(NamedTuple):
-    """A question of a labelling configuration."""
-
-    name: str
-    type: str  # choices, pairwise, rating, number, labels
-    to_name: str
-    kind: str  # of its labels
-    project: str  # of the service
-
-
 class Wanted(NamedTuple):
     """What a task should say: the fields of its data, and the prediction, empty where there is none."""
 
@@ -139,10 +128,9 @@ class Wanted(NamedTuple):
 
 
 NOTHING = Wanted({}, [], 0.0)
-UNKNOWN = Wanted({"": "what a task says is not known yet"}, [], 0.0)
 
 
-def controls_of(project: Record, base: str) -> tuple[Control, ...]:
+def questions_of(project: Record, base: str) -> list[Question]:
     """The controls of a project whose answers can be read."""
     tags = ElementTree.fromstring(project["label_config"]).iter()
     several = {tag.get("name") for tag in tags if tag.get("choice") == "multiple"}
@@ -150,13 +138,11 @@ def controls_of(project: Record, base: str) -> tuple[Control, ...]:
     for name, about in project["parsed_label_config"].items():
         kind = _KINDS.get(about["type"].lower())
         if kind is not None and (kind != "spans" or all(one["type"] == "Text" for one in about["inputs"])):
-            place = f"{base}-{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}"
-            to = ",".join(about["to_name"])
-            found.append(Control(name, about["type"].lower(), to, "sets" if name in several else kind, place))
-    return tuple(found)
+            found.append(Question(name, "sets" if name in several else kind, f"{base}-{slug(name)}", about))
+    return found
 
 
-def events_of(task: int, annotation: Record, control: Control, who: str, was_gold: bool) -> list[Event]:
+def events_of(task: int, annotation: Record, control: Question, who: str, was_gold: bool) -> list[Event]:
     """What one annotation says to one control: a label, none, or a known label, by the rules of the export's reader."""
     one = {"id": task, "data": {}, "annotations": [annotation | {"completed_by": who}]}
     where = f"Label Studio: task {task}"
@@ -184,7 +170,7 @@ def events_of(task: int, annotation: Record, control: Control, who: str, was_gol
     return events
 
 
-class Studio(Follower):
+class Studio(Tool):
     """A project of Label Studio, kept in step with a service by a thread in the background."""
 
     first_wait, longest_wait = SECONDS_BETWEEN_WRITES, SECONDS_BETWEEN_SYNCS
@@ -193,10 +179,8 @@ class Studio(Follower):
         super().__init__(service, f"label-studio-{number}")
         self.client, self.number = client, number
         self.url = f"{address.rstrip('/')}/projects/{self.base}/label-studio"
-        self.controls: tuple[Control, ...] = ()
         self._users: dict[int, str] = {}
         self._golds: dict[tuple[str, str], str] = {}  # project and id of an annotation that is marked as right → item
-        self._texts: dict[str, str] = {}  # item → what was shown of it last
         self._written: dict[str, Wanted] = {}
         self._stamp: list[Any] = []  # of the answers that are written
         self._predictions: dict[str, list[Record]] | None = None  # ours, by task; None: not known
@@ -207,25 +191,18 @@ class Studio(Follower):
 
     # Setting up and taking away
 
-    def start(self) -> None:
-        """Make the projects and the webhook, then keep in step: what came before the webhook is found by `sync`."""
-        self.link()
-        self._hook()
-        super().start()
-
-    def link(self) -> None:
-        """Make a project of the service for every control."""
+    def asked(self) -> tuple[str, list[Question]]:
+        """The title, and the controls whose answers can be read."""
         about = self.client.call("GET", f"/api/projects/{self.number}/")
-        controls = controls_of(about, self.base)
+        controls = questions_of(about, self.base)
         if not controls:
             raise DataError(
                 f"project {self.number} of Label Studio asks for no choice, rating, number or label of text."
             )
-        for control in controls:
-            self.service.create(control.project, kind=control.kind, title=f"{about['title']}: {control.name}")
-        self.controls = controls
+        return about["title"], controls
 
-    def _hook(self) -> None:
+    def hook(self) -> None:
+        """Make the webhook, or what is wrong with it right."""
         want = {"project": self.number, "url": self.url, "send_payload": True, "send_for_all_actions": False}
         want |= {"is_active": True, "headers": {SECRET: self.client.secret(self.base)}, "actions": sorted(ACTIONS)}
         ours = self._ours("webhooks")
@@ -305,9 +282,9 @@ class Studio(Follower):
         if any(person not in self._users for person in people):
             return 0
         self._show([task for _, task in pairs])
-        events: dict[str, list[Event]] = {control.project: [] for control in self.controls}
+        events: dict[str, list[Event]] = {control.project: [] for control in self.questions}
         for (annotation, task), person in zip(pairs, people, strict=True):
-            for control in self.controls:
+            for control in self.questions:
                 key = (control.project, str(annotation["id"]))
                 was_gold = self._golds.pop(key, None) is not None
                 new = events_of(task["id"], annotation, control, self._users[person], was_gold)
@@ -318,7 +295,7 @@ class Studio(Follower):
     def _forget(self, ids: Sequence[str]) -> int:
         """Append that annotations are gone, which is final."""
         events: dict[str, list[Event]] = {}
-        for control in self.controls:
+        for control in self.questions:
             golds = {one: item for one in ids if (item := self._golds.pop((control.project, one), None)) is not None}
             events[control.project] = [Event("removal", one, "", version=GONE) for one in ids]
             events[control.project] += [Event("withdrawal", f"gold-{one}", golds[one], version=GONE) for one in golds]
@@ -326,17 +303,12 @@ class Studio(Follower):
 
     def _show(self, tasks: Iterable[Record]) -> None:
         """Append what there is to see of tasks, where it is new; addresses of uploaded files become whole."""
-        events = []
+        found = []
         for task in tasks:
             data = {key: value for key, value in task["data"].items() if not key.startswith(FIELD)}
-            for key, value in data.items():
-                if isinstance(value, str) and value.startswith("/data/"):
-                    data[key] = self.client.url + value
-            name, said = str(task["id"]), json.dumps(data, sort_keys=True)
-            if self._texts.get(name) != said:
-                self._texts[name] = said
-                events.append(Event("item", name, name, data=data))
-        self.append({control.project: events for control in self.controls})
+            uploaded = [key for key, value in data.items() if isinstance(value, str) and value.startswith("/data/")]
+            found.append((str(task["id"]), data | {key: self.client.url + data[key] for key in uploaded}))
+        self.append(self.show(found))
 
     # In: catching up
 
@@ -349,7 +321,7 @@ class Studio(Follower):
         if everything:
             self.link()
         users = {one["id"]: one["email"] or f"user {one['id']}" for one in self.client.call("GET", "/api/users/")}
-        held = {control.project: self.service.project(control.project).held() for control in self.controls}
+        held = self.held()
         for name, ids in held.items():
             self._golds |= {(name, id_[5:]): item for id_, (item, *_) in ids.items() if id_.startswith("gold-")}
         only = None if tasks is None else set(tasks)
@@ -378,31 +350,28 @@ class Studio(Follower):
     def wanted(self) -> dict[str, Wanted]:
         """Task → what it should say, for all tasks with a label."""
         found: dict[str, Wanted] = {}
-        for control in self.controls:
-            start = FIELD if len(self.controls) == 1 else f"{FIELD}{control.name}_"
-            project = self.service.project(control.project)
-            queue = {row["item"] for row in rows_of(project, "queue")}
-            for row in rows_of(project, None):
-                if row["label"] is not None:
-                    before = found.get(row["item"], Wanted({REVIEW: "no"}, [], 1.0))
-                    fields = {start + key: value for key, value in fields_of(row).items()}
-                    review = "yes" if row["item"] in queue else before.fields[REVIEW]
-                    sure = fields.get(f"{start}confidence", 1.0)
-                    results = [*before.results, *_results(control, row["label"], sure)]
-                    fields = before.fields | fields | {REVIEW: review}
-                    found[row["item"]] = Wanted(fields, results, min(before.score, sure))
+        for control, row, told in self.answers():
+            before = found.get(row["item"], Wanted({REVIEW: "no"}, [], 1.0))
+            sure = told.get("confidence", 1.0)
+            fields = before.fields | {self.prefix(control) + key: value for key, value in told.items()}
+            if row["status"] in STATUSES[1:] and row["labels"] > 1:  # as in the queue
+                fields[REVIEW] = "yes"
+            results = [*before.results, *_results(control, row["label"], sure)]
+            found[row["item"]] = Wanted(fields, results, min(before.score, sure))
         return found
 
     def write_back(self, seconds: float = SECONDS_OF_WRITES) -> bool:
         """Write what changed, the most first, for some seconds; True where there is more to write."""
         ends, written = time.monotonic() + seconds, self._written
-        now = [self.service.project(control.project).items(limit=0) for control in self.controls]
-        stamp = [(one["as_of"], one["fitted_to"]) for one in now]
+        stamp = [self.service.project(control.project)._as_of() for control in self.questions]
         if stamp == self._stamp:
             return False
         wanted = self.wanted()
         wanted |= dict.fromkeys(written.keys() - wanted.keys(), NOTHING)  # all labels of these are gone
-        change = {task: difference(want.fields, written.get(task, UNKNOWN).fields) for task, want in wanted.items()}
+        change = {  # what a task says that was not written yet is not known
+            task: difference(want.fields, written[task].fields if task in written else {})
+            for task, want in wanted.items()
+        }
         todo = sorted((task for task in change if change[task] >= MIN_CHANGE), key=lambda task: -change[task])
         if todo and self._predictions is None:
             self._load_predictions()
@@ -478,26 +447,17 @@ class Studio(Follower):
 
 def open_studios(service: Service, client: Client, address: str, projects: Sequence[int] = ()) -> list[Studio]:
     """One for each of the projects named, or for the only one that there is."""
-    there = {one["id"]: one["title"] for one in client.projects()}
-    if missing := [number for number in projects if number not in there]:
-        raise BadParameter(f"Label Studio at {client.url} shows no project {missing[0]} to this token; check both.")
-    if not projects and len(there) != 1:
-        named = ", ".join(f"{number} ({title})" for number, title in sorted(there.items())) or "none"
-        raise BadParameter(f"say which projects to serve, by --label-studio-project; Label Studio has {named}.")
-    return [Studio(service, client, address, number) for number in projects or there]
+    there = {one["id"]: f"{one['id']} ({one['title']})" for one in client.projects()}
+    return [Studio(service, client, address, number) for number in client.choose(projects, there)]
 
 
-def webhook_part(studios: Sequence[Studio]) -> Any:
+def webhook_part(studios: Sequence[Studio]) -> Part:
     """What adds the webhooks' route to the application: `create_app(service, parts=[webhook_part(studios)])`."""
     known = {studio.base: studio for studio in studios}
 
-    def add(app: Any, _: Service, guard: Any) -> None:
-        from fastapi import HTTPException, Request
-        from starlette.concurrency import run_in_threadpool
-
-        from dissensus.serve.app import body_of
-
-        async def take(name: str, request: Any) -> dict[str, int]:
+    def add(app: FastAPI, _: Service, guard: Guard) -> None:
+        @app.post("/projects/{name}/label-studio")
+        async def take(name: str, request: Request) -> dict[str, int]:
             """A webhook of Label Studio, which shows the secret that we gave it."""
             if name not in known or not known[name].is_ours(request.headers.get(SECRET, "")):
                 raise HTTPException(
@@ -505,36 +465,18 @@ def webhook_part(studios: Sequence[Studio]) -> Any:
                 )
             return await run_in_threadpool(known[name].webhook, await body_of(request, guard.limits.body_bytes))
 
-        take.__annotations__ = {"name": str, "request": Request}
-        app.post("/projects/{name}/label-studio")(take)
-
     return add
 
 
-def fields_of(row: Record) -> Record:
-    """The fields that say how a task stands on one question; agreement is the share of votes for the label."""
-    label, votes = row["label"], row["votes"]
-    if isinstance(label, list):
-        parts = [f"{one['label']} {one['start']}-{one['end']}" if isinstance(one, dict) else one for one in label]
-        label, name = ", ".join(parts), set_name(parts)
-    else:
-        name = str(label)
-    found = {"label": label, "status": row["status"]}
-    if row["confidence"] is not None:
-        found["confidence"] = round(float(row["confidence"]), 3)
-    if name in votes:
-        found["agreement"] = round(votes[name] / sum(votes.values()), 3)
-    return found
-
-
-def _results(control: Control, label: Any, sure: float) -> list[Record]:
+def _results(control: Question, label: Any, sure: float) -> list[Record]:
     """The label as results of a prediction."""
-    names = {"from_name": control.name, "to_name": control.to_name, "type": control.type, "score": sure}
+    type_, to = control.about["type"].lower(), ",".join(control.about["to_name"])
+    names = {"from_name": control.name, "to_name": to, "type": type_, "score": sure}
     if control.kind == "spans":
         values = [{"start": one["start"], "end": one["end"], "labels": [one["label"]]} for one in label]
-    elif control.type in ("rating", "number"):
-        values = [{control.type: int(float(label)) if float(label).is_integer() else float(label)}]
-    elif control.type == "pairwise":
+    elif type_ in ("rating", "number"):
+        values = [{type_: int(float(label)) if float(label).is_integer() else float(label)}]
+    elif type_ == "pairwise":
         values = [{"selected": label}]
     else:
         values = [{"choices": label if isinstance(label, list) else [str(label)]}]
@@ -548,25 +490,6 @@ def _is_held(annotation: Record, held: Mapping[str, Mapping[str, tuple[str, str,
     unmarked = not gold and (any(f"gold-{id_}" in ids for ids in held.values()) or not any(one[2] for one in found))
     skipped = annotation["was_cancelled"] or not annotation["result"]
     return all(one[1] == version for one in found) and not (unmarked and not skipped)
-
-
-def difference(want: Record, there: Record) -> float:
-    """How much fields differ from what they should say: 2 where they are others, or differ in more than numbers."""
-    if want.keys() != there.keys():
-        return 2.0
-    pairs = [(want[key], there[key]) for key in want]
-    if any(new != old for new, old in pairs if not (isinstance(new, float) and isinstance(old, float))):
-        return 2.0
-    return max((abs(new - old) for new, old in pairs if isinstance(new, float)), default=0.0)
-
-
-def rows_of(project: Any, status: str | None, size: int = 2_000) -> Iterator[Record]:
-    """What a project says of its items with a status, one after the other."""
-    offset, total = 0, 1
-    while offset < total:
-        page = project.items(status=status, order="name", offset=offset, limit=size)
-        yield from page["items"]
-        offset, total = offset + size, page["total"]
 
 
 def _user(annotation: Record) -> int:

@@ -11,7 +11,9 @@ import pyarrow as pa
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import default_method
 from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
+from dissensus.report.study import plain
 from dissensus.serve.fit import Fitted, table_of
+from dissensus.serve.rows import ANNOTATOR, ITEM
 from dissensus.table.io.formats import FORMATS as FILES
 from dissensus.table.io.writers import WRITERS, Answers, Labels, Span
 from dissensus.table.kinds import CLASS_KINDS, KINDS
@@ -41,30 +43,17 @@ def annotators(project: Project) -> list[dict[str, Any]]:
     fitted = project.fitted
     known: dict[str, dict[str, Any]] = {}
     if fitted is not None:
-        for row in fitted.model.to_frame("annotators", "pyarrow").to_pylist():
-            known[str(row.pop("annotator"))] = {
-                key: None if isinstance(value, float) and np.isnan(value) else value for key, value in row.items()
-            }
+        frame = fitted.model.to_frame("annotators", "pyarrow").drop_columns("annotations")
+        known = {str(row.pop("annotator")): plain(row, 17) for row in frame.to_pylist()}
     flags = project.kept("flags", lambda: _flags(fitted)) if fitted is not None else {}
+    found = []
     with project.lock:
-        texts = project.names[1].texts
-        found = []
         for code in np.flatnonzero(project.n_given).tolist():
-            name = texts[code]
-            about = known.get(name, {})
-            about.pop("annotations", None)
-            found.append(
-                {
-                    "annotator": name,
-                    "labels": int(project.n_given[code]),
-                    "reliability": None,
-                    "low": None,
-                    "high": None,
-                }
-                | about
-                | {"last": float(project.last_at[code]), "flags": [], "reasons": ""}
-                | flags.get(name, {})
-            )
+            name = project.names[ANNOTATOR].texts[code]
+            one = {"annotator": name, "labels": int(project.n_given[code])}
+            one |= dict.fromkeys(("reliability", "low", "high")) | known.get(name, {})
+            one |= {"last": float(project.last_at[code]), "flags": [], "reasons": ""} | flags.get(name, {})
+            found.append(one)
     return sorted(found, key=lambda one: (-one["labels"], one["annotator"]))
 
 
@@ -89,7 +78,7 @@ def _progress(project: Project, days: int) -> dict[str, Any]:
 
     now = project.clock()
     with project.lock:
-        rows, fitted, texts = project._counting(), project.fitted, project.names[0].texts
+        rows, fitted, texts = project._counting(), project.fitted, project.names[ITEM].texts
         decided = {texts[item]: event.at for item, event in project.decisions.items()}
         table, rank, who, class_of = table_of(project, rows, dict(project.decisions))
     at = rows.at
@@ -116,49 +105,46 @@ def export(project: Project, form: str = "csv", what: str | None = None, called:
         return file.getvalue()
     frames = {"items": _items, "decisions": _decisions}
     frame = frames[what](project) if what in frames else project.table().to_arrow()
-    for column in ("annotator", "by"):
-        if called is not None and column in frame.column_names:
-            names = [called[one] for one in frame[column].to_pylist()]
-            frame = frame.set_column(frame.column_names.index(column), column, pa.array(names, pa.string()))
-    if called is not None and "reason" in frame.column_names:
-        said = ["decided" if (one or "").startswith(DECIDED_BY) else one for one in frame["reason"].to_pylist()]
-        frame = frame.set_column(frame.column_names.index("reason"), "reason", pa.array(said, pa.string()))
+    if called is not None:
+        for column in {"annotator", "by"}.intersection(frame.column_names):
+            frame = _with(frame, column, [called[one] for one in frame[column].to_pylist()])
+        if "reason" in frame.column_names:
+            said = ["decided" if (one or "").startswith(DECIDED_BY) else one for one in frame["reason"].to_pylist()]
+            frame = _with(frame, "reason", said)
     write = FILES[form].write
     assert write is not None
     write(frame, file)
     return file.getvalue()
 
 
+def _with(frame: Any, column: str, values: list[str | None]) -> Any:
+    """The frame with other values in a column."""
+    return frame.set_column(frame.column_names.index(column), column, pa.array(values, pa.string()))
+
+
 def _items(project: Project) -> Any:
-    """The frame that `aggregate` writes, with what was decided."""
+    """The frame that `aggregate` writes with what was decided, as `GET items` says it; items without a label last."""
     fitted = project.fitted
     if fitted is None:
         types = {name: pa.float64() if name == "confidence" else pa.string() for name in BARE}
-        return _with_decisions(pa.table({name: pa.array([], kind) for name, kind in types.items()}), project)
-    return _with_decisions(fitted.items_status().beside(fitted.model.to_frame("items", "pyarrow")), project)
-
-
-def _with_decisions(frame: Any, project: Project) -> Any:
-    """The frame with what was decided, as `GET items` says it; decided items without a label come last."""
-    names, there = list(map(str, frame["item"].to_pylist())), frame.column_names
+        frame = pa.schema(types.items()).empty_table()
+    else:
+        frame = fitted.items_status().beside(fitted.model.to_frame("items", "pyarrow"))
+    decided: dict[str, dict[str, Any]] = {}
     with project.lock:
-        said = {one.item: project.label_text(one) for one in project.decisions.values() if one.label >= 0}
-        text = {project.names[0].texts[item]: label for item, label in said.items()}
-    decisions = project.all_decisions()
-    decided = {one["item"]: one for one in decisions}
-    for name, like in (("status", "decided"), ("reason", DECIDED_BY + "{by}")):
-        if name in there:
-            old = frame[name].to_pylist()
-            new = [like.format(**decided[key]) if key in decided else one for key, one in zip(names, old, strict=True)]
-            frame = frame.set_column(there.index(name), name, pa.array(new, pa.string()))
-    frame = frame.append_column("decided", pa.array([text.get(name) for name in names], pa.string()))
-    more, known = [], set(names)
-    for one in decisions:
-        if one["item"] not in known:
-            label = text.get(one["item"])
-            row = {"item": one["item"], "label": label, "confidence": None if label is None else 1.0, "decided": label}
-            row |= {"votes": 0, "labels": 0, "status": "decided", "reason": DECIDED_BY + one["by"]}
-            more.append(row)
+        for event in sorted(project.decisions.values(), key=lambda one: one.seq):
+            item, by = project.names[ITEM].texts[event.item], project.names[ANNOTATOR].texts[event.annotator]
+            label = project.label_text(event) if event.label >= 0 else None
+            one = {"item": item, "label": label, "confidence": None if label is None else 1.0, "decided": label}
+            decided[item] = one | {"votes": 0, "labels": 0, "status": "decided", "reason": DECIDED_BY + by}
+    names = list(map(str, frame["item"].to_pylist()))
+    for column in {"status", "reason"}.intersection(frame.column_names):
+        there = zip(names, frame[column].to_pylist(), strict=True)
+        frame = _with(frame, column, [decided[name][column] if name in decided else old for name, old in there])
+    said = [decided[name]["decided"] if name in decided else None for name in names]
+    frame = frame.append_column("decided", pa.array(said, pa.string()))
+    known = set(names)
+    more = [row for name, row in decided.items() if name not in known]
     if not more:
         return frame
     columns = {one.name: pa.array([row.get(one.name) for row in more]).cast(one.type) for one in frame.schema}
@@ -208,4 +194,4 @@ def report(project: Project, names: bool = False) -> str:
     fitted = project.fitted
     if fitted is None:
         raise DataError(f"project {project.name!r} has no labels yet; there is nothing to report.")
-    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.salt()).html()
+    return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.store.salt()).html()

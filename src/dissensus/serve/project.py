@@ -18,7 +18,6 @@ is like the population. A fit in the background follows (`due`), and `refit` wai
 from __future__ import annotations
 
 import json
-import secrets
 import threading
 import time
 from collections import Counter
@@ -56,6 +55,10 @@ REST = 4  # times as long as a fit took, before the next one
 CHANGED_SHARE = 0.01  # of the rows, that makes a fit due
 MAX_AGE_SECONDS = 30.0  # of a fit, where anything changed
 KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
+GROWING: dict[str, tuple[int, float]] = {  # array of the state → what has one entry each, and a new one's
+    "n_labels": (ITEM, 0), "changed_at": (ITEM, 0), "top": (ITEM, -1), "sure": (ITEM, 0), "status": (ITEM, UNLABELLED),
+    "n_given": (ANNOTATOR, 0), "last_at": (ANNOTATOR, 0),
+}  # fmt: skip
 SETTINGS = ("kind", "classes", "title", "per_item", "per_annotator")
 
 
@@ -148,16 +151,10 @@ class Project:
 
     def _grow(self) -> None:
         """Make room for new names."""
-        more = len(self.names[ITEM]) - self.n_labels.size
-        if more > 0:
-            fills = {"n_labels": 0, "changed_at": 0.0, "top": -1, "sure": 0.0, "status": UNLABELLED}
-            for key, fill in fills.items():
-                values = getattr(self, key)
+        for key, (what, fill) in GROWING.items():
+            values = getattr(self, key)
+            if (more := len(self.names[what]) - values.size) > 0:
                 setattr(self, key, np.concatenate([values, np.full(more, fill, values.dtype)]))
-        more = len(self.names[ANNOTATOR]) - self.n_given.size
-        if more > 0:
-            self.n_given = np.concatenate([self.n_given, np.zeros(more, self.n_given.dtype)])
-            self.last_at = np.concatenate([self.last_at, np.zeros(more)])
 
     def _other(self, event: Stored) -> None:
         kind = KINDS[event.kind]
@@ -378,20 +375,12 @@ class Project:
             self._kept[key] = value, time.monotonic()
         return value
 
-    def salt(self) -> str:
-        """The secret of the pseudonyms, which is made once."""
-        found = self.store.setting(0, "salt")
-        if found is None:
-            self.store.set_setting(0, "salt", secrets.token_hex(16))
-            found = self.store.setting(0, "salt")
-        return str(found)
-
     def pseudonyms(self) -> dict[str, str]:
         """Annotator → pseudonym, the same as in the report."""
         with self.lock:
             names = list(self.names[ANNOTATOR].texts)
         if len(self._called) != len(names):
-            self._called = dict(zip(names, pseudonyms(names, self.salt()), strict=True))
+            self._called = dict(zip(names, pseudonyms(names, self.store.salt()), strict=True))
         return self._called
 
     def numbers(self) -> dict[str, int]:

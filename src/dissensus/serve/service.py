@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from dissensus.common.parameters import check_argument
@@ -104,7 +105,7 @@ class Service:
             there = {known: json.loads(text) for _, known, text in self.store.projects()}
             if name not in there:
                 number = 1 + max((number for number, _, _ in self.store.projects()), default=0)
-                self.store.all_in_write("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(about)))
+                self.store.all("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(about)))
         for key, value in about.items():
             if name in there and there[name].get(key) != value:
                 has = f"the {key} {shown(there[name][key])}" if key in there[name] else f"no {key} declared"
@@ -128,7 +129,7 @@ class Service:
 
     def submit(self, project: str, events: Sequence[Event]) -> Future[Receipt]:
         """As `append`, without waiting."""
-        events = self.project(project).check(events)
+        self.project(project)  # raises where there is none
         if self._closed.is_set():
             raise StoreUnavailable("the service is stopping; send the request again.")
         waits: Future[Receipt] = Future()
@@ -136,29 +137,28 @@ class Service:
         return waits
 
     def _write_on(self) -> None:
-        while True:
-            batch, stop = self._waiting()
+        """Write all that waits, some transactions' worth at most; where nothing does, look for what others wrote."""
+        stop = False
+        while not stop or not self._queue.empty():
+            batch: list[Pending] = []
+            size = 0
+            with suppress(queue.Empty):
+                one = self._queue.get(timeout=POLL_SECONDS)
+                while one is not None:
+                    batch.append(one)
+                    size += len(one[1])
+                    if size >= MAX_EVENTS:
+                        break
+                    one = self._queue.get_nowait()
+                else:
+                    stop = True
             if batch:
                 self._write(batch)
             elif not stop:
-                self._look()
-            if stop and self._queue.empty():
-                return
-
-    def _waiting(self) -> tuple[list[Pending], bool]:
-        """All that waits, some transactions' worth at most; whether to stop."""
-        batch: list[Pending] = []
-        size, wait = 0, True
-        while size < MAX_EVENTS:
-            try:
-                one = self._queue.get(timeout=POLL_SECONDS) if wait else self._queue.get_nowait()
-            except queue.Empty:
-                return batch, False
-            if one is None:
-                return batch, True
-            batch.append(one)
-            size, wait = size + len(one[1]), False
-        return batch, False
+                try:
+                    self._catch_up()
+                except StoreUnavailable:
+                    self.counts["failures"] += 1
 
     def _write(self, batch: list[Pending]) -> None:
         try:
@@ -204,7 +204,7 @@ class Service:
             self.store.insert("event", rows)
             abouts = {name: {**self._projects[name].about, "kind": kind} for name, kind in kinds.items()}
             for name, about in abouts.items():
-                self.store.all_in_write("UPDATE project SET about = ? WHERE name = ?", (json.dumps(about), name))
+                self.store.all("UPDATE project SET about = ? WHERE name = ?", (json.dumps(about), name))
         for name, about in abouts.items():
             self._projects[name].about = about
         return rows, [receipts[at] for at in range(len(batch))]
@@ -216,7 +216,7 @@ class Service:
         kinds: dict[str, str] = {}
         for at, (name, events, _) in enumerate(batch):
             project = self._projects[name]
-            try:  # once more: the kind may have become known since
+            try:
                 taken[at] = project, project.check(events, kinds.get(name))
             except DissensusError as error:
                 refused[at] = error
@@ -258,17 +258,14 @@ class Service:
         """What becomes of an event, by those of its id that are stored."""
         if not group:
             return "accepted"
-        content = (row.kind, row.item, row.annotator, row.label, row.data)
-        if KINDS[row.kind] in ("annotation", "removal"):
-            counts = winner(group)
-            alike = since_removal(group) if row.version else [counts]  # without a version, what counts is the last
-            if KINDS[row.kind] == KINDS[counts.kind] == "removal":
-                return "duplicates"
-            if any(row.version == one.version and content == one[2:3] + one[5:8] + one[10:] for one in alike):
-                return "duplicates"
-            return "accepted" if winner([counts, row]) is row else "stale"
-        last = group[-1]
-        return "duplicates" if content == last[2:3] + last[5:8] + last[10:] else "accepted"
+        if KINDS[row.kind] not in ("annotation", "removal"):
+            return "duplicates" if row.content == group[-1].content else "accepted"
+        counts = winner(group)
+        alike = since_removal(group) if row.version else [counts]  # without a version, what counts is the last
+        removed = KINDS[row.kind] == KINDS[counts.kind] == "removal"
+        if removed or any(row.version == one.version and row.content == one.content for one in alike):
+            return "duplicates"
+        return "accepted" if winner([counts, row]) is row else "stale"
 
     def _catch_up(self) -> None:
         """Apply what other processes have written."""
@@ -276,12 +273,6 @@ class Service:
         if self.store.last() > self.seq:
             self._refresh_projects()
             self._apply(self.store.since(self.seq))
-
-    def _look(self) -> None:
-        try:
-            self._catch_up()
-        except StoreUnavailable:
-            self.counts["failures"] += 1
 
     def _apply(self, rows: list[Stored]) -> None:
         by_project: dict[int, list[Stored]] = {}

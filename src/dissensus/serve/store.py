@@ -6,13 +6,14 @@
 | name | the items (0), annotators (1) and labels (2) of a project, by their codes: 0, 1, 2 … |
 | event | the log; `first` is the seq of the first event with the same id |
 | token | the sha256 of every token, its role, and when it was revoked |
-| setting | what parts of the service keep for a project, such as the address of a tool |
+| setting | the secret of the pseudonyms |
 
 `seq` is the order of commits: writers take turns (`write`), so a reader that has seen n has seen all before n.
 """
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import threading
 from abc import ABC, abstractmethod
@@ -116,11 +117,11 @@ class Store(ABC):
                 self._in_write.on = False
 
     def all(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Rows that a statement finds; inside of `write` what it has written too."""
+        """Run a statement; the rows that it finds. Inside of `write` it writes, and finds what was written."""
         use = "write" if getattr(self._in_write, "on", False) else "read"
         with self._guarded(use) as connection:
-            found: list[Any] = connection.execute(statement.replace("?", self.mark), values).fetchall()
-            return found
+            found = connection.execute(statement.replace("?", self.mark), values)
+            return found.fetchall() if found.description else []
 
     def insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         """Write rows, inside of `write`: many with one statement, for between two of them other threads may run."""
@@ -128,7 +129,7 @@ class Store(ABC):
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
             marks = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
-            self.all_in_write(f"INSERT INTO {table} VALUES {marks}", [value for row in some for value in row])
+            self.all(f"INSERT INTO {table} VALUES {marks}", [value for row in some for value in row])
 
     def close(self) -> None:
         """Close the connections."""
@@ -156,7 +157,7 @@ class Store(ABC):
 
     def since(self, seq: int) -> list[Stored]:
         """Events after one, of all projects."""
-        return [Stored(*row) for row in self.all(f"SELECT {COLUMNS} FROM event WHERE seq > ? ORDER BY seq", (seq,))]
+        return self._events("seq > ?", seq)
 
     def of_ids(self, project: int, ids: Iterable[str]) -> list[Stored]:
         """All events with these ids."""
@@ -177,8 +178,10 @@ class Store(ABC):
 
     def of_project(self, project: int, *, annotations: bool) -> list[Stored]:
         """Annotations and removals of a project; or its decisions, withdrawals and items."""
-        kinds = "kind <= 1" if annotations else "kind > 1"
-        found = self.all(f"SELECT {COLUMNS} FROM event WHERE project = ? AND {kinds} ORDER BY seq", (project,))
+        return self._events(f"project = ? AND {'kind <= 1' if annotations else 'kind > 1'}", project)
+
+    def _events(self, where: str, value: int) -> list[Stored]:
+        found = self.all(f"SELECT {COLUMNS} FROM event WHERE {where} ORDER BY seq", (value,))
         return [Stored(*row) for row in found]
 
     def data(self, seqs: Iterable[int]) -> dict[int, str | None]:
@@ -189,21 +192,15 @@ class Store(ABC):
     def rows(self, project: int, until: float | None = None) -> np.ndarray[Any, Any]:
         """Annotations and removals of a project up to a time, as (n, `ROW_COLUMNS`) numbers in the order of seq."""
 
-    def setting(self, project: int, key: str) -> str | None:
-        """What a part of the service keeps."""
-        found = self.all("SELECT value FROM setting WHERE project = ? AND key = ?", (project, key))
-        return found[0][0] if found else None
-
-    def set_setting(self, project: int, key: str, value: str | None) -> None:
-        """Keep it, or forget it."""
-        with self.write():
-            self.all_in_write("DELETE FROM setting WHERE project = ? AND key = ?", (project, key))
-            if value is not None:
-                self.all_in_write("INSERT INTO setting VALUES (?, ?, ?)", (project, key, value))
-
-    def all_in_write(self, statement: str, values: Sequence[Any] = ()) -> None:
-        """Run a statement that finds nothing, inside of `write`."""
-        self._connection("write").execute(statement.replace("?", self.mark), values)
+    def salt(self) -> str:
+        """The secret of the pseudonyms, which is made once."""
+        asked = "SELECT value FROM setting WHERE project = 0 AND key = 'salt'"
+        if not (found := self.all(asked)):
+            with self.write():
+                if not (found := self.all(asked)):  # else another process was first
+                    found = [(secrets.token_hex(16),)]
+                    self.insert("setting", [(0, "salt", *found[0])])
+        return str(found[0][0])
 
     def _of(self, statement: str, values: Iterable[Any], before: Sequence[Any] = ()) -> list[Stored]:
         return [Stored(*row) for row in self._rows_of(statement, values, before)]

@@ -18,6 +18,7 @@ import hashlib
 import json
 import secrets
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,10 +47,6 @@ class Caller:
     annotator: str | None = None
     key: str = ""  # what tells one caller from another
 
-    def may(self, what: str) -> bool:
-        """True if the role allows it."""
-        return what in ROLES[self.role]
-
 
 class Tokens:
     """The tokens of a store."""
@@ -66,26 +63,21 @@ class Tokens:
         token = PREFIX + secrets.token_urlsafe(32)
         about = json.dumps({"annotator": annotator, "names": names, "note": note})
         with self.store.write():
-            self.store.all_in_write(
-                "INSERT INTO token VALUES (?, ?, ?, ?, NULL)", (_hash(token), role, about, time.time())
-            )
+            self.store.all("INSERT INTO token VALUES (?, ?, ?, ?, NULL)", (_hash(token), role, about, time.time()))
         self._read_at = -FRESH_SECONDS
         return token
 
     def list(self) -> list[dict[str, Any]]:
         """Every token that is not revoked, by the beginning of its hash."""
-        rows = self.store.all("SELECT hash, role, about, at FROM token WHERE revoked IS NULL ORDER BY at")
-        return [{"token": hash_[:SHOWN], "role": role, "at": at} | json.loads(about) for hash_, role, about, at in rows]
+        return [{"token": hash_[:SHOWN], "role": role, "at": at} | about for hash_, role, about, at in self._standing()]
 
     def revoke(self, start: str) -> None:
         """Revoke a token by the beginning of its hash."""
-        found = [
-            row for (row,) in self.store.all("SELECT hash FROM token WHERE revoked IS NULL") if row.startswith(start)
-        ]
+        found = [hash_ for hash_, *_ in self._standing() if hash_.startswith(start)]
         if len(found) != 1 or len(start) < 4:
             raise UnknownName(f"{len(found)} tokens begin with {start!r}; `token list` shows them, name one.")
         with self.store.write():
-            self.store.all_in_write("UPDATE token SET revoked = ? WHERE hash = ?", (time.time(), found[0]))
+            self.store.all("UPDATE token SET revoked = ? WHERE hash = ?", (time.time(), found[0]))
         self._read_at = -FRESH_SECONDS
 
     def any(self) -> bool:
@@ -98,13 +90,18 @@ class Tokens:
 
     def _fresh(self) -> dict[str, Caller]:
         if time.monotonic() - self._read_at > FRESH_SECONDS:
-            known = {}
-            for hash_, role, text in self.store.all("SELECT hash, role, about FROM token WHERE revoked IS NULL"):
-                about = json.loads(text)
-                names = bool(about["names"]) or role == "admin"
-                known[hash_] = Caller(role, names, about["annotator"], hash_)
-            self._known, self._read_at = known, time.monotonic()
+            self._known = {
+                hash_: Caller(role, bool(about["names"]) or role == "admin", about["annotator"], hash_)
+                for hash_, role, about, _ in self._standing()
+            }
+            self._read_at = time.monotonic()
         return self._known
+
+    def _standing(self) -> Iterator[tuple[str, str, dict[str, Any], float]]:
+        for hash_, role, about, at in self.store.all(
+            "SELECT hash, role, about, at FROM token WHERE revoked IS NULL ORDER BY at"
+        ):
+            yield hash_, role, json.loads(about), at
 
 
 def _hash(token: str) -> str:

@@ -8,16 +8,20 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping, Sequence
 from http.client import HTTPException
-from typing import Any
+from typing import Any, TypeVar
 
 from dissensus.exceptions import BadParameter, DissensusError
 
+PAUSE = 0.05  # seconds between two calls that write
+TIMEOUT = 30.0  # seconds for an answer
 RETRIES = 4  # of a call that the server could not answer
 FIRST_WAIT = 0.5  # seconds before the first retry; each further one waits twice as long
 AGAIN = (429, 500, 502, 503, 504)  # statuses that may pass; 500 is also what a locked SQLite file gives
 
 Record = dict[str, Any]
+Name = TypeVar("Name", int, str)
 
 
 class ToolError(DissensusError):
@@ -39,12 +43,16 @@ class ToolClient:
     """Calls of one server; safe for several threads, of which one calls at a time."""
 
     tool: str  # its name, for people
+    things: str  # what it has several of: projects, datasets
+    key: str  # what shows who calls, and where people find it
+    where_key: str
 
-    def __init__(self, url: str, *, calls_per_second: float = 20.0, timeout: float = 30.0):
+    def __init__(self, url: str, token: str):
         if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
             raise BadParameter(f"the address of {self.tool} must begin with http:// or https://, got {url!r}.")
-        self.url, self.timeout = url.rstrip("/"), timeout
-        self._pause, self._last = 1 / calls_per_second, 0.0
+        if not token.strip():
+            raise BadParameter(f"{self.tool} asks for {self.where_key}.")
+        self.url, self._token, self._last = url.rstrip("/"), token.strip(), 0.0
         self._lock = threading.Lock()
         self._open = urllib.request.build_opener(_NoRedirect()).open
 
@@ -55,7 +63,7 @@ class ToolClient:
             try:
                 with self._lock:
                     if method != "GET":
-                        time.sleep(max(0.0, self._last + self._pause - time.monotonic()))
+                        time.sleep(max(0.0, self._last + PAUSE - time.monotonic()))
                         self._last = time.monotonic()
                     return self._authorized(method, asked, body)
             except ToolError as error:
@@ -74,6 +82,19 @@ class ToolClient:
                 raise
             return None
 
+    def choose(self, wanted: Sequence[Name], there: Mapping[Name, str]) -> Sequence[Name]:
+        """Those of the tool's projects or datasets that are wanted, or the only one; `there` has their titles."""
+        thing = self.things.removesuffix("s")
+        if missing := [one for one in wanted if one not in there]:
+            raise BadParameter(
+                f"{self.tool} at {self.url} shows no {thing} {missing[0]!r} to this {self.key}; check both."
+            )
+        if not wanted and len(there) != 1:
+            option = f"--{self.tool.lower().replace(' ', '-')}-{thing}"
+            named = ", ".join(title for _, title in sorted(there.items())) or "none"
+            raise BadParameter(f"say which {self.things} to serve, by {option}; {self.tool} has {named}.")
+        return wanted or list(there)
+
     def _authorized(self, method: str, path: str, body: Any) -> Any:
         """Send a call with what shows who calls."""
         raise NotImplementedError
@@ -85,7 +106,7 @@ class ToolClient:
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
         where = f"{self.tool} at {self.url}"
         try:
-            with self._open(request, timeout=self.timeout) as answer:
+            with self._open(request, timeout=TIMEOUT) as answer:
                 raw = answer.read()
             return json.loads(raw) if raw.strip() else None
         except urllib.error.HTTPError as error:

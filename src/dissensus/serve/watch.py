@@ -6,7 +6,6 @@ that are gone do not count any more; so files may be written again, and the serv
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dissensus.exceptions import DataError, DissensusError, UnreadableFile
-from dissensus.serve.events import ABOUT, Event, label_of, span_text, time_of
+from dissensus.serve.events import ABOUT, Event, label_of, slug, span_text, time_of
 from dissensus.serve.service import Follower, Service, log
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import chunked
@@ -114,7 +113,7 @@ class Folder(Follower):
         names = []
         for question, table in tables.items():
             called = f"{path.name.partition('.')[0]}-{question}".rstrip("-")
-            name = re.sub(r"[^A-Za-z0-9_.-]+", "-", called)
+            name = slug(called)
             project = self.service.create(name, kind=table.kind, title=called)
             events = list(table_events(table))
             there = {event.id for event in events if event.kind == "annotation"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections import Counter
 from typing import Any
@@ -39,33 +40,24 @@ FLAGS = {
     "none": "var(--c1)",
 }
 """What is said of annotators, the worst first, and how it is drawn."""
+SCALE = "Ask how they understand the scale; graded-response takes it into account."
 WORDS = {
     "unrelated": (
-        "gives labels that do not depend on the item",
-        "give labels that do not depend on the item",
+        "give[s] labels that do not depend on the item",
         "Ask them how they label, and count their labels only once that is clear.",
     ),
     "contrary": (
-        "gives labels that go against what the others say",
-        "give labels that go against what the others say",
+        "give[s] labels that go against what the others say",
         "Ask whether they understand the classes in another way.",
     ),
     "copies": (
-        "agrees with another far more than people who label by themselves would",
-        "agree far more than people who label by themselves would",
+        "agree[s with another] far more than people who label by themselves would",
         "Count their group as one opinion; ask how they work.",
     ),
-    "higher": (
-        "gives higher grades than others to the same items",
-        "give higher grades than others to the same items",
-        "Ask how they understand the scale; graded-response takes it into account.",
-    ),
-    "lower": (
-        "gives lower grades than others to the same items",
-        "give lower grades than others to the same items",
-        "Ask how they understand the scale; graded-response takes it into account.",
-    ),
+    "higher": ("give[s] higher grades than others to the same items", SCALE),
+    "lower": ("give[s] lower grades than others to the same items", SCALE),
 }
+"""What they do, in brackets where it is one alone, and what to do about it."""
 NOUNS = {str(flag): words for flag, words in FLAG_WORDS.items()} | {"below": "below the average", "none": "none"}
 COLUMNS = {
     "annotator": Column("annotator"),
@@ -94,22 +86,15 @@ class Annotators(Section):
         serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
         order = np.lexsort((study.annotator_place, interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
         confusions = _confusions(study, order)
-        people = []
-        about_all: Facts = {
-            "labels": fitted.n_annotations_,
-            "reliability": fitted.reliability_,
-            "low": interval[:, 0],
-            "high": interval[:, 1],
-            "flags": flags,
-            "reasons": found.reasons,
-        }
-        for number, code in enumerate(order.tolist()):
-            person = {"annotator": study.annotator_names[code]} | entries(code, **about_all)
-            if about := study.about_annotator(code):
-                person["about"] = about
-            if number < len(confusions):
-                person["confusion"] = confusions[number]
-            people.append(person)
+        columns: Facts = {"labels": fitted.n_annotations_, "reliability": fitted.reliability_}
+        columns |= {"low": interval[:, 0], "high": interval[:, 1], "flags": flags, "reasons": found.reasons}
+        people = [
+            {"annotator": study.annotator_names[code]}
+            | entries(code, **columns)
+            | ({"about": said} if (said := study.about_annotator(code)) else {})
+            | ({"confusion": confusions[at]} if at < len(confusions) else {})
+            for at, code in enumerate(order.tolist())
+        ]
         counts = Counter(flag for one in flags for flag in one)
         return {
             "annotators": study.table.n_annotators,
@@ -125,11 +110,12 @@ class Annotators(Section):
         }
 
     def findings(self, facts: Facts) -> Findings:
-        for flag, (verb, verbs, advice) in WORDS.items():
+        for flag, (does, advice) in WORDS.items():
             names = [person["annotator"] for person in facts["people"] if flag in person["flags"]]
             if names:
                 share = percent(facts["flags"][flag] / max(facts["active"], 1))
-                said = f"{_name_list(names)} {verbs if len(names) > 1 else verb} ({share} of the annotators)."
+                does = re.sub(r"\[.*?\]", "", does) if len(names) > 1 else re.sub(r"[\[\]]", "", does)
+                said = f"{_name_list(names)} {does} ({share} of the annotators)."
                 yield Finding(said, advice, "note" if flag in ("higher", "lower") else "bad", "annotators-flagged")
         if weak := _weak_people(facts):
             named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:MAX_WEAK_NAMED])
@@ -156,26 +142,15 @@ class Annotators(Section):
         )
         yield _reliability_chart(facts)
         if look := [one for one in people if set(one["flags"]) & set(WORDS)] + _weak_people(facts):
-            yield _table(
-                "annotators-flagged",
-                "Annotators to look at",
-                "Judged by the others' labels.",
-                look,
-                facts,
-                page=10,
-            )
+            judged = "Judged by the others' labels."
+            yield _table("annotators-flagged", "Annotators to look at", judged, look, facts, page=10)
         if facts["agreement"] is not None:
             yield _agreement_chart(facts["agreement"])
         else:
             yield Text(f"Too few pairs of annotators share {MIN_SHARED_ITEMS} items to draw who agrees with whom.")
         cut = some_of(people, facts["annotators"], "are here: the flagged and the busiest.")
-        yield _table(
-            "annotators",
-            "All annotators",
-            f"Open a row to see what is taken for what.{cut}",
-            people,
-            facts,
-        )
+        caption = f"Open a row to see what is taken for what.{cut}"
+        yield _table("annotators", "All annotators", caption, people, facts)
 
 
 def _table(name: str, title: str, caption: str, people: list[Facts], facts: Facts, **options: Any) -> Table:
@@ -195,26 +170,26 @@ def _weak_people(facts: Facts) -> list[Facts]:
 
 
 def _details(person: Facts, facts: Facts) -> list[Facts]:
-    about = [listing("About", ["", ""], list(person["about"].items()))] if "about" in person else []
     confusion = person.get("confusion")
     if confusion is None:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
-        return [*about, {"type": "text", "title": "", "text": why}]
+        return [{"type": "text", "title": "", "text": why}]
     if not facts["whole_confusions"]:
         rows = [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
-        return [*about, listing(title, ["is", "said", "how often"], rows)]
-    matrix = {
-        "type": "matrix",
-        "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
-        "rows": facts["classes"],
-        "columns": facts["classes"],
-        "values": confusion["shares"],
-        "counts": confusion["items"],
-        "note": "Per cent; a good annotator has the high numbers on the diagonal. Grey rows: hardly any such "
-        "item labelled, so this is what is usual in the crowd.",
-    }
-    return [*about, matrix]
+        return [listing(title, ["is", "said", "how often"], rows)]
+    return [
+        {
+            "type": "matrix",
+            "title": f"What {person['annotator']} says (columns) of items that are … (rows)",
+            "rows": facts["classes"],
+            "columns": facts["classes"],
+            "values": confusion["shares"],
+            "counts": confusion["items"],
+            "note": "Per cent; a good annotator has the high numbers on the diagonal. Grey rows: hardly any such "
+            "item labelled, so this is what is usual in the crowd.",
+        }
+    ]
 
 
 def _confusions(study: Study, order: IntArray) -> list[Facts]:

@@ -35,7 +35,8 @@ class ClustersSection(Section):
         labels = of_clusters(model.params_)  # (K, P)
         most = np.argsort(-model.prior_, kind="stable")[:MAX_CLASSES]
         n_items = np.bincount(model.item_cluster_[model.labelled_], minlength=K)
-        members = [np.flatnonzero(model.annotator_cluster_ == number) for number in range(L)]
+        by_name = np.argsort(study.annotator_place)
+        members = [by_name[model.annotator_cluster_[by_name] == number] for number in range(L)]
         largest = np.argsort([-one.size for one in members], kind="stable")
         return {
             "method": clusterings.name_of(type(model)),
@@ -48,7 +49,7 @@ class ClustersSection(Section):
                     "cluster": number,
                     "annotators": own.size,
                     "labels": model.n_annotations_[own].sum(),
-                    "members": [study.annotator_names[code] for code in study.in_order(own)[:MAX_MEMBERS]],
+                    "members": [study.annotator_names[code] for code in own[:MAX_MEMBERS]],
                 }
                 for number, own in enumerate(members)
             ],
@@ -129,12 +130,13 @@ def _examples(study: Study, cluster: int) -> list[Facts]:
 
 
 def _typical(examples: list[Facts], text: bool) -> Facts:
-    columns = ["item", "of this cluster", *(["text"] if text else [])]
-    rows = [
-        [one["item"], percent(one["probability"]), *([" / ".join(one.get("texts", []))] if text else [])]
-        for one in examples
-    ]
-    return listing("Typical items", columns, rows)
+    rows = [[one["item"], percent(one["probability"]), " / ".join(one.get("texts", []))] for one in examples]
+    columns = ["item", "of this cluster", "text"]
+    return (
+        listing("Typical items", columns, rows)
+        if text
+        else listing("Typical items", columns[:2], [row[:2] for row in rows])
+    )
 
 
 def _search_chart(search: Facts) -> Chart:
@@ -164,12 +166,10 @@ def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
     ordered = sorted(clusters, key=lambda one: -one[what])
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
     x = charts.quantity("count", what, charts.COUNT, ticks=4)
-    y = charts.names("cluster", [row["cluster"] for row in rows])
-    chart = charts.plot(rows, "bar", ["cluster:N", ("count:Q", what, charts.COUNT)], x=x, y=y)
     top = rows[0]
     share = percent(top["count"] / max(sum(row["count"] for row in rows), 1))
     return Chart(
-        charts.spec(chart, charts.height_of(len(rows))),
+        charts.bars(rows, "cluster", x, ["cluster:N", ("count:Q", what, charts.COUNT)]),
         title,
         f"Cluster {top['cluster']} is the largest, with {share} of the {what}.",
         f"{title}: " + ", ".join(f"{row['cluster']} {row['count']:,}" for row in rows[:10]) + ".",

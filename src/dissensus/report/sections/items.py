@@ -202,7 +202,6 @@ def _reason_to_look(one: Facts) -> str:
 
 
 def _details(one: Facts) -> list[Facts]:
-    about = [listing("About", ["", ""], list(one["about"].items()))] if "about" in one else []
     voices = [
         [name, label, *("" if share is None else percent(share) for share in (right, wrong))]
         for name, label, right, wrong in one["voices"]
@@ -213,7 +212,6 @@ def _details(one: Facts) -> list[Facts]:
     two = one["two_answers"] or 0
     note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
     return [
-        *about,
         listing(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
         listing("The method's belief", ["class", "probability"], beliefs, note),
     ]
@@ -262,13 +260,11 @@ def _group_chart(facts: Facts) -> Chart:
         for one in facts["groups"]
     ]
     x = charts.quantity("effect", "of the disagreement", charts.EXACT_SHARE, ticks=4)
-    y = charts.names("column", None)
     tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
-    chart = charts.plot(rows, "bar", tips, x=x, y=y, color=charts.color("word", words, columns=1))
     sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
     said = ", ".join(f"{row['column']} {percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
     return Chart(
-        charts.spec(chart, charts.height_of(len(rows)) + 20),
+        charts.bars(rows, "column", x, tips, color=charts.color("word", words, columns=1)),
         "Do groups see things differently?",
         f"By {sure}, groups disagree more than people dealt out at random would."
         if sure

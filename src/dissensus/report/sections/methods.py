@@ -158,10 +158,9 @@ def ranking_chart(facts: Facts) -> Chart:
         {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
     ]
     x = charts.quantity("low", f"behind the best ({facts['unit']})")
-    tips = [("value:Q", "behind", ".4f"), ("low:Q", "from", ".4f"), ("high:Q", "to", ".4f")]
-    chart = charts.intervals(rows, "method", x, tips, color=charts.color("word", [LEVEL, WORSE], columns=1))
+    color = charts.color("word", [LEVEL, WORSE], columns=1)
     return Chart(
-        charts.spec(chart, charts.height_of(len(rows)) + 20),
+        charts.intervals(rows, "method", x, charts.from_to("behind", ".4f"), color=color),
         "Which method predicts hidden labels best",
         f"{facts['verdict']} Hidden: {count(facts['hidden'], 'label')}; further left is better.",
         "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
@@ -172,7 +171,7 @@ def _accuracy_chart(facts: Facts) -> Chart:
     rows = [{"method": one["method"], **one["accuracy"]} for one in facts["methods"] if one["accuracy"]]
     x = charts.quantity("low", "right, by gold", charts.SHARE, scale={"zero": False})
     return Chart(
-        charts.spec(charts.intervals(rows, "method", x, [("value:Q", "right", ".1%")]), charts.height_of(len(rows))),
+        charts.intervals(rows, "method", x, [("value:Q", "right", ".1%")]),
         "And which is right most often",
         "By gold; 95 % intervals.",
         "Accuracy: " + ", ".join(f"{row['method']} {percent(row['value'], 1)}" for row in rows) + ".",

@@ -6,12 +6,12 @@ where there are enough (out of fold, held out, or without labels), and the page 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dissensus.common.formatting import count, percent
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.exceptions import DataError
 from dissensus.report import charts
@@ -25,9 +25,6 @@ MIN_UNSEEN_ITEMS = 20  # that the model has not seen, from which it is judged by
 MAX_ITEMS = 300  # in the table
 MAX_CHARACTERS = 700_000  # of the table
 MAX_CLASSES = 15  # in the picture of confusions, the most frequent
-OUT_OF_FOLD, HELD_OUT, WITHOUT, TRAINED = range(4)
-SEEN = ("out of fold", "held out", "without labels", "trained on")
-"""How a prediction was made. The model saw the labels of an item only where it was trained on it."""
 BASIS = {
     "out of fold": "by networks that were trained without the item",
     "not seen": "on items that it was not trained on",
@@ -53,7 +50,7 @@ class ModelSection(Section):
         from dissensus.learning.objectives import objectives
 
         study.on_step("looking at the model")
-        model, found = study.model, _predictions(study)
+        model, (proba, seen) = study.model, _predictions(study)
         taught = model.teaches_ & ~model.held_out_
         return {
             "encoder": encoders.name_of(type(model.encoder_)),
@@ -61,13 +58,13 @@ class ModelSection(Section):
             "method": study.method,
             "taught": taught.sum(),
             "held_out": model.held_out_.sum(),
-            "items": (found.seen >= 0).sum(),
+            "items": (seen != "").sum(),
             "of": study.table.n_items,
             "best_epoch": model.best_epoch_,
             "monitor": model.monitor_,
             "history": model.history_,
-            **_judgement(study, found),
-            **_crowd_differences(study, found),
+            **_judgement(study, proba, seen),
+            **_crowd_differences(study, proba, seen),
         }
 
     def findings(self, facts: Facts) -> Findings:
@@ -123,15 +120,11 @@ class ModelSection(Section):
             yield _item_table(facts)
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """What a model predicts for the items of a study."""
+def _predictions(study: Study) -> tuple[FloatArray, Any]:
+    """Return (I, K) what the model predicts for the items, and (I,) how; "" and zeros where it does not know an item.
 
-    proba: FloatArray  # (I, K) in the order of the study's classes; zero where there is none
-    seen: IntArray  # (I,) place in SEEN; −1 where the model does not know the item
-
-
-def _predictions(study: Study) -> Predictions:
+    The model saw the labels of an item only where it was "trained on" it.
+    """
     model, outside, table = study.model, study.out_of_fold, study.table
     if outside is None:
         items, classes, said = model.items_, model.classes_, model.proba_
@@ -151,27 +144,24 @@ def _predictions(study: Study) -> Predictions:
     there = np.flatnonzero(at >= 0)
     proba[there[:, None], columns[None, :]] = said[at[there]]
     if outside is not None:
-        return Predictions(proba, np.where(at >= 0, OUT_OF_FOLD, -1))
-    seen = np.where(model.held_out_, HELD_OUT, np.where(model.teaches_, TRAINED, WITHOUT))
-    return Predictions(proba, np.where(at >= 0, seen[at], -1))
+        return proba, np.where(at >= 0, "out of fold", "")
+    seen = np.where(model.held_out_, "held out", np.where(model.teaches_, "trained on", "without labels"))
+    return proba, np.where(at >= 0, seen[at], "")
 
 
-def _judgement(study: Study, found: Predictions) -> Facts:
+def _judgement(study: Study, proba: FloatArray, seen: Any) -> Facts:
     """Accuracy, confusion and calibration, on items that the model has not seen where there are enough."""
-    by_gold = study.gold is not None and bool(((study.gold >= 0) & (found.seen >= 0)).any())
-    if by_gold:
-        assert study.gold is not None
-        truth, known = study.gold, study.gold >= 0
-    else:
-        truth, known = study.label, study.labels_per_item > 0
-    rows, basis = known & (found.seen >= 0) & (found.seen != TRAINED), "not seen"
-    if (found.seen == OUT_OF_FOLD).any():
+    by_gold = study.gold is not None and bool(((study.gold >= 0) & (seen != "")).any())
+    truth, known = (study.gold, study.gold >= 0) if by_gold else (study.label, study.labels_per_item > 0)
+    trained = seen == "trained on"
+    rows, basis = known & (seen != "") & ~trained, "not seen"
+    if (seen == "out of fold").any():
         basis = "out of fold"
     elif rows.sum() < MIN_UNSEEN_ITEMS:
-        rows, basis = known & (found.seen == TRAINED), "trained on"
+        rows, basis = known & trained, "trained on"
     if not rows.any():
         return {"judged": 0}
-    said, truth = found.proba.argmax(axis=1)[rows], truth[rows]
+    said, truth = proba.argmax(axis=1)[rows], truth[rows]
     right = (said == truth).astype(float)
     crowd = (study.label[rows] == truth).astype(float) if by_gold and (study.labels_per_item[rows] > 0).all() else None
     counts = confusion_matrix(truth, said, study.table.n_classes)
@@ -180,7 +170,7 @@ def _judgement(study: Study, found: Predictions) -> Facts:
         "judged": rows.sum(),
         "basis": basis,
         "reference": "gold" if by_gold else "crowd",
-        "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (found.seen[rows] == HELD_OUT).any()),
+        "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (seen[rows] == "held out").any()),
         "accuracy": bootstrap(right, seed=study.seed),
         "crowd_accuracy": None if crowd is None else bootstrap(crowd, seed=study.seed),
         "ahead": None if crowd is None else paired_bootstrap(right, crowd, seed=study.seed).mean,
@@ -190,28 +180,28 @@ def _judgement(study: Study, found: Predictions) -> Facts:
             "items": counts.sum(axis=1)[most],
             "of": study.table.n_classes,
         },
-        **calibration(truth if by_gold else study.fitted.posterior_[rows], found.proba[rows]),
+        **calibration(truth if by_gold else study.fitted.posterior_[rows], proba[rows]),
     }
 
 
-def _crowd_differences(study: Study, found: Predictions) -> Facts:
+def _crowd_differences(study: Study, proba: FloatArray, seen: Any) -> Facts:
     """Return the items on which model and crowd differ most, by Jensen-Shannon divergence."""
-    both = np.flatnonzero((found.seen >= 0) & (study.labels_per_item > 0))
-    distance = jensen_shannon(study.fitted.posterior_[both], found.proba[both]) / np.log(2)
+    both = np.flatnonzero((seen != "") & (study.labels_per_item > 0))
+    distance = jensen_shannon(study.fitted.posterior_[both], proba[both]) / np.log(2)
     order = np.argsort(-distance, kind="stable")[:MAX_ITEMS]
 
     def about(number: int) -> Facts:
         i = int(both[number])
         return study.about_with_votes(i) | {
-            "model": shares(found.proba[i], study.classes),
+            "model": shares(proba[i], study.classes),
             "crowd": shares(study.fitted.posterior_[i], study.classes),
-            "seen": SEEN[found.seen[i]],
+            "seen": str(seen[i]),
             **entries(number, distance=distance),
         }
 
     return {
         "compared": both.size,
-        "apart": (found.proba[both].argmax(axis=1) != study.label[both]).sum(),
+        "apart": (proba[both].argmax(axis=1) != study.label[both]).sum(),
         "items_apart": first_within(map(about, order.tolist()), MAX_CHARACTERS),
     }
 

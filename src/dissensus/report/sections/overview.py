@@ -8,7 +8,7 @@ from dissensus.common.formatting import percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
-from dissensus.report.study import Study, interval_text
+from dissensus.report.study import Study, interval_text, range_text
 from dissensus.table import names as naming
 
 MAX_CLASSES = 15  # with a bar of their own
@@ -66,11 +66,10 @@ class Overview(Section):
             )
 
     def draw(self, facts: Facts) -> Blocks:
-        per_item, per_annotator = facts["labels_per_item"], facts["labels_per_annotator"]
         weighted = "weighted; for agreement they count alike" if facts["weighted"] else ""
         numbers = [
-            Number(_range(per_item), "labels per item", weighted),
-            Number(_range(per_annotator), "labels per annotator"),
+            Number(range_text(facts["labels_per_item"].values()), "labels per item", weighted),
+            Number(range_text(facts["labels_per_annotator"].values()), "labels per annotator"),
             Number(f"{len(facts['classes']):,}", "classes"),
         ]
         if (found := facts["agreement"]) is not None:
@@ -97,8 +96,3 @@ def _class_chart(classes: list[Facts]) -> Chart:
     said = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
     chart = charts.shares_beside(shown, "class", SHARES)
     return Chart(chart, "Classes", caption, f"Bars of the share of each class: {said}.")
-
-
-def _range(about: Facts) -> str:
-    low, high = about["min"], about["max"]
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

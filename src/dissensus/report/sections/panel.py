@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.cluster.hierarchy import dendrogram
 
 from dissensus.common.formatting import percent
-from dissensus.common.types import IntArray
 from dissensus.evaluation.ppi import MIN_KNOWN
 from dissensus.models.gold_weights import panel_judges
 from dissensus.questions.calibrate import calibrate
@@ -57,7 +57,7 @@ class PanelSection(Section):
             "judges": rows,
             "order": [names[j] for j in at],
             "matrix": review.correlation[np.ix_(at, at)],
-            "tree": _segments(review.tree, at),
+            "tree": _segments(review.tree),
             "kept": kept,
             "rates": []
             if found is None or known == table.n_items
@@ -109,14 +109,10 @@ class PanelSection(Section):
                 "human": Column("human labels alone", "interval"),
                 "saved": Column("labels saved", "number", note="human labels that the judges stand for"),
             }
-            rows = [
-                row | {key: [row[key][end] for end in ("value", "low", "high")] for key in ("corrected", "human")}
-                for row in facts["rates"]
-            ]
             yield Table.of(
                 "panel-rates", "Corrected rates",
                 f"Valid whatever the judges do, if the {facts['gold']:,} items with gold were drawn at random.",
-                columns, rows, search=False,
+                columns, facts["rates"], search=False,
             )  # fmt: skip
         columns = {
             "judge": Column("judge"),
@@ -130,17 +126,11 @@ class PanelSection(Section):
         )  # fmt: skip
 
 
-def _segments(tree: tuple[tuple[float, ...], ...], order: IntArray) -> list[list[float]]:
+def _segments(tree: tuple[tuple[float, ...], ...]) -> list[list[float]]:
     """Lines of the tree: [place of one, place of the other, height of one, of the other, height where they join]."""
-    n = len(order)
-    place: dict[int, float] = {int(leaf): float(at) for at, leaf in enumerate(order)}
-    height = dict.fromkeys(place, 0.0)
-    lines = []
-    for step, (one, other, far, _) in enumerate(tree):
-        a, b = int(one), int(other)
-        lines.append([place[a], place[b], height[a], height[b], float(far)])
-        place[n + step], height[n + step] = (place[a] + place[b]) / 2, float(far)
-    return lines
+    drawn = dendrogram(np.array(tree), no_plot=True)  # leaves stand at 5, 15, 25 …
+    lines = zip(drawn["icoord"], drawn["dcoord"], strict=True)
+    return [[x[0] / 10 - 0.5, x[3] / 10 - 0.5, y[0], y[3], y[1]] for x, y in lines]
 
 
 def _tree(facts: Facts) -> Chart:

@@ -6,7 +6,7 @@ import numpy as np
 
 from dissensus.common.formatting import word_list
 from dissensus.questions.diagnose import too_few_sentence
-from dissensus.questions.habits import FLAG_WORDS
+from dissensus.questions.habits import FLAG_WORDS, find_habits
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -28,7 +28,8 @@ class People(Section):
     kinds = tuple(kind for kind in KINDS if kind not in CLASS_KINDS)
 
     def collect(self, study: Study) -> Facts:
-        found = study.habits
+        study.on_step("looking at the annotators")
+        found = find_habits(study.table)
         frame = study.fitted.to_frame("annotators", "pyarrow").to_pydict()
         own = [name for name in frame if name not in ("annotator", "annotations", "low", "high")]
         flagged = np.array([bool(one) for one in found.flags])
@@ -66,23 +67,15 @@ class People(Section):
         yield Numbers([Number(f"{facts['active']:,}", "annotators"), Number(f"{facts['flagged']:,}", nobody)])
         rows = [one for one in facts["people"] if one.get("reliability") is not None][:MAX_DRAWN]
         if len(rows) > 1:
-            rows = sorted(rows, key=lambda one: -one["reliability"])
+            keys = ("annotator", "reliability", "labels")
+            rows = [{key: one[key] for key in keys} for one in sorted(rows, key=lambda one: -one["reliability"])]
             x = charts.quantity("reliability", "reliability", "~g", scale={"domain": [0, 1]})
-            y = charts.names("annotator", [one["annotator"] for one in rows])
-            drawn = [
-                {"annotator": one["annotator"], "reliability": one["reliability"], "labels": one["labels"]}
-                for one in rows
-            ]
-            drawn_of = some_of(rows, facts["annotators"], "are drawn", "; ")
             tips = ["annotator:N", ("reliability:Q", "reliability", ".2f"), ("labels:Q", "labels", charts.COUNT)]
+            drawn = some_of(rows, facts["annotators"], "are drawn", "; ")
             yield Chart(
-                charts.spec(
-                    charts.plot(drawn, "bar", tips, x=x, y=y),
-                    charts.height_of(len(rows)),
-                    opens=("people", "annotator"),
-                ),
+                charts.bars(rows, "annotator", x, tips, opens="people"),
                 "Who follows the answers",
-                f"Reliability, the highest first{drawn_of}. Click a bar to see that annotator.",
+                f"Reliability, the highest first{drawn}. Click a bar to see that annotator.",
                 "Reliability: " + ", ".join(f"{one['annotator']} {one['reliability']:.2f}" for one in rows[:8]) + ".",
             )
         columns = {"annotator": Column("annotator"), "labels": Column("labels", "number")}

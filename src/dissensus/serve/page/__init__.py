@@ -26,10 +26,12 @@ POLICY = (
 TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
 
 
-def asset(name: str) -> tuple[bytes, str]:
-    """The bytes of a file of the page, and what they are."""
-    style = (Path(dissensus.report.__file__).parent / name).read_bytes() if name == "page.css" else b""
-    return style + (Path(__file__).parent / name).read_bytes(), f"{TYPES[name]}; charset=utf-8"
+def _asset(name: str) -> Response:
+    """A file of the page; what it shares with the report comes first."""
+    shared = {"page.css": "page.css", "page.js": "common.js"}.get(name)
+    first = (Path(dissensus.report.__file__).parent / shared).read_bytes() if shared else b""
+    content, kind = first + (Path(__file__).parent / name).read_bytes(), f"{TYPES[name]}; charset=utf-8"
+    return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
 
 
 def choices(project: Project) -> list[str]:
@@ -48,19 +50,15 @@ def choices(project: Project) -> list[str]:
 def add_page(app: FastAPI, service: Service, guard: Guard) -> None:
     """Add the addresses of the page; its files are for everybody, what it shows is not."""
 
-    def file(name: str) -> Response:
-        content, kind = asset(name)
-        return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
-
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        return file("page.html")
+        return _asset("page.html")
 
     @app.get("/page/{name}", include_in_schema=False)
     async def part(name: str) -> Response:
         if name not in TYPES:
             raise HTTPException(404, "the page has no such file.")
-        return file(name)
+        return _asset(name)
 
     @app.get("/projects/{name}")
     async def about(name: str, request: Request) -> Response:

@@ -1,37 +1,11 @@
-/* The page of `dissensus serve`. Whatever comes from data is set as text, never as markup; nothing is loaded from elsewhere. */
-const root = document.documentElement;
-const $ = (id) => document.getElementById(id);
+/* The page of `dissensus serve`; nothing is loaded from elsewhere. */
 const state = { me: null, projects: [], project: null, view: "", history: [], skipped: new Set(), case: null, chosen: null };
-
-// Elements -----------------------------------------------------------------------------------------------------------
-function h(tag, more = {}, ...inside) {
-  const made = document.createElement(tag);
-  for (const [key, value] of Object.entries(more)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key.startsWith("--")) made.style.setProperty(key, value);
-    else made.setAttribute(key, value === true ? "" : value);
-  }
-  made.append(...inside.flat(3).filter((one) => one !== null && one !== undefined && one !== false));
-  return made;
-}
 
 const count = (value) => (value ?? 0).toLocaleString("en");
 const things = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(100 * share)}\u00a0%`);
 const show = (...inside) => $("main").replaceChildren(...inside.flat().filter(Boolean));
 const tell = (text) => { $("said").textContent = text; };
-
-// Light or dark ------------------------------------------------------------------------------------------------------
-const systemDark = matchMedia("(prefers-color-scheme: dark)");
-let theme = null;
-function paint() {
-  root.dataset.theme = theme || (systemDark.matches ? "dark" : "light");
-  $("theme").setAttribute("aria-pressed", root.dataset.theme === "dark");
-}
-systemDark.addEventListener("change", paint);
-$("theme").addEventListener("click", () => { theme = root.dataset.theme === "dark" ? "light" : "dark"; paint(); });
-paint();
 
 // The service --------------------------------------------------------------------------------------------------------
 async function ask(path, method = "GET", body = undefined) {
