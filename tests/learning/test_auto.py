@@ -76,7 +76,7 @@ def test_it_is_the_default_and_says_what_it_chose():
     assert model.score(X, truth) > 0.9
     assert model.note_.startswith("auto chose the weights")
     assert "by 2 folds of 150 items" in model.note_
-    assert [row["name"] for row in model.candidates_] == ["linear model", *(one.name for one in auto.CANDIDATES)]
+    assert [row["name"] for row in model.candidates_] == ["linear model", *auto.CANDIDATES]
     assert not model.held_out_.any()
     assert model.teaches_.all()
     np.testing.assert_allclose(model.predict_proba(X), model.proba_, atol=1e-6)

@@ -21,14 +21,14 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.auto import train_auto
-from dissensus.learning.batches import Columns
-from dissensus.learning.by_annotation import ask_rows
+from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.conformal import LabelSets, label_sets
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.network import Network
+from dissensus.learning.network import CELLS, Network
 from dissensus.learning.objectives import Auto, Objective, Soft, objectives
+from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
@@ -297,7 +297,7 @@ class CrowdClassifier(Learner, Training):
             p = objective.logits(head, z).cpu().double().softmax(dim=1)[row.cpu()]
             return torch.einsum("nk,nkl->nl", p, confusion[known[table.annotator[at]]])  # −1 takes the last
 
-        return ask_rows(self, self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)
+        return self._ask_rows(self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)
 
     def score(self, X: Any, labels: Any) -> float:
         """Accuracy against class names, or codes with −1 for unknown."""
@@ -382,6 +382,27 @@ class CrowdClassifier(Learner, Training):
         """Ask the network on the device asked for; see `Network.ask`."""
         network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
         return network.ask(question, *columns, rows=rows, at_once=at_once)
+
+    def _ask_rows(
+        self, columns: Columns, table: Annotations, ask: Callable[[Tensor, Tensor, IntArray], Tensor]
+    ) -> FloatArray:
+        """(N, K) distributions of the rows of a table, whose item i is row i of `columns`.
+
+        Items are encoded once: time and memory are those of the rows, never of items × annotators. `ask` maps the
+        encoder's output of some items (B, …), the place among them of n rows (n,), and which rows these are, to (n, K).
+        """
+        K, items = self.objective_.n_classes_, np.flatnonzero(np.diff(table.item_ptr))
+        if not items.size:
+            return np.empty((0, K))
+
+        def some(inputs: Batch, asked: Batch) -> Tensor:
+            z, at = self.network_.encoder(**inputs), asked["at"].cpu().numpy()
+            parts = torch.split(torch.arange(len(at)), max(CELLS // K**2, 1))  # an item may have more rows than that
+            return torch.cat([ask(z, asked["row"][part.to(z.device)], at[part.numpy()]).cpu() for part in parts])
+
+        bag = Columns(rows=Bag({"at": torch.arange(len(table))}, as_tensor(table.item_ptr, torch.int64)))
+        found = self._ask(some, columns, bag, rows=items)
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def _confusions(self) -> FloatArray:
         """(A + 1, K, K) those of the annotators; the last is that of one who was not there."""

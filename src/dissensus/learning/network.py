@@ -21,6 +21,7 @@ from dissensus.learning.devices import own_draws
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
+CELLS = 2**22  # pairs of an item and an annotator × K × K that are looked at together
 ITEMS_AT_ONCE = 4096  # items that a network is asked about together, where nobody says otherwise
 
 Mix = tuple[Tensor, Tensor, Batch]

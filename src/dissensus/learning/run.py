@@ -91,9 +91,7 @@ def begin(
     if not taught.size:
         raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
     if held_out.any():
-        # what is validated against has no part in what is taught, not even through a method's labels
-        known = None if gold is None else np.where(held_out, np.int32(-1), gold)
-        objective.fit(table.select(rows=~held_out[table.item]), known, seed)
+        fit_without(objective, held_out, table, gold, seed)
     if like is not None and np.array_equal(like.taught, taught):
         encoder, columns = like.encoder, like.lessons.inputs
         objective.see(columns, taught, like.objective)
@@ -136,6 +134,14 @@ def ready(
     if model.checkpoint is None:
         return run
     return replace(run, key=run_key(model, table, columns, run.gold, run.evaluate, run.objective))
+
+
+def fit_without(
+    objective: Objective, held_out: BoolArray, table: Annotations, gold: IntArray | None, seed: int
+) -> None:
+    """Fit to the other items: what is held out has no part in what is taught, not even through a method's labels."""
+    known = None if gold is None else np.where(held_out, np.int32(-1), gold)
+    objective.fit(table.select(rows=~held_out[table.item]), known, seed)
 
 
 def fitted_encoder(encoder: Encoder, X: Any, taught: IntArray, n_items: int) -> Encoder:

@@ -16,11 +16,9 @@ class Identity(Scaled):
 
     @property
     def width(self) -> int:
-        """As many as there are features."""
         return self.center_.size
 
     def module(self) -> nn.Module:
-        """Return `x` itself."""
         return Same()
 
 
@@ -28,5 +26,4 @@ class Same(nn.Module):
     """(B, D) → (B, D)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x`."""
         return x

@@ -76,11 +76,9 @@ class MLP(Scaled):
 
     @property
     def width(self) -> int:
-        """Of the last layer."""
         return self.hidden[-1]
 
     def module(self) -> nn.Module:
-        """Make an `MLPModule` for these features."""
         return MLPModule(self.center_.size, self.hidden, self.dropout)
 
 
@@ -94,6 +92,5 @@ class MLPModule(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the last layer's values."""
         out: torch.Tensor = self.layers(x)
         return out

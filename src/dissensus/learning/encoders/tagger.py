@@ -115,7 +115,6 @@ class Tagger(WordEncoder):
     characters_: list[str]
 
     def fit(self, X: Any) -> Self:
-        """Find the vocabularies: words of all sentences, characters of the targets."""
         read = self._read(X)
         self.fit_words(sentence for sentence, _ in read)
         self.characters_ = vocabulary(sentence[at] for sentence, at in read)
@@ -148,17 +147,14 @@ class Tagger(WordEncoder):
         return read
 
     def module(self) -> TaggerModule:
-        """Make the network that all tasks share."""
         return TaggerModule(self)
 
     def branch(self) -> nn.Module:
-        """Make one more block, and a fully connected layer."""
         full = 4 * self.hidden
         return nn.Sequential(blocks(1, full, self.heads, self.dropout), nn.Linear(full, self.width), nn.ReLU())
 
     @property
     def width(self) -> int:
-        """Two LSTM states, both ways, halved."""
         return 2 * self.hidden
 
 

@@ -35,7 +35,6 @@ class TextCNNModule(nn.Module):
         self.dropout = nn.Dropout(of.dropout)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Return (B, channels × windows) of word codes (B, L)."""
         x = self.vectors(words).transpose(1, 2)  # (B, D, L)
         length = (words != PADDING).sum(dim=1).clamp(min=max(self.windows))  # (B,)
         z = []
@@ -61,7 +60,6 @@ class TextCNN(WordEncoder):
     max_words: int = param(1_000, "words of a text that are read", low=1)
 
     def fit(self, X: Any) -> Self:
-        """Find the vocabulary."""
         self.fit_words(self._words(X))
         return self
 
@@ -73,10 +71,8 @@ class TextCNN(WordEncoder):
         return [WORD.findall(text.lower())[: self.max_words] for text in texts(X)]
 
     def module(self) -> TextCNNModule:
-        """Make a `TextCNNModule`."""
         return TextCNNModule(self)
 
     @property
     def width(self) -> int:
-        """Channels times windows."""
         return self.channels * len(self.windows)

@@ -123,7 +123,6 @@ class Transformer(Encoder):
 
     @property
     def width(self) -> int:
-        """The network's hidden size."""
         return int(self.config_.get("hidden_size") or self.config_["dim"])  # DistilBERT says dim
 
     def _texts(self, X: Any) -> tuple[list[str], list[str] | None]:

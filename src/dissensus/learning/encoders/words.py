@@ -85,7 +85,6 @@ class WordVectors(nn.Module):
         self.kept: Tensor
 
     def forward(self, codes: Tensor) -> Tensor:
-        """(…) int64 → (…, D)."""
         if self.training and self.word_dropout:
             drop = torch.rand(codes.shape, device=codes.device) < self.word_dropout
             codes = torch.where(drop & (codes != PADDING), UNKNOWN, codes)

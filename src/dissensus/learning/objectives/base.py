@@ -127,7 +127,6 @@ class HeadWithMain(nn.Module):
             self.add_module(name, part)
 
     def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits of the classes."""
         out: Tensor = self.main(z)
         return out
 

@@ -40,7 +40,6 @@ class Soft(Objective):
     weight: Literal["items", "votes"] = param("items", "every item counts the same, or as much as its votes weigh")
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Find the distribution of every item."""
         self.check_parameters()
         self.n_classes_ = table.n_classes
         votes = vote_weight(table)
@@ -56,10 +55,8 @@ class Soft(Objective):
         return self
 
     def targets(self) -> Columns:
-        """`target` (I, K) and `weight` (I,)."""
         return Columns(target=as_tensor(self._target), weight=as_tensor(self._weight, torch.float32))
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
-        """Σ v D(P, Q)."""
         distance = DIVERGENCES[self.divergence](targets["target"], self.logits(head, z), math.e)
         return (targets["weight"] * distance).sum()

@@ -38,7 +38,6 @@ class SoftTask(Hard):
     weight: float = param(1.0, "how much the auxiliary loss counts", low=0)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Find the label and the soft label of every item."""
         self.check_parameters()
         self.n_classes_ = table.n_classes
         self._label = hard_labels(table, gold, self.labels, seed)
@@ -60,7 +59,6 @@ class SoftTask(Hard):
         return HeadWithMain(main, auxiliary=super().head(branch, width) if self.weight > 0 else None)
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """Σ −log Q(label) + weight · D(P, R), the second in bits."""
         loss = super().loss(head, z, targets)
         if head.auxiliary is None:
             return loss
