@@ -33,7 +33,7 @@ from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.lia import LIA
 from dissensus.learning.network import CELLS, Network
 from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
-from dissensus.learning.saving import learnt, loaded_part, stored_part, with_learnt
+from dissensus.learning.storage import learnt, loaded_part, stored_part, with_learnt
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 from reproductions.lia_ml_objective import LIAMLHead, LIAMLKeywords, LIAMLObjective

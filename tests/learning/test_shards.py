@@ -70,7 +70,7 @@ def test_a_part_is_what_is_taken_of_the_whole():
     ptr = torch.tensor([0, 2, 2, 6, 7])
     whole = Columns(
         x=torch.arange(8.0).reshape(4, 2),
-        words=Padded(torch.arange(7), ptr),
+        words=Padded({"x": torch.arange(7)}, ptr),
         labels=Bag({"label": torch.arange(7)}, ptr),
     )
     part, rows = whole.part(1, 4), torch.tensor([2, 0, 1])

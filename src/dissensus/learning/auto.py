@@ -42,7 +42,7 @@ from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, 
 from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
 from dissensus.learning.objectives.base import annotation_rows
 from dissensus.learning.run import Run, begin, describe, fit_without, fitted_encoder, new_part, ready, torch_seed
-from dissensus.learning.saving import with_learnt
+from dissensus.learning.storage import with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE
 from dissensus.learning.training_log import tell
 from dissensus.learning.validation import (
@@ -196,7 +196,8 @@ class _Choice:
             found = [(*self._linear(*columns), *columns) for columns in inputs]
             linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
             trained = [self._networks(kind, name, columns, judging) for kind, name in enumerate(self._candidates())]
-        members, weights, score, judged = [linear, *trained], np.ones(1), linear.score, None
+        weights: FloatArray = np.ones(1)
+        members, score, judged = [linear, *trained], linear.score, None
         if self.splits:
             logits = np.stack([member.logits for member in members])
             weights = logistic.pool(logits, self.judged, PRIOR_ITEMS)
@@ -224,11 +225,12 @@ class _Choice:
         penalty, best, behind = PENALTY_WITHOUT_CHOICE, Member("linear model", self.judged, np.inf), 0
         solutions: list[FloatArray | None] = [None] * len(self.splits)
         for point in logistic.PENALTIES if self.splits else ():
+            parts = []
             for number, split in enumerate(self.splits):
                 at = self._taught(split.held)
-                solutions[number] = logistic.solve(x[at], self.truth[at], point, solutions[number])
-            parts = zip(self.splits, solutions, strict=True)
-            logits = np.concatenate([logistic.logits(other[split.rows], found) for split, found in parts])
+                solutions[number] = found = logistic.solve(x[at], self.truth[at], point, solutions[number])
+                parts.append(logistic.logits(other[split.rows], found))
+            logits = np.concatenate(parts)
             score = _score(self.judged, logits)
             self.on_step(len(self.trace.epochs), score)
             behind += 1

@@ -1,9 +1,9 @@
 """What batches are gathered from: columns with one entry per item, prepared once, on the device where they fit.
 
-A column is a tensor (one row per item), `Mapped` (the same in a file, of which only what is drawn is read), `Padded` (a
-sequence per item, cut together and padded to the longest of the batch) or a `Bag` (any number of rows per item, side by
-side, with `row` saying whose they are: so an annotation costs the same whoever gave it). `part(start, stop)` is a range
-of the items, nothing copied: what one of several processes needs.
+A column is a tensor (one row per item), `Mapped` (the same in a file, of which only what is drawn is read), a `Bag`
+(any number of rows per item, side by side, with `row` saying whose they are: so an annotation costs the same whoever
+gave it) or `Padded` (a sequence per item, padded to the longest of the batch). `part(start, stop)` is a range of the
+items, nothing copied: what one of several processes needs.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ class Picked:
         self.array, self.at = array, at
         n = len(array) if at is None else at.size
         self.shape, self.ndim, self.dtype = (n, *array.shape[1:]), array.ndim, array.dtype
+
+    def pick(self, at: Any) -> Picked:
+        """These rows of them; a range of all rows is not looked up."""
+        if self.at is None and isinstance(at, slice):
+            return Picked(self.array[at])
+        return Picked(self.array, at if self.at is None else self.at[at])
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -72,8 +78,7 @@ class Mapped:
 
     def part(self, start: int, stop: int) -> Mapped:
         """Rows start … stop − 1."""
-        array, at = self.rows.array, self.rows.at
-        return replace(self, rows=Picked(array[start:stop]) if at is None else Picked(array, at[start:stop]))
+        return replace(self, rows=self.rows.pick(slice(start, stop)))
 
     def blocks(self) -> Iterator[Tensor]:
         """All rows, some at a time."""
@@ -88,43 +93,6 @@ class Mapped:
     def nbytes(self) -> int:
         """Bytes that all rows take in memory."""
         return 4 * len(self) * int(self.rows.shape[1])
-
-
-@dataclass(frozen=True)
-class Padded:
-    """Sequences of different lengths: sequence i is values[ptr[i]:ptr[i + 1]]; a batch is (B, longest, …)."""
-
-    values: Tensor  # (T, …)
-    ptr: Tensor  # (I + 1,)
-    pad: float = 0
-    shortest: int = 1  # a batch is at least so long: windows of a convolution must fit
-
-    def __len__(self) -> int:
-        return len(self.ptr) - 1
-
-    def take(self, name: str, rows: Tensor) -> Batch:
-        """The padded sequences of these rows."""
-        start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
-        longest = max(int(length.max()) if len(rows) else 0, self.shortest)
-        step = torch.arange(longest, device=rows.device)
-        inside = step < length[:, None]  # (B, L)
-        padded = self.values.new_full((len(rows), longest, *self.values.shape[1:]), self.pad)
-        padded[inside] = self.values[(start[:, None] + step)[inside]]
-        return {name: padded}
-
-    def part(self, start: int, stop: int) -> Padded:
-        """Sequences start … stop − 1."""
-        ptr = self.ptr[start : stop + 1]
-        return replace(self, values=self.values[ptr[0] : ptr[-1]], ptr=ptr - ptr[0])
-
-    def to(self, device: Any) -> Padded:
-        """The same on another device."""
-        return Padded(self.values.to(device), self.ptr.to(device), self.pad, self.shortest)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values."""
-        return self.values.nbytes
 
 
 @dataclass(frozen=True)
@@ -145,14 +113,16 @@ class Bag:
         at = start[row] + torch.arange(len(row), device=rows.device) - first[row]
         return {key: column[at] for key, column in self.columns.items()} | {"row": row}
 
-    def part(self, start: int, stop: int) -> Bag:
+    def part(self, start: int, stop: int) -> Self:
         """The rows of items start … stop − 1."""
         ptr = self.ptr[start : stop + 1]
-        return Bag({key: column[ptr[0] : ptr[-1]] for key, column in self.columns.items()}, ptr - ptr[0])
+        rows = {key: column[ptr[0] : ptr[-1]] for key, column in self.columns.items()}
+        return replace(self, columns=rows, ptr=ptr - ptr[0])
 
-    def to(self, device: Any) -> Bag:
+    def to(self, device: Any) -> Self:
         """The same on another device."""
-        return Bag({key: column.to(device) for key, column in self.columns.items()}, self.ptr.to(device))
+        rows = {key: column.to(device) for key, column in self.columns.items()}
+        return replace(self, columns=rows, ptr=self.ptr.to(device))
 
     @property
     def nbytes(self) -> int:
@@ -160,10 +130,29 @@ class Bag:
         return sum(column.nbytes for column in self.columns.values())
 
 
+@dataclass(frozen=True)
+class Padded(Bag):
+    """Sequences of different lengths, in the only column; a batch is (B, longest, …)."""
+
+    pad: float = 0
+    shortest: int = 1  # a batch is at least so long: windows of a convolution must fit
+
+    def take(self, name: str, rows: Tensor) -> Batch:
+        """The padded sequences of these rows."""
+        (values,) = self.columns.values()
+        start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
+        longest = max(int(length.max()) if len(rows) else 0, self.shortest)
+        step = torch.arange(longest, device=rows.device)
+        inside = step < length[:, None]  # (B, L)
+        padded = values.new_full((len(rows), longest, *values.shape[1:]), self.pad)
+        padded[inside] = values[(start[:, None] + step)[inside]]
+        return {name: padded}
+
+
 class Columns:
     """Columns by name, all with one entry per item; `take(rows)` makes a batch."""
 
-    def __init__(self, **columns: Tensor | Mapped | Padded | Bag):
+    def __init__(self, **columns: Tensor | Mapped | Bag):
         self.columns = columns
         sizes = {len(column) for column in columns.values()}
         if len(sizes) != 1:
@@ -190,6 +179,14 @@ class Columns:
                 for name, column in self.columns.items()
             }
         )
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All that the columns hold; a file some rows at a time, which make the same bytes as all at once."""
+        for column in self.columns.values():
+            if isinstance(column, Bag):
+                yield from (column.ptr, *column.columns.values())
+            else:
+                yield from column.blocks() if isinstance(column, Mapped) else [column]
 
     def take(self, rows: Tensor) -> Batch:
         """The batch of these items."""

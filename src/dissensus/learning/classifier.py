@@ -32,8 +32,8 @@ from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
-from dissensus.learning.saving import loaded_part, stored_part, with_results
 from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
+from dissensus.learning.storage import loaded_part, stored_part, with_results
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
 from dissensus.models.base import Likelihoods, arg_max, given_first

@@ -203,7 +203,9 @@ class LIA(Learner, LIAKeywords):
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    def _pairs(self, items: IntArray, whom: Whom, ask: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q) -> Any:
+    def _pairs(
+        self, items: IntArray, whom: Whom, ask: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
+    ) -> FloatArray:
         """Ask about pairs of fitted items and annotators; left out, the confusion matrix of each pair."""
         some = self.classifier_.encoder_.prepare(self._inputs[items])  # not all: `recommend` asks for one at a time
         return ask_pairs(self.classifier_, some, whom, ask)

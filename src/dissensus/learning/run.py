@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import nn
 
+from dissensus.common.json_lines import key_of
 from dissensus.common.parameters import is_number
 from dissensus.common.progress import waiting
 from dissensus.common.registry import Registry
@@ -26,7 +28,6 @@ from dissensus.learning.checkpoint import Trace
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
-from dissensus.learning.saving import run_key
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer
 from dissensus.learning.validation import Validation, hold_out, known_truth, validation_items
 from dissensus.models.base import check_gold
@@ -131,9 +132,18 @@ def ready(
         lessons=Lessons(columns, network.objective.targets(), model.mixup), taught=taught,
         groups=parameter_groups(model, network, encoder), trainer=model.trainer(), **more,
     )  # fmt: skip
-    if model.checkpoint is None:
-        return run
-    return replace(run, key=run_key(model, table, columns, run.gold, run.evaluate, run.objective))
+    return run if model.checkpoint is None else replace(run, key=_key(run, model))
+
+
+def _key(run: Run, model: CrowdClassifier) -> str:
+    """Hash keywords, annotations, names, gold, inputs, validation and features of annotators."""
+    arrays, inputs, judge = [run.gold, run.objective.annotator_features_], [run.lessons.inputs], run.evaluate
+    if judge is not None:
+        arrays += [judge.rows, judge.truth]
+        inputs += [] if judge.columns is inputs[0] else [judge.columns]
+    settings = {**model.deciding(), "arrays": [array is not None for array in arrays], "inputs": len(inputs)}
+    there = (array for array in arrays if array is not None)
+    return key_of(settings, [run.table], chain(there, (x.numpy() for part in inputs for x in part.tensors())))
 
 
 def fit_without(

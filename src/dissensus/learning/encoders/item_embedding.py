@@ -61,13 +61,12 @@ class ItemEmbeddingModule(nn.Module):
         self.vectors = RowEmbedding(torch.randn(n_items, size))
         self.layers = MLPModule(size, hidden, dropout)
 
-    def forward(self, code: Tensor) -> Tensor:
+    def forward(self, code: Tensor) -> Any:
         """Return the last layer's values; for a code of −1, of the mean vector."""
         vectors = self.vectors(code.clamp(min=0))
         if not self.training:
             vectors = torch.where(code[:, None] >= 0, vectors, self.vectors.weight.mean(dim=0))
-        out: Tensor = self.layers(vectors)
-        return out
+        return self.layers(vectors)
 
 
 def _names(X: Any) -> Names:

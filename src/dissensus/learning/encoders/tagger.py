@@ -49,15 +49,14 @@ class Block(nn.Module):
         self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """One round of attention and of the two feed-forward layers, norms first."""
         value = self.value(self.norm1(x))  # (B, D)
         weight = self.dropout(value.new_ones(len(x), self.heads, 1))  # attention to the only position there is
         value = (value.view(len(x), self.heads, -1) * weight).flatten(1)
         x = x + self.dropout(self.output(value))
         wide = self.dropout(self.wide(self.norm2(x)).relu())
-        out: Tensor = x + self.dropout(self.narrow(wide))
-        return out
+        return x + self.dropout(self.narrow(wide))
 
 
 def blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequential:
@@ -77,7 +76,7 @@ class TaggerModule(nn.Module):
         self.blocks = blocks(of.layers, 4 * of.hidden, of.heads, of.dropout)
         self.dropout = nn.Dropout(of.dropout)
 
-    def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Tensor:
+    def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Any:
         """`sentence` and `word` (B,) number what is alike; words (B, L), position (B,), characters (B, C)."""
         one, which = distinct(sentence)
         states, _ = self.context(_packed(self.vectors(words[one]), words[one]))
@@ -85,8 +84,7 @@ class TaggerModule(nn.Module):
         one, which = distinct(word)
         _, (last, _) = self.spelling(_packed(self.characters(characters[one]), characters[one]))
         v = torch.cat([last[0], last[1]], dim=1)[which]  # (B, 2H): forwards to the end, backwards to the beginning
-        out: Tensor = self.dropout(self.blocks(torch.cat([u, v], dim=1)))
-        return out
+        return self.dropout(self.blocks(torch.cat([u, v], dim=1)))
 
 
 def _packed(x: Tensor, codes: Tensor) -> Any:

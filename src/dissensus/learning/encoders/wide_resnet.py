@@ -156,7 +156,7 @@ class WideResNetModule(nn.Module):
                 nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as the pixels lie: faster on processors too
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         if self.augment and self.training:
             x = moved(x)
         x = (x.permute(0, 3, 1, 2).to(self.center.dtype) - self.center) / self.spread  # (B, C, H, W)
@@ -175,12 +175,11 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.shortcut = None if channels == wide else nn.Conv2d(channels, wide, 1, stride, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         y = F.relu(self.norm1(x), inplace=True)
         kept = x if self.shortcut is None else self.shortcut(y)
         y = F.relu(self.norm2(self.conv1(y)), inplace=True)
-        out: Tensor = self.conv2(self.dropout(y)) + kept
-        return out
+        return self.conv2(self.dropout(y)) + kept
 
 
 def moved(x: Tensor) -> Tensor:

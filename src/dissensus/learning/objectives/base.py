@@ -126,9 +126,8 @@ class HeadWithMain(nn.Module):
         for name, part in parts.items():
             self.add_module(name, part)
 
-    def forward(self, z: Tensor) -> Tensor:
-        out: Tensor = self.main(z)
-        return out
+    def forward(self, z: Tensor) -> Any:
+        return self.main(z)
 
 
 class AnnotatorRows(nn.Module):

@@ -52,7 +52,7 @@ from their equations: `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -105,13 +105,12 @@ class Competence(AnnotatorRows):
             own = own + self._made(explained)
         return (own + self.crowd).reshape(-1, *self.shape), pull
 
-    def _made(self, rows: Tensor) -> Tensor:
-        made: Tensor = rows if self.linear is None else self.linear(rows)
-        return made
+    def _made(self, rows: Tensor) -> Any:
+        return rows if self.linear is None else self.linear(rows)
 
     def of(self, rows: Tensor) -> Tensor:
         """(n, K, K, L) C of embeddings (n, E)."""
-        return (self._made(rows) + self.crowd).reshape(-1, *self.shape)
+        return torch.as_tensor(self._made(rows) + self.crowd).reshape(-1, *self.shape)
 
     def rows(self) -> Tensor:
         """(A, E) e_j of all annotators."""
@@ -160,9 +159,8 @@ class LIAHead(nn.Module):
     def main(self) -> nn.Module:
         return self.truth
 
-    def forward(self, z: Tensor) -> Tensor:
-        out: Tensor = self.truth(z)
-        return out
+    def forward(self, z: Tensor) -> Any:
+        return self.truth(z)
 
     def hardness(self, z: Tensor) -> Tensor | None:
         """(B, K, K, L) D of the items."""
