@@ -272,14 +272,19 @@ def _values(X: Any) -> list[Any]:
     return list(X.to_pylist() if hasattr(X, "to_pylist") else X)  # an Arrow array, or a list
 
 
+def codes_of(named: Any, known: Names, what: str) -> IntArray:
+    """Codes of names among those of a fit, −1 for one who was not there; None for all."""
+    if named is None:
+        return np.arange(known.size)
+    if isinstance(named, str):
+        raise DataError(f"{what} must be a list of names, got the text {named!r}; write [{named!r}].")
+    return naming.match(naming.to_names(naming.to_column(named, what)), known, what)
+
+
 def item_codes(items: Any, known: Names) -> IntArray:
     """Codes of items among those of a fit, by their names; None for all."""
-    if items is None:
-        return np.arange(known.size)
-    if isinstance(items, str):
-        raise DataError(f"items must be a list of names, got the text {items!r}; write [{items!r}].")
-    named = naming.to_names(naming.to_column(items, "items"))
-    codes = naming.match(named, known, "items")
+    codes = codes_of(items, known, "items")
     if (codes < 0).any():
-        raise DataError(f"items: {shown(named[codes < 0][0])} is none of the {known.size:,} fitted items.")
+        bad = naming.to_names(naming.to_column(items, "items"))[codes < 0][0]
+        raise DataError(f"items: {shown(bad)} is none of the {known.size:,} fitted items.")
     return codes
