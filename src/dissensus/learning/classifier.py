@@ -33,11 +33,12 @@ from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
 from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
-from dissensus.learning.storage import loaded_part, stored_part, with_results
+from dissensus.learning.storage import loaded_part, stored_part, with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
-from dissensus.models.base import Likelihoods, arg_max, given_first
+from dissensus.models.base import Likelihoods, annotated_results, arg_max, given_first
 from dissensus.models.reliability import reliability
+from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
@@ -100,12 +101,6 @@ class CrowdClassifier(Learner, Training):
     note_: str  # what objective "auto" chose, and why
     candidates_: list[dict[str, Any]]  # what it chose from: name, networks, cross entropy on held-out items, weight
     judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
-
-    def check(self) -> None:
-        """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
-        super().check()
-        if self.seed is None and self.checkpoint is not None:
-            raise BadParameter("checkpoint needs a seed: without one, no run is the same as the one that was killed.")
 
     def trainer(self) -> Trainer:
         """The trainer with these keywords."""
@@ -265,7 +260,10 @@ class CrowdClassifier(Learner, Training):
         if not self.objective_.models_annotators or not codes.size:
             known = softmax(self._ask(network.logits, columns), axis=1)
             return np.asarray(np.einsum("ic,acl->ial", known, self._confusions()[codes]))  # −1 takes the last
-        proba = self._ask(lambda batch: network.label_proba(batch, *network.placed(codes, features)), columns)
+        who = self.network_.to(self.place()).placed(codes, features)
+        proba = self._ask(
+            lambda batch: self.objective_.label_proba(network.head, network.encoder(**batch), *who), columns
+        )
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
     def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
@@ -367,7 +365,9 @@ class CrowdClassifier(Learner, Training):
             objective=type(objective)(**objective.get_params(deep=False)),
         )
         model.check_parameters()
-        with_results(model, tree["results"])
+        results, schema = tree["results"], annotated_results(cls)
+        check_arrays(dict.fromkeys(schema) | results, schema)  # one that is missing is none
+        with_learnt(model, results)
         model.encoder_, model.objective_ = encoder, objective
         described = tree["annotators"]
         model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)

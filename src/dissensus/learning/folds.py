@@ -20,7 +20,7 @@ from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
 from dissensus.learning.run import tie_seed
-from dissensus.learning.validation import shuffled
+from dissensus.learning.validation import stratified_folds
 from dissensus.models.base import arg_max, check_gold
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_arrow
@@ -123,13 +123,11 @@ def out_of_fold(
         raise BadParameter(
             "out_of_fold: this model was fitted with features of annotators; give annotators, the frame that fit had."
         )
-    known = np.zeros(table.n_items, np.bool_) if gold is None else gold >= 0
-    teaching = np.flatnonzero((np.diff(table.item_ptr) > 0) | known)
-    if not 2 <= folds <= teaching.size:
-        raise BadParameter(f"folds must be from 2 to {teaching.size:,}, the items that teach, got {folds}.")
-    fold = np.full(table.n_items, -1)
-    fold[teaching[shuffled(table.items[teaching], seed)]] = np.arange(teaching.size) % folds
-
+    teaches = np.diff(table.item_ptr) > 0
+    teaches = teaches if gold is None else teaches | (gold >= 0)
+    if not 2 <= folds <= teaches.sum():
+        raise BadParameter(f"folds must be from 2 to {teaches.sum():,}, the items that teach, got {folds}.")
+    fold = stratified_folds(table, np.zeros((table.n_items, 1)), teaches, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0
     for number in range(folds):

@@ -112,10 +112,6 @@ class Network(nn.Module):
         """(B, K) unnormalised log P(class | x)."""
         return self.objective.logits(self.head, self.encoder(**inputs))
 
-    def label_proba(self, inputs: Batch, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, len(annotators), K) P(label | x, annotator)."""
-        return self.objective.label_proba(self.head, self.encoder(**inputs), annotators, features)
-
     def log_posterior(self, inputs: Batch, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations)."""
         return self.objective.log_posterior(self.head, self.encoder(**inputs), targets)

@@ -23,8 +23,8 @@ from dissensus.common.atomic import atomic
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.exceptions import DissensusError, UnreadableFile, UnwritableFile
-from dissensus.models.base import Aggregator, annotated_results, methods
-from dissensus.models.saving import OPTIONAL, check_arrays, pack_text, unpack_text
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.saving import check_arrays, pack_text, unpack_text
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
 LEARNT = {"center_": "F real", "spread_": "F real", "n_classes_": "whole"}  # of an encoder or objective
@@ -183,12 +183,3 @@ def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
     part.check_parameters()
     check_arrays(stored["learnt"], LEARNT)
     return with_learnt(part, stored["learnt"])
-
-
-def with_results(model: Any, values: dict[str, Any]) -> None:
-    """Set the results of a fitted classifier; ValueError where one is missing, of another shape or out of range."""
-    schema: dict[str, str] = annotated_results(model.__class__)
-    if missing := [name for name, about in schema.items() if name not in values and not about.startswith(OPTIONAL)]:
-        raise ValueError(f"there is no {missing[0]}")
-    check_arrays(values, schema)
-    with_learnt(model, values)

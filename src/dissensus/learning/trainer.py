@@ -82,6 +82,8 @@ class Training(Parameters):
         self.check_parameters()
         if self.place().index is not None and self.processes > 1:
             raise BadParameter(f"device {self.device!r} is one; for {self.processes} processes say 'cuda'.")
+        if self.seed is None and self.checkpoint is not None:
+            raise BadParameter("checkpoint needs a seed: without one, no run is the same as the one that was killed.")
 
     def deciding(self) -> dict[str, str]:
         """The keywords that decide what a run computes, as text: a checkpoint is of the same ones."""
@@ -188,7 +190,7 @@ class _Loop:
         self.rates = [group["lr"] for group in self.base.param_groups]
         self.shard = Shard(fabric, self.data, self.rows)
         self.steps_in_all = how.epochs * len(how.batches(self.rows, 0))
-        self.checkpoint = Checkpoint(how.checkpoint, how.checkpoint_every, self.key, fabric, model, self.base)
+        self.checkpoint = Checkpoint(how, self.key, fabric, model, self.base)
         with own_draws(mixed(how.seed, -1 - fabric.global_rank), gpus(fabric.device)):
             self.at = self.checkpoint.read()
             model.train()

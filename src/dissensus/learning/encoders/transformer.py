@@ -24,17 +24,7 @@ from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.features import hub
 from dissensus.features.cache import Cache
-from dissensus.features.text import (
-    Pooling,
-    TextModel,
-    check_length,
-    checked,
-    embed_texts,
-    pool,
-    states,
-    text_model,
-    tokens,
-)
+from dissensus.features.text import Pooling, TextModel, check_length, embed_texts, pool, states, text_model, tokens
 from dissensus.learning import inputs as given
 from dissensus.learning.batches import Columns, Padded
 from dissensus.learning.encoders.base import Encoder, encoders
@@ -127,12 +117,12 @@ class Transformer(Encoder):
 
     def _texts(self, X: Any) -> tuple[list[str], list[str] | None]:
         if not self.pairs_:
-            return checked(given.texts(X), "X"), None
+            return given.texts(X), None
         pairs = given.pairs(X)
         for row, pair in enumerate(pairs):
             if not all(isinstance(text, str) for text in pair):
                 raise DataError(f"X: row {row} is {pair!r}, not two texts; give a text and a target per item.")
-        return checked([a for a, _ in pairs], "X"), checked([b for _, b in pairs], "X")
+        return [a for a, _ in pairs], [b for _, b in pairs]
 
     def _model(self, weights: Path | dict[str, Any]) -> TextModel:
         return TextModel(self.config_, self.tokenizer_, self.max_length_, self.normalize_, self.identity_, weights)
