@@ -15,7 +15,7 @@ from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.inputs import aligned
 from dissensus.learning.objectives import Auto
 from dissensus.learning.objectives.base import annotation_rows
-from dissensus.learning.validation import AnnotationValidation, stratified_folds
+from dissensus.learning.validation import Validation, stratified_folds
 
 
 def fitted(table, X, **keywords):
@@ -121,7 +121,7 @@ def test_labels_judge_each_through_its_annotator():
     model = CrowdClassifier(objective="crowd-layer", epochs=2, device="cpu").fit(table, X)
     columns, rows = model.encoder_.prepare(X), np.array([4, 2, 9])
     targets = Columns(annotations=annotation_rows(table))
-    judge = AnnotationValidation(columns, rows, table.soft_labels()[rows], 2, targets)
+    judge = Validation(columns, rows, table.soft_labels()[rows], 2, targets)
     proba, total = model.predict_annotations(table, X), 0.0
     for row in np.flatnonzero(np.isin(table.item, rows)):
         total -= weight[row] * np.log(proba[row, table.label[row]])

@@ -46,7 +46,6 @@ from dissensus.learning.storage import with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE
 from dissensus.learning.training_log import tell
 from dissensus.learning.validation import (
-    AnnotationValidation,
     Validation,
     hold_out,
     known_truth,
@@ -299,7 +298,7 @@ class _Choice:
             nobody = torch.full((len(judge.truth),), -1)
             proba = torch.as_tensor(judge.truth, dtype=torch.float32)
             rows = Bag({"annotator": nobody, "proba": proba}, torch.arange(1 + len(nobody)))
-        return AnnotationValidation(judge.columns, judge.rows, judge.truth, judge.at_once, Columns(annotations=rows))
+        return replace(judge, labels=Columns(annotations=rows))
 
     def _run(self, kept: list[tuple[Member, float]], penalty: float, encoder: Encoder, columns: Columns) -> Run:
         """The pool as one network: the linear model of all items that teach, and the networks of all splits."""

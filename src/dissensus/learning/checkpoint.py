@@ -73,7 +73,7 @@ class Checkpoint:
 
     def due(self) -> bool:
         """True if it is time for the next."""
-        return time.monotonic() - self.written > self.every
+        return bool(time.monotonic() - self.written > self.every)
 
     def write(self, state: State) -> None:
         """Write where the run is, if this is the first process and there is a folder."""

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
 
 from dissensus.common.json_lines import key_of
 from dissensus.common.parameters import is_number
@@ -28,6 +27,7 @@ from dissensus.learning.checkpoint import Trace
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
+from dissensus.learning.optimizers import split
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer
 from dissensus.learning.validation import Validation, hold_out, known_truth, validation_items
 from dissensus.models.base import check_gold
@@ -168,15 +168,11 @@ def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder)
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
     head = max(rate, MIN_HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
     rows = network.objective.rows_rate if model.head_learning_rate is None else model.head_learning_rate
-
-    def group(module: nn.Module, sparse: bool, lr: float) -> list[dict[str, Any]]:
-        found = [p for p in module.parameters() if p.requires_grad and getattr(p, "row_sparse", False) is sparse]
-        return [{"params": found, "lr": lr}] if found else []
-
-    return [
-        *group(network.encoder, False, rate), *group(network.head, False, head),
-        *group(network.encoder, True, rows), *group(network.head, True, rows),
-    ]  # fmt: skip
+    dense, sparse = split([
+        {"params": [p for p in part.parameters() if p.requires_grad], "lr": lr}
+        for part, lr in ((network.encoder, rate), (network.head, head))
+    ])  # fmt: skip
+    return [*dense, *({**group, "lr": rows} for group in sparse)]
 
 
 def new_part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
