@@ -36,7 +36,7 @@ from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
 from dissensus.learning.storage import loaded_part, stored_part, with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
-from dissensus.models.base import Likelihoods, annotated_results, arg_max, given_first
+from dissensus.models.base import Likelihoods, annotated_results, given_first, item_columns
 from dissensus.models.reliability import reliability
 from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
@@ -314,13 +314,10 @@ class CrowdClassifier(Learner, Training):
 
         self._check_fitted()
         if kind == "items":
-            label = self.classes_[arg_max(self.posterior_, self.items_, self.classes_, self.tie_seed_)]
-            model = self.classes_[self.proba_.argmax(axis=1)]
-            columns: dict[str, Any] = {
-                "item": self.items_, "label": label, "confidence": self.posterior_.max(axis=1), "model": model,
-                "taught": self.teaches_ & ~self.held_out_,
-            } | ({} if self.difficulty_ is None else {"difficulty": self.difficulty_})  # fmt: skip
-            columns |= {f"p_{name}": self.posterior_[:, k] for k, name in enumerate(self.classes_)}
+            columns = item_columns(self.classes_, self.tie_seed_, self.items_, self.posterior_, self.difficulty_)
+            columns |= {"model": self.classes_[self.proba_.argmax(axis=1)], "taught": self.teaches_ & ~self.held_out_}
+            first = ("item", "label", "confidence", "model", "taught")
+            columns = {name: columns[name] for name in (*first, *columns)}
         elif kind == "annotators":
             columns = {
                 "annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_,

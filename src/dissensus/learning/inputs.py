@@ -33,17 +33,6 @@ ITEM = "item"  # column or index that names the rows of a frame
 BLANKS = re.compile(r"[ \t\r\n]+")
 
 
-def in_file(X: Any) -> bool:
-    """True for a table of numbers that is mapped from a file, row after row, or for rows of such a table.
-
-    False with mode "c": what is written to that is in memory alone.
-    """
-    if isinstance(X, Picked):
-        return True
-    mapped = isinstance(X, np.memmap) and X.filename is not None and X.mode != "c"
-    return mapped and X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub"
-
-
 def check_table(table: Any, caller: str = "fit") -> None:
     """Raise DataError where it is no table of annotations."""
     if not isinstance(table, Annotations):
@@ -54,9 +43,15 @@ def check_table(table: Any, caller: str = "fit") -> None:
 
 
 def plain(X: Any) -> Any:
-    """X without names of its rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory."""
+    """X without names of its rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
+
+    `Picked`: a table of numbers that is mapped from a file, row after row. Not with mode "c": what is written to that
+    is in memory alone.
+    """
     if isinstance(X, str):
         raise DataError("X is one string; give one per item, in a list.")
+    if isinstance(X, np.memmap) and X.filename is not None and X.mode != "c":
+        return Picked(X) if X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub" else X
     if isinstance(X, np.ndarray | Picked) or sparse.issparse(X):
         return X
     if isinstance(X, Mapping):
@@ -134,8 +129,8 @@ def rows(X: Any) -> int:
 def take(X: Any, at: Any) -> Any:
     """The rows of X at these places, in that order."""
     X = plain(X)
-    if in_file(X):
-        return (X if isinstance(X, Picked) else Picked(X)).pick(np.asarray(at))
+    if isinstance(X, Picked):
+        return X.pick(np.asarray(at))
     if sparse.issparse(X):
         return X.tocsr()[at]
     if isinstance(X, nw.DataFrame | nw.Series):
@@ -154,7 +149,7 @@ def vectors(X: Any) -> Any:
     if isinstance(X, nw.DataFrame | nw.Series):
         X = X.to_numpy()
     try:
-        array = X if in_file(X) else np.asarray(X, np.float32)
+        array = X if isinstance(X, Picked) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise DataError(
             "X must hold numbers, one row of features per item; for texts take a text encoder, such as 'transformer'."

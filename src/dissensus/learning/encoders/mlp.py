@@ -18,7 +18,7 @@ from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns, Mapped, Picked
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
-from dissensus.learning.inputs import blocks, in_file, vectors
+from dissensus.learning.inputs import blocks, vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
 
@@ -72,8 +72,8 @@ class Scaled(Encoder):
         x = vectors(X)
         if x.shape[1] != self.center_.size:
             raise DataError(f"X has {x.shape[1]} features, the model was fitted to {self.center_.size}.")
-        if in_file(x):
-            return Columns(x=Mapped(x if isinstance(x, Picked) else Picked(x), self.center_, self.spread_))
+        if isinstance(x, Picked):
+            return Columns(x=Mapped(x, self.center_, self.spread_))
         return Columns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))
 
 
