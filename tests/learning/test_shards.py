@@ -11,7 +11,7 @@ import torch
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.batches import Bag, Columns, Mapped, Padded, Picked
+from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.devices import fabric_class
 from dissensus.learning.encoders import encoders
 from dissensus.learning.inputs import take, vectors
@@ -179,6 +179,6 @@ def test_what_is_no_number_is_found_wherever_it_is(tmp_path, monkeypatch):
 def test_rows_of_a_file_are_an_array_where_one_is_needed(stored):
     _, X, mapped, _ = stored
     found = take(mapped, [3, 1])
-    assert isinstance(found, Picked)
+    assert isinstance(found, Mapped)
     np.testing.assert_array_equal(np.asarray(found, np.float32), X[[3, 1]])
     assert len(found) == 2

@@ -33,7 +33,7 @@ from dissensus.evaluation import cross_entropy
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.learning import inputs as given
 from dissensus.learning import logistic
-from dissensus.learning.batches import Bag, Columns, Picked
+from dissensus.learning.batches import Bag, Columns, Mapped
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.devices import one_thread
 from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
@@ -103,7 +103,7 @@ def pools(model: CrowdClassifier, X: Any) -> bool:
     """Whether the objective is auto and inputs are vectors in memory, of which a pool is made."""
     encoder = new_part(model.encoder, encoders, Encoder)
     frozen = isinstance(encoder, Transformer) and not encoder.tune
-    features = isinstance(encoder, MLP | Identity) and not isinstance(given.plain(X), Picked)
+    features = isinstance(encoder, MLP | Identity) and not isinstance(given.plain(X), Mapped)
     auto = isinstance(new_part(model.objective, objectives, Objective), Auto)
     return auto and model.processes == 1 and (frozen or features)
 

@@ -22,28 +22,36 @@ Batch = dict[str, Tensor]
 BLOCK_ROWS = 2**16  # rows of a file that are read at a time
 
 
-class Picked:
-    """Some rows of an array that is mapped from a file, read when they are asked for; `at` None: all.
+class Mapped:
+    """Some rows of an array that is mapped from a file (`at` None: all), centred, scaled, float32 when they are drawn.
 
     Another process is told where they are and opens the file for itself: it reads what it draws.
     """
 
-    def __init__(self, array: Any, at: IntArray | None = None):
-        self.array, self.at = array, at
-        n = len(array) if at is None else at.size
-        self.shape, self.ndim, self.dtype = (n, *array.shape[1:]), array.ndim, array.dtype
+    def __init__(self, array: Any, at: IntArray | None = None, center: Any = 0.0, spread: Any = 1.0):
+        self.array, self.at, self.center, self.spread = array, at, center, spread
+        self.shape, self.ndim = (len(array) if at is None else at.size, *array.shape[1:]), array.ndim
 
-    def pick(self, at: Any) -> Picked:
+    def scaled(self, center: FloatArray, spread: FloatArray) -> Mapped:
+        """The same, less center (D,), divided by spread (D,)."""
+        return Mapped(self.array, self.at, center, spread)
+
+    def pick(self, at: Any) -> Mapped:
         """These rows of them; a range of all rows is not looked up."""
         if self.at is None and isinstance(at, slice):
-            return Picked(self.array[at])
-        return Picked(self.array, at if self.at is None else self.at[at])
+            return Mapped(self.array[at], None, self.center, self.spread)
+        return Mapped(self.array, at if self.at is None else self.at[at], self.center, self.spread)
+
+    def part(self, start: int, stop: int) -> Mapped:
+        """Rows start … stop − 1."""
+        return self.pick(slice(start, stop))
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     def __getitem__(self, key: Any) -> Any:
-        return np.asarray(self.array[key if self.at is None else self.at[key]])
+        x = np.asarray(self.array[key if self.at is None else self.at[key]]).astype(np.float32)
+        return ((x - self.center) / self.spread).astype(np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self[:], dtype)
@@ -53,37 +61,17 @@ class Picked:
         while isinstance(whole.base, np.memmap):  # only the first one says where in the file it begins
             whole = whole.base
         offset = whole.offset + self.array.ctypes.data - whole.ctypes.data
-        return _opened, (str(self.array.filename), self.dtype, offset, self.array.shape, self.at)
-
-
-def _opened(path: str, dtype: np.dtype[Any], offset: int, shape: tuple[int, int], at: IntArray | None) -> Picked:
-    return Picked(np.memmap(path, dtype, "r", offset, shape), at)
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """Rows of numbers in a file, centred, scaled and made float32 when they are drawn."""
-
-    rows: Picked
-    center: FloatArray  # (D,)
-    spread: FloatArray  # (D,)
-
-    def __len__(self) -> int:
-        return len(self.rows)
+        where = (str(self.array.filename), self.array.dtype, "r", offset, self.array.shape)
+        return _opened, (where, self.at, self.center, self.spread)
 
     def take(self, name: str, rows: Tensor) -> Batch:
         """These rows, in memory."""
-        x = self.rows[rows.cpu().numpy()].astype(np.float32)
-        return {name: torch.from_numpy(((x - self.center) / self.spread).astype(np.float32)).to(rows.device)}
-
-    def part(self, start: int, stop: int) -> Mapped:
-        """Rows start … stop − 1."""
-        return replace(self, rows=self.rows.pick(slice(start, stop)))
+        return {name: torch.from_numpy(self[rows.cpu().numpy()]).to(rows.device)}
 
     def blocks(self) -> Iterator[Tensor]:
         """All rows, some at a time."""
-        for rows in torch.split(torch.arange(len(self)), BLOCK_ROWS):
-            yield self.take("x", rows)["x"]
+        for start in range(0, max(len(self), 1), BLOCK_ROWS):
+            yield torch.from_numpy(self[start : start + BLOCK_ROWS])
 
     def to(self, device: Any) -> Tensor:
         """All rows, in the memory of a device."""
@@ -92,7 +80,11 @@ class Mapped:
     @property
     def nbytes(self) -> int:
         """Bytes that all rows take in memory."""
-        return 4 * len(self) * int(self.rows.shape[1])
+        return 4 * len(self) * int(self.shape[1])
+
+
+def _opened(where: tuple[Any, ...], *how: Any) -> Mapped:
+    return Mapped(np.memmap(*where), *how)
 
 
 @dataclass(frozen=True)

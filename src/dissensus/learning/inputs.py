@@ -21,7 +21,7 @@ from torch.nn.functional import interpolate
 from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.features.text import checked
-from dissensus.learning.batches import BLOCK_ROWS, Picked
+from dissensus.learning.batches import BLOCK_ROWS, Mapped
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -45,14 +45,14 @@ def check_table(table: Any, caller: str = "fit") -> None:
 def plain(X: Any) -> Any:
     """X without names of its rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
 
-    `Picked`: a table of numbers that is mapped from a file, row after row. Not with mode "c": what is written to that
+    `Mapped`: a table of numbers that is mapped from a file, row after row. Not with mode "c": what is written to that
     is in memory alone.
     """
     if isinstance(X, str):
         raise DataError("X is one string; give one per item, in a list.")
     if isinstance(X, np.memmap) and X.filename is not None and X.mode != "c":
-        return Picked(X) if X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub" else X
-    if isinstance(X, np.ndarray | Picked) or sparse.issparse(X):
+        return Mapped(X) if X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub" else X
+    if isinstance(X, np.ndarray | Mapped) or sparse.issparse(X):
         return X
     if isinstance(X, Mapping):
         return list(X.values())
@@ -129,7 +129,7 @@ def rows(X: Any) -> int:
 def take(X: Any, at: Any) -> Any:
     """The rows of X at these places, in that order."""
     X = plain(X)
-    if isinstance(X, Picked):
+    if isinstance(X, Mapped):
         return X.pick(np.asarray(at))
     if sparse.issparse(X):
         return X.tocsr()[at]
@@ -149,7 +149,7 @@ def vectors(X: Any) -> Any:
     if isinstance(X, nw.DataFrame | nw.Series):
         X = X.to_numpy()
     try:
-        array = X if isinstance(X, Picked) else np.asarray(X, np.float32)
+        array = X if isinstance(X, Mapped) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise DataError(
             "X must hold numbers, one row of features per item; for texts take a text encoder, such as 'transformer'."

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from dissensus.common.parameters import Parameters
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import IntArray, Names
 from dissensus.evaluation import cross_entropy
 from dissensus.exceptions import DataError, NotFitted
 from dissensus.learning import inputs as given
@@ -247,15 +247,10 @@ def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
     """
     table, X, _ = table_first(X, y)
     table = table.to_classes(np.asarray(estimator.classes_))
-    logs, weight = log_likelihood(table, _of_rows(estimator, table, X))
-    return float((logs * weight).sum() / weight.sum())
-
-
-def _of_rows(estimator: Any, table: Annotations, X: Any) -> FloatArray:
-    """(N, K) P(label) for the rows of a table."""
-    if hasattr(estimator, "named_steps"):  # a Pipeline
-        return _of_rows(estimator[-1], table, estimator[:-1].transform(X))
+    while hasattr(estimator, "named_steps"):  # a Pipeline
+        estimator, X = estimator[-1], estimator[:-1].transform(X)
     model = getattr(estimator, "classifier_", estimator)  # LIA's
-    if hasattr(model, "predict_annotations"):
-        return np.asarray(model.predict_annotations(table, X))
-    return np.asarray(estimator.predict_proba(X))[table.item]
+    models_them = hasattr(model, "predict_annotations")
+    proba = model.predict_annotations(table, X) if models_them else np.asarray(model.predict_proba(X))[table.item]
+    logs, weight = log_likelihood(table, proba)
+    return float((logs * weight).sum() / weight.sum())

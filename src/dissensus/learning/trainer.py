@@ -246,7 +246,7 @@ class _Loop:
         summed: Tensor = closure() if self.sam is None else self.sam.around(closure)
         if how.clip is not None:
             self.fabric.strategy.precision.unscale_gradients(self.base)
-            clip_gradients(self.model.parameters(), how.clip)  # not fabric's, which knows nothing of row-sparse gradients
+            clip_gradients(self.model.parameters(), how.clip)  # fabric's knows no row-sparse ones
         self.optimizer.step()
         return summed
 

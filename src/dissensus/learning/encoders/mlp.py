@@ -16,7 +16,7 @@ from torch import nn
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
-from dissensus.learning.batches import Columns, Mapped, Picked
+from dissensus.learning.batches import Columns, Mapped
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.inputs import blocks, vectors
 
@@ -72,8 +72,8 @@ class Scaled(Encoder):
         x = vectors(X)
         if x.shape[1] != self.center_.size:
             raise DataError(f"X has {x.shape[1]} features, the model was fitted to {self.center_.size}.")
-        if isinstance(x, Picked):
-            return Columns(x=Mapped(x, self.center_, self.spread_))
+        if isinstance(x, Mapped):
+            return Columns(x=x.scaled(self.center_, self.spread_))
         return Columns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))
 
 
