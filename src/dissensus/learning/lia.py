@@ -48,9 +48,6 @@ MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every
 class LIA(Learner, LIAKeywords):
     """Truth, difficulty and competence.
 
-    Layers, dropout and weight decay were chosen by the likelihood of held-out annotations, and of those of new items.
-    Without dropout, features of hundreds of numbers are learnt by heart, above all where items have few labels.
-
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
     >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
