@@ -39,8 +39,15 @@ from dissensus.learning.network import Lessons
 from dissensus.learning.objectives.base import AnnotatorRows
 from dissensus.learning.rows import RowEmbedding
 from dissensus.learning.run import new_part, torch_seed
-from dissensus.learning.saving import loaded_part, stored_part, with_learnt
-from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
+from dissensus.learning.storage import (
+    file_in,
+    loaded_part,
+    of_this_version,
+    read_tree,
+    stored_part,
+    with_learnt,
+    write_tree,
+)
 from dissensus.learning.trainer import Trainer
 from dissensus.table.annotations import Annotations
 from reproductions.saved_inputs import loaded_columns, stored_columns

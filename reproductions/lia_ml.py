@@ -26,15 +26,14 @@ from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom
 from dissensus.learning.batches import Batch, Columns
-from dissensus.learning.by_annotation import CELLS
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.devices import own_draws, place
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.lia import LIA
-from dissensus.learning.network import Network
+from dissensus.learning.network import CELLS, Network
 from dissensus.learning.run import Run, new_part, ready, tie_seed, torch_seed
-from dissensus.learning.saving import learnt, loaded_part, stored_part, with_learnt
+from dissensus.learning.storage import learnt, loaded_part, stored_part, with_learnt
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 from reproductions.lia_ml_objective import LIAMLHead, LIAMLKeywords, LIAMLObjective
@@ -310,9 +309,7 @@ class LIAML(LIAMLKeywords, LIA):
             found[at] = np.einsum("ik,ijkk->ij", self.posterior_[question][items[at]], pairs)
         return found
 
-    def _confusions(  # type: ignore[override]  # in a question
-        self, items: IntArray, whom: Whom, question: str
-    ) -> Iterator[tuple[slice, FloatArray]]:
+    def _confusions(self, items: IntArray, whom: Whom, question: str) -> Iterator[tuple[slice, FloatArray]]:
         """Yield (rows of items, Q (rows, annotators, K, K) in a question), some items at a time."""
         (number, q), K = self._place[question], self.classes_[question].size
         block = self._blocks[number]

@@ -11,7 +11,7 @@ def stored_columns(columns: Columns) -> dict[str, Any]:
     """Prepared inputs as plain values and tensors; those of a file are read, since the file may be gone."""
     stored: dict[str, Any] = {}
     for name, column in columns.columns.items():
-        if isinstance(column, Padded | Bag):
+        if isinstance(column, Bag):
             stored[name] = {"kind": type(column).__name__, **vars(column)}
         else:
             stored[name] = column.to("cpu") if isinstance(column, Mapped) else column

@@ -15,7 +15,7 @@ from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.inputs import aligned
 from dissensus.learning.objectives import Auto
 from dissensus.learning.objectives.base import annotation_rows
-from dissensus.learning.validation import AnnotationValidation, stratified_folds
+from dissensus.learning.validation import Validation, stratified_folds
 
 
 def fitted(table, X, **keywords):
@@ -76,7 +76,7 @@ def test_it_is_the_default_and_says_what_it_chose():
     assert model.score(X, truth) > 0.9
     assert model.note_.startswith("auto chose the weights")
     assert "by 2 folds of 150 items" in model.note_
-    assert [row["name"] for row in model.candidates_] == ["linear model", *(one.name for one in auto.CANDIDATES)]
+    assert [row["name"] for row in model.candidates_] == ["linear model", *auto.CANDIDATES]
     assert not model.held_out_.any()
     assert model.teaches_.all()
     np.testing.assert_allclose(model.predict_proba(X), model.proba_, atol=1e-6)
@@ -121,7 +121,7 @@ def test_labels_judge_each_through_its_annotator():
     model = CrowdClassifier(objective="crowd-layer", epochs=2, device="cpu").fit(table, X)
     columns, rows = model.encoder_.prepare(X), np.array([4, 2, 9])
     targets = Columns(annotations=annotation_rows(table))
-    judge = AnnotationValidation(columns, rows, table.soft_labels()[rows], 2, targets)
+    judge = Validation(columns, rows, table.soft_labels()[rows], 2, targets)
     proba, total = model.predict_annotations(table, X), 0.0
     for row in np.flatnonzero(np.isin(table.item, rows)):
         total -= weight[row] * np.log(proba[row, table.label[row]])

@@ -10,7 +10,7 @@ ROWS = torch.tensor([2, 1, 0])
 
 def test_padded_sequences_are_those_of_a_loop():
     values = torch.arange(12).reshape(6, 2) + 1
-    batch = Padded(values, PTR, pad=-1).take("x", ROWS)["x"]
+    batch = Padded({"x": values}, PTR, pad=-1).take("x", ROWS)["x"]
     assert batch.shape == (3, 4, 2)
     for place, row in enumerate(ROWS):
         own = values[PTR[row] : PTR[row + 1]]
@@ -19,8 +19,8 @@ def test_padded_sequences_are_those_of_a_loop():
 
 
 def test_a_batch_is_at_least_as_long_as_asked():
-    assert Padded(torch.arange(6), PTR, shortest=5).take("x", ROWS)["x"].shape == (3, 5)
-    assert Padded(torch.arange(6), PTR).take("x", torch.tensor([1]))["x"].shape == (1, 1)
+    assert Padded({"x": torch.arange(6)}, PTR, shortest=5).take("x", ROWS)["x"].shape == (3, 5)
+    assert Padded({"x": torch.arange(6)}, PTR).take("x", torch.tensor([1]))["x"].shape == (1, 1)
 
 
 def test_a_bag_gives_every_row_of_its_items_and_whose_it_is():
@@ -36,7 +36,9 @@ def test_an_item_may_be_taken_twice():
 
 
 def test_columns_are_taken_together():
-    columns = Columns(x=torch.eye(3), words=Padded(torch.arange(6), PTR), labels=Bag({"label": torch.arange(6)}, PTR))
+    columns = Columns(
+        x=torch.eye(3), words=Padded({"x": torch.arange(6)}, PTR), labels=Bag({"label": torch.arange(6)}, PTR)
+    )
     assert len(columns) == 3
     batch = columns.take(torch.tensor([1, 2]))
     assert set(batch) == {"x", "words", "label", "row"}

@@ -34,8 +34,8 @@ def other_rows(X):
 def test_rows_are_pairs_of_the_whole(objective, cells, monkeypatch):
     model, X = trained(objective)
     table, new = other_rows(X)
-    monkeypatch.setattr("dissensus.learning.by_annotation.CELLS", cells)  # 18: two rows at a time
-    monkeypatch.setattr("dissensus.learning.by_annotation.BATCHES_AT_ONCE", 1 if cells > 18 else 8)
+    monkeypatch.setattr("dissensus.learning.classifier.CELLS", cells)  # 18: two rows at a time
+    monkeypatch.setattr("dissensus.learning.classifier.BATCHES_AT_ONCE", 1 if cells > 18 else 8)
     model.batch_size = 1 if cells > 18 else 8  # an item at a time
     found = model.predict_annotations(table, new)
     whole = model.predict_annotator_proba(new, table.annotators)  # (6, A, K)

@@ -11,7 +11,7 @@ import torch
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.batches import Bag, Columns, Mapped, Padded, Picked
+from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.devices import fabric_class
 from dissensus.learning.encoders import encoders
 from dissensus.learning.inputs import take, vectors
@@ -70,7 +70,7 @@ def test_a_part_is_what_is_taken_of_the_whole():
     ptr = torch.tensor([0, 2, 2, 6, 7])
     whole = Columns(
         x=torch.arange(8.0).reshape(4, 2),
-        words=Padded(torch.arange(7), ptr),
+        words=Padded({"x": torch.arange(7)}, ptr),
         labels=Bag({"label": torch.arange(7)}, ptr),
     )
     part, rows = whole.part(1, 4), torch.tensor([2, 0, 1])
@@ -179,6 +179,6 @@ def test_what_is_no_number_is_found_wherever_it_is(tmp_path, monkeypatch):
 def test_rows_of_a_file_are_an_array_where_one_is_needed(stored):
     _, X, mapped, _ = stored
     found = take(mapped, [3, 1])
-    assert isinstance(found, Picked)
+    assert isinstance(found, Mapped)
     np.testing.assert_array_equal(np.asarray(found, np.float32), X[[3, 1]])
     assert len(found) == 2

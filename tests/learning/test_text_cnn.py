@@ -24,7 +24,7 @@ def test_the_literal_loop():
     z = module(**columns.take(torch.arange(5))).detach().numpy()
     assert z.shape == (5, encoder.width) == (5, 8)
     for i in range(5):
-        codes = words.values[words.ptr[i] : words.ptr[i + 1]].tolist()
+        codes = words.columns["code"][words.ptr[i] : words.ptr[i + 1]].tolist()
         codes += [0] * (3 - len(codes))  # filled up to the longest window
         x = [np.zeros(6) if code == 0 else module.vectors.seen[code - 1].detach().numpy() for code in codes]
         for h, convolution in zip((2, 3), module.convolutions, strict=True):

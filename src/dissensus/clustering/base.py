@@ -122,7 +122,7 @@ class Clustering(Aggregator):
 
     def snapped(self, of_item: FloatArray, how: Snap = "hard", cluster: IntArray | None = None) -> FloatArray:
         """(n, P) the labels of clusters (n, K): of the most probable one (or of `cluster`), or averaged; Eq. 1."""
-        labels = model.of_clusters(self.params_)
+        labels = model.of_clusters(Params(self.psi_, self.omega_, self.labels_of_clusters_))
         if how == "soft":
             return np.asarray(of_item @ labels)
         return np.asarray(labels[of_item.argmax(axis=1) if cluster is None else cluster])
@@ -145,25 +145,25 @@ class Clustering(Aggregator):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
             raise DataError(f"{type(self).__name__} makes clusters, which have no known classes; leave gold out.")
-        edges = Edges(table)
-        threads = thread_count(self.threads, edges.size)
-        best = self._best(table, edges, threads, on_step)
-        self.psi_, self.omega_, self.labels_of_clusters_ = best.params.psi, best.params.omega, best.params.theta
-        found = best.clusters
+        best = self._best(table, on_step)
+        found, params = best.clusters, best.params
+        self.psi_, self.omega_, self.labels_of_clusters_ = params.psi, params.omega, params.theta
         self.item_clusters_, self.annotator_clusters_ = found.items, found.annotators
         self.item_cluster_, self.annotator_cluster_ = found.item, found.annotator
         self.trace_, self.converged_ = np.array(best.trace), best.converged
-        self.prior_ = self.psi_ @ model.of_clusters(best.params)
+        self.prior_ = self.psi_ @ model.of_clusters(params)
         self.labelled_ = np.diff(table.item_ptr) > 0
         self.posterior_ = self.snap_items(self.snap)
         votes = table.votes().sum(axis=1)
         self.labels_per_item_ = float(votes[votes > 0].mean()) if (votes > 0).any() else 1.0
         self._judge(*self._agreement(table, self.posterior_))
 
-    def _best(self, table: Annotations, edges: Edges, threads: int, on_step: OnStep) -> Run:
+    def _best(self, table: Annotations, on_step: OnStep) -> Run:
         """Run all starts, in threads where the table is small; return the best, the first of ties."""
-        children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per start, and nobody else
+        edges = Edges(table)
         self._check_size(edges)
+        children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per start, and nobody else
+        threads = thread_count(self.threads, edges.size)
         votes, passes, lock = Votes(table.votes(), self._priors()), list[float](), threading.Lock()
 
         def step(_: int, objective: float) -> None:
@@ -195,10 +195,6 @@ class Clustering(Aggregator):
         found = self.snapped(self.item_clusters_, how, self.item_cluster_)
         return np.where(self.labelled_[:, None], found, self.prior_)
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "labels_of_clusters_"):
-            super()._check_fitted()
-
     def _place(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) clusters of a table's items, whose annotators are these codes into `annotators_`, −1 unseen."""
         edges = Edges(table)
@@ -215,8 +211,7 @@ class Clustering(Aggregator):
         return np.where((np.diff(table.item_ptr) > 0)[:, None], found, self.prior_)
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        w = np.where((item >= 0)[:, None], self.item_clusters_[item], self.psi_)
-        return self._expected(w, annotator)
+        return self._expected(np.where((item >= 0)[:, None], self.item_clusters_[item], self.psi_), annotator)
 
     def _expected(self, of_item: FloatArray, annotator: IntArray) -> FloatArray:
         """(n, P) Σ_kl w_nk z_jl Θ_klp; annotators by code into `annotators_`, −1 unseen."""

@@ -16,14 +16,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.clustering.base import Clustering
 from dissensus.common.frames import as_frame
 from dissensus.common.json_lines import Store, key_of
 from dissensus.common.notebook import Shown
@@ -187,14 +186,34 @@ def select_clusters(
 
     settings = {"method": method, "held_out": held_out, "epsilon": epsilon, "keywords": keywords}
     log = Store(store, key_of(settings, (table, given, judged)))
-    there = [point for point in map(_point, log.rows) if point is not None]
+    names = {field.name for field in fields(Point)}  # a line with others was written by another version
+    there = [Point(**row) for row in log.rows if row.keys() == names]
     done = {(point.K, point.L): point for point in there if (point.K, point.L) in grid}
     say = on_point or (lambda point, count, total: None)
     for count, place in enumerate(sorted(done), 1):
         say(done[place], count, len(grid))
 
     def fit(place: tuple[int, int]) -> Point:
-        return _judge(method, keywords, place, table, given, judged, held_out is not None, epsilon)
+        """Fit one point, place the development items by `given`, judge by `judged`."""
+        begin, votes = time.perf_counter(), judged.soft_labels()
+        model: Any = clusterings[method](**_numbers(method, *place), **keywords).fit(table)
+        snapped, likelihood = model.predict_proba(given), None
+        if held_out is not None:
+            expected = model.expected_labels(model.predict_clusters(given)[judged.item], judged)
+            chance = expected[np.arange(len(judged)), judged.label]
+            if judged.proba is not None:
+                chance = (expected * judged.proba).sum(axis=1)
+            likelihood = float(np.average(np.log(chance), weights=judged.weight))
+        return Point(
+            *place,
+            kl=float(kl_divergence(votes, snapped).mean()),
+            inverse_kl=float(inverse_kl_divergence(votes, snapped, epsilon=epsilon).mean()),
+            log_likelihood=likelihood,
+            objective=float(model.trace_[-1]),
+            converged=model.converged_,
+            iterations=model.n_iter_,
+            seconds=time.perf_counter() - begin,
+        )
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # each point says whether it converged
@@ -215,50 +234,7 @@ def select_clusters(
     return Selection(method, criterion, tuple(done[place] for place in grid), kept)
 
 
-def _point(row: dict[str, Any]) -> Point | None:
-    """A point from a line of a store; None if another version wrote the line."""
-    try:
-        return Point(**row)
-    except TypeError:
-        return None
-
-
 def _numbers(method: str, K: int, L: int) -> dict[str, int]:
     """The keywords that say how many clusters."""
     joint = clusterings.entry(method).facts["annotators"]
     return {"item_clusters": K, "annotator_clusters": L} if joint else {"n_clusters": K}
-
-
-def _judge(
-    method: str,
-    keywords: dict[str, Any],
-    place: tuple[int, int],
-    train: Annotations,
-    given: Annotations,
-    judged: Annotations,
-    hidden: bool,
-    epsilon: float,
-) -> Point:
-    """Fit one point, place the development items by `given`, judge by `judged`."""
-    begin = time.perf_counter()
-    model = clusterings[method](**_numbers(method, *place), **keywords)
-    assert isinstance(model, Clustering)
-    model.fit(train)
-    votes, snapped = judged.soft_labels(), model.predict_proba(given)
-    likelihood = None
-    if hidden:
-        expected = model.expected_labels(model.predict_clusters(given)[judged.item], judged)
-        chance = expected[np.arange(len(judged)), judged.label]
-        if judged.proba is not None:
-            chance = (expected * judged.proba).sum(axis=1)
-        likelihood = float(np.average(np.log(chance), weights=judged.weight))
-    return Point(
-        *place,
-        kl=float(kl_divergence(votes, snapped).mean()),
-        inverse_kl=float(inverse_kl_divergence(votes, snapped, epsilon=epsilon).mean()),
-        log_likelihood=likelihood,
-        objective=float(model.trace_[-1]),
-        converged=model.converged_,
-        iterations=model.n_iter_,
-        seconds=time.perf_counter() - begin,
-    )

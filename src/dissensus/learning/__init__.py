@@ -20,17 +20,6 @@ from dissensus.learning.lia import LIA
 from dissensus.learning.sklearn_loop import ByItem, Learner, annotation_likelihood, soft_cross_entropy
 
 __all__ = [
-    "LIA",
-    "ByItem",
-    "CrowdClassifier",
-    "Crowdlab",
-    "LabelSets",
-    "Learner",
-    "OutOfFold",
-    "annotation_likelihood",
-    "crowdlab",
-    "encoders",
-    "objectives",
-    "out_of_fold",
-    "soft_cross_entropy",
-]
+    "LIA", "ByItem", "CrowdClassifier", "Crowdlab", "LabelSets", "Learner", "OutOfFold", "annotation_likelihood",
+    "crowdlab", "encoders", "objectives", "out_of_fold", "soft_cross_entropy",
+]  # fmt: skip

@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import narwhals as nw
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, MissingColumn
+from dissensus.learning.inputs import codes_of
 from dissensus.table import names as naming
 from dissensus.table.find_columns import guess_column, listed, no_column, to_arrow
 
@@ -34,25 +36,18 @@ Whom = tuple[IntArray, FloatArray | None]
 
 def is_frame(value: Any) -> bool:
     """True for a frame (pandas, polars, Arrow, DuckDB, or a mapping of columns), False for a list of names."""
-    import narwhals as nw
-
-    native = nw.from_native(value, pass_through=True)
-    return isinstance(value, Mapping) or isinstance(native, nw.DataFrame | nw.LazyFrame)
+    return isinstance(value, Mapping) or isinstance(
+        nw.from_native(value, pass_through=True), nw.DataFrame | nw.LazyFrame
+    )
 
 
 def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> Whom:
     """Look up annotators, named (None: all) or in a frame, among those `known` to a fitted model."""
-    if annotators is None:
-        return np.arange(known.size), None
-    if isinstance(annotators, str):
-        raise DataError(f"annotators must be a list of names, got the text {annotators!r}; write [{annotators!r}].")
-    features = None
-    if is_frame(annotators):
-        if described is None:
-            raise DataError("annotators: this model was fitted without a frame of annotators; give their names.")
-        names, features = described.encode(annotators)
-    else:
-        names = naming.to_names(naming.to_column(annotators, "annotators"))
+    if not is_frame(annotators):
+        return codes_of(annotators, known, "annotators"), None
+    if described is None:
+        raise DataError("annotators: this model was fitted without a frame of annotators; give their names.")
+    names, features = described.encode(annotators)
     return naming.match(names, known, "annotators"), features
 
 
@@ -112,8 +107,6 @@ class AnnotatorFeatures:
 
 def _arrow(frame: Any) -> dict[str, Any]:
     """The columns of any frame as Arrow arrays; the column of annotators is called `annotator`."""
-    import narwhals as nw
-
     if isinstance(frame, Mapping):
         columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
         lengths = {name: len(values) for name, values in columns.items()}

@@ -15,11 +15,11 @@ sure it may be, and which labels a class is given (`logistic.channel`). Read so,
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,7 +33,7 @@ from dissensus.evaluation import cross_entropy
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.learning import inputs as given
 from dissensus.learning import logistic
-from dissensus.learning.batches import Bag, Columns
+from dissensus.learning.batches import Bag, Columns, Mapped
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.devices import one_thread
 from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
@@ -41,12 +41,11 @@ from dissensus.learning.network import Network
 from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
 from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
 from dissensus.learning.objectives.base import annotation_rows
-from dissensus.learning.run import Run, begin, describe, fitted_encoder, new_part, ready, torch_seed
-from dissensus.learning.saving import with_learnt
+from dissensus.learning.run import Run, begin, describe, fit_without, fitted_encoder, new_part, ready, torch_seed
+from dissensus.learning.storage import with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE
 from dissensus.learning.training_log import tell
 from dissensus.learning.validation import (
-    AnnotationValidation,
     Validation,
     hold_out,
     known_truth,
@@ -60,7 +59,8 @@ if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
 PATIENCE = 8  # epochs without a better score, where nobody says otherwise
-DROPOUT = 0.5  # of the pool's networks
+HIDDEN = (128, 128)  # widths of the layers of the pool's networks
+DROPOUT = 0.5  # of the same
 HELD_OUT = 0.1  # share of the items that is held out where training is dear
 MIN_ITEMS_SPLIT_ONCE = 20_000  # that teach; from here on training is dear, and there are no folds
 MIN_ITEMS = 10  # that teach; with fewer there is nothing to choose by
@@ -72,46 +72,30 @@ MAX_NUMBERS_ONE_THREAD = 2**23  # items × features; smaller steps gain nothing 
 MAX_MATRIX_CELLS = 2**23  # annotators × K × K, for a crowd layer
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A kind of network that may have a part in the pool."""
-
-    name: str
-    objective: Objective
-    hidden: tuple[int, ...] = (128, 128)
-    by_annotator: bool = False  # needs to know who gave a label
-    of_classes: bool = False  # its p(x) is of the class, not of the votes: those are read through a channel
+CANDIDATES: dict[str, Objective] = {
+    "networks on votes": Soft(),
+    "networks on Dawid-Skene's posteriors": Soft(labels="dawid-skene"),
+    "networks under a crowd layer": CrowdLayerObjective(volume="classes", volume_weight=0.3),
+}
+"""Kinds of networks that may have a part in the pool. All but the first need to know who gave a label. p(x) under a
+crowd layer is of the class, not of the votes: those are read through a channel."""
 
 
-CANDIDATES = (
-    Candidate("networks on votes", Soft()),
-    Candidate("networks on Dawid-Skene's posteriors", Soft(labels="dawid-skene"), by_annotator=True),
-    Candidate(
-        "networks under a crowd layer", CrowdLayerObjective(volume="classes", volume_weight=0.3),
-        by_annotator=True, of_classes=True,
-    ),
-)  # fmt: skip
+class Split(NamedTuple):
+    """Items that judge: rows of the table, or of inputs beside it."""
 
-
-@dataclass(frozen=True)
-class Split:
-    """Items that teach, and items that judge: rows of the table, or of inputs beside it."""
-
-    taught: IntArray
     held: BoolArray  # (I,) whose labels do not teach
     rows: IntArray  # (V,)
     truth: FloatArray  # (V, K)
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """A model as the splits know it."""
 
     name: str
     logits: FloatArray  # (V of all splits, K) of the items that judge
     score: float  # cross entropy to them
-    networks: tuple[nn.Module, ...] = ()  # one per split
-    hidden: tuple[int, ...] = ()
+    networks: Sequence[nn.Module] = ()  # one per split
     channel: logistic.Channel | None = None  # what is said of classes, where the networks predict classes
 
 
@@ -119,7 +103,7 @@ def pools(model: CrowdClassifier, X: Any) -> bool:
     """Whether the objective is auto and inputs are vectors in memory, of which a pool is made."""
     encoder = new_part(model.encoder, encoders, Encoder)
     frozen = isinstance(encoder, Transformer) and not encoder.tune
-    features = isinstance(encoder, MLP | Identity) and not given.in_file(X)
+    features = isinstance(encoder, MLP | Identity) and not isinstance(given.plain(X), Mapped)
     auto = isinstance(new_part(model.objective, objectives, Objective), Auto)
     return auto and model.processes == 1 and (frozen or features)
 
@@ -156,7 +140,7 @@ def _train_once(
         f"{len(judge.rows):,} held-out items: cross entropy {score:.4f}, where the mean of the votes has "
         f"{_score_of_mean(known_truth(table, run.gold)[run.taught], judge.truth):.4f}."
     )
-    rows = [{"name": "network", "networks": 1, "cross_entropy": score, "weight": scale}]
+    rows = [_candidate("network", 1, score, scale)]
     return replace(run, note=note, candidates=rows, judged=(softmax(scale * logits, axis=1), judge.truth)), trace
 
 
@@ -181,27 +165,27 @@ class _Choice:
         self.truth = known_truth(table, self.gold)
         self.beside: Any = None  # inputs of items that judge, where these are not the table's
         self.held_out = np.zeros(table.n_items, np.bool_)
-        self.splits = list(self._splits(validation))
-        self.taught = np.flatnonzero(self.objective.teaches_ & ~self.held_out)
-        self.judged = np.concatenate([split.truth for split in self.splits]) if self.splits else self.truth[:0]
-        self.trace = Trace()
+        self.splits = self._splits(validation)
+        self.taught = self._taught(self.held_out)
+        self.judged = np.concatenate([self.truth[:0], *(split.truth for split in self.splits)])
+        self.trace = Trace(stopped=True)
 
-    def _splits(self, validation: Any) -> Iterator[Split]:
+    def _splits(self, validation: Any) -> list[Split]:
         """Folds; or one split, where the caller says by what to judge or items are many."""
-        teaches = self.objective.teaches_
+        teaches, held = self.objective.teaches_, []
         if validation is not None and not is_number(validation):
             self.beside, truth = validation_items(validation, self.table.classes)
-            yield Split(np.flatnonzero(teaches), self.held_out, np.arange(len(truth)), truth)
-            return
-        held = []
+            return [Split(self.held_out, np.arange(len(truth)), truth)]
         if validation is not None or teaches.sum() >= MIN_ITEMS_SPLIT_ONCE:
             self.held_out = hold_out(HELD_OUT if validation is None else validation, self.table, teaches, self.seed)
             held = [self.held_out]
         elif teaches.sum() >= MIN_ITEMS:
             fold = stratified_folds(self.table, self.truth, teaches, self.objective.folds, self.seed)
             held = [fold == number for number in range(self.objective.folds)]
-        for one in held:
-            yield Split(np.flatnonzero(teaches & ~one), one, np.flatnonzero(one), self.truth[one])
+        return [Split(one, np.flatnonzero(one), self.truth[one]) for one in held]
+
+    def _taught(self, held: BoolArray) -> IntArray:
+        return np.flatnonzero(self.objective.teaches_ & ~held)
 
     def train(self) -> tuple[Run, Trace]:
         """Train all candidates, and pool them."""
@@ -210,20 +194,16 @@ class _Choice:
         with one_thread() if small else nullcontext():
             found = [(*self._linear(*columns), *columns) for columns in inputs]
             linear, penalty, encoder, columns, judging = min(found, key=lambda one: one[0].score)
-            trained = [self._networks(kind, one, columns, judging) for kind, one in enumerate(self._candidates())]
-        members = [linear, *trained]
+            trained = [self._networks(kind, name, columns, judging) for kind, name in enumerate(self._candidates())]
         weights: FloatArray = np.ones(1)
-        score, judged = linear.score, None
+        members, score, judged = [linear, *trained], linear.score, None
         if self.splits:
             logits = np.stack([member.logits for member in members])
             weights = logistic.pool(logits, self.judged, PRIOR_ITEMS)
             pooled = np.tensordot(weights, logits, 1)
             score, judged = _score(self.judged, pooled), (softmax(pooled, axis=1), self.judged)
-        kept = [(member, weight) for member, weight in zip(members, weights.tolist(), strict=True)]
-        rows = [
-            {"name": one.name, "networks": len(one.networks), "cross_entropy": one.score, "weight": weight}
-            for one, weight in kept
-        ]
+        kept = list(zip(members, weights.tolist(), strict=True))
+        rows = [_candidate(one.name, len(one.networks), one.score, weight) for one, weight in kept]
         run = self._run(kept, penalty, encoder, columns)
         return replace(run, note=self._note(kept, penalty, score), candidates=rows, judged=judged), self.trace
 
@@ -246,50 +226,49 @@ class _Choice:
         for point in logistic.PENALTIES if self.splits else ():
             parts = []
             for number, split in enumerate(self.splits):
-                at = split.taught
+                at = self._taught(split.held)
                 solutions[number] = found = logistic.solve(x[at], self.truth[at], point, solutions[number])
                 parts.append(logistic.logits(other[split.rows], found))
             logits = np.concatenate(parts)
             score = _score(self.judged, logits)
             self.on_step(len(self.trace.epochs), score)
-            behind = behind + 1
+            behind += 1
             if score < best.score:
                 penalty, best, behind = point, Member("linear model", logits, score), 0
             if behind == WORSE_BEFORE_END:
                 break
         return best, penalty
 
-    def _candidates(self) -> Iterator[Candidate]:
+    def _candidates(self) -> Iterator[str]:
         """The kinds of networks that this table and encoder allow."""
-        table, encoder = self.table, self.encoder
-        if not self.splits or isinstance(encoder, Identity):
+        table = self.table
+        if not self.splits or isinstance(self.encoder, Identity):
             return
-        own = tuple(encoder.hidden) if isinstance(encoder, MLP) and tuple(encoder.hidden) != MLP.hidden else None
         named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS * table.n_annotators
         fits = table.n_annotators * table.n_classes**2 <= MAX_MATRIX_CELLS
         fits &= all(not split.held[table.item].all() for split in self.splits)  # gold alone teaches no annotator
-        for one in CANDIDATES:
-            if (named or not one.by_annotator) and (fits or not one.of_classes):
-                yield one if own is None else replace(one, hidden=own)
+        for place, (name, objective) in enumerate(CANDIDATES.items()):
+            if (named or place == 0) and (fits or not objective.models_annotators):
+                yield name
 
-    def _networks(self, kind: int, candidate: Candidate, columns: Columns, judging: Columns) -> Member:
+    def _networks(self, kind: int, name: str, columns: Columns, judging: Columns) -> Member:
         """Train one network for every split, until the items that judge find it no better."""
-        model, table = self.model, self.table
+        model, table, of_classes = self.model, self.table, CANDIDATES[name].models_annotators
         size = _vectors(columns).shape[1]
         learnt = {"center_": np.zeros(size), "spread_": np.ones(size)}
-        layers = with_learnt(MLP(hidden=candidate.hidden, dropout=DROPOUT), learnt)
-        parts, networks = [], []
+        layers = with_learnt(MLP(hidden=self.hidden, dropout=DROPOUT), learnt)
+        parts, networks, channel = [], [], None
         for number, split in enumerate(self.splits):
-            objective = new_part(candidate.objective, objectives, Objective)
-            known = None if self.gold is None else np.where(split.held, np.int32(-1), self.gold)
+            objective = new_part(CANDIDATES[name], objectives, Objective)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate need not be perfect
-                objective.fit(table.select(rows=~split.held[table.item]), known, self.seed)
+                fit_without(objective, split.held, table, self.gold, self.seed)
             network = Network.fresh(layers, objective, (self.seed + number) % 2**32)
             judge = Validation(judging, split.rows, split.truth, BATCHES_AT_ONCE * model.batch_size)
-            if candidate.of_classes:
+            if of_classes:
                 judge = self._by_labels(judge)
-            run = ready(model, table, layers, network, columns, split.taught, gold=self.gold, evaluate=judge)
+            taught = self._taught(split.held)
+            run = ready(model, table, layers, network, columns, taught, gold=self.gold, evaluate=judge)
             run.trainer.set_params(patience=model.patience or PATIENCE, monitor=model.monitor or "cross-entropy")
             if model.checkpoint is not None:
                 run.trainer.set_params(checkpoint=Path(model.checkpoint) / f"{kind}-{number}")
@@ -299,11 +278,17 @@ class _Choice:
             parts.append(network.ask(network.logits, judging, rows=split.rows))
             main = getattr(network.head, "main", network.head)
             networks.append(nn.Sequential(network.encoder, main[-1]))
-        logits, channel = np.concatenate(parts), None
-        if candidate.of_classes:
+        logits = np.concatenate(parts)
+        if of_classes:
             channel = logistic.channel(logits, self.judged)
             logits = channel(logits)
-        return Member(candidate.name, logits, _score(self.judged, logits), tuple(networks), candidate.hidden, channel)
+        return Member(name, logits, _score(self.judged, logits), networks, channel)
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the networks' layers: the encoder's where these were asked for."""
+        own = isinstance(self.encoder, MLP) and tuple(self.encoder.hidden) != MLP.hidden
+        return tuple(self.encoder.hidden) if own else HIDDEN  # type: ignore[attr-defined]
 
     def _by_labels(self, judge: Validation) -> Validation:
         """Judge by the labels of held-out items, each through its annotator's matrix; beside the table, the average."""
@@ -313,13 +298,13 @@ class _Choice:
             nobody = torch.full((len(judge.truth),), -1)
             proba = torch.as_tensor(judge.truth, dtype=torch.float32)
             rows = Bag({"annotator": nobody, "proba": proba}, torch.arange(1 + len(nobody)))
-        return AnnotationValidation(judge.columns, judge.rows, judge.truth, judge.at_once, Columns(annotations=rows))
+        return replace(judge, labels=Columns(annotations=rows))
 
     def _run(self, kept: list[tuple[Member, float]], penalty: float, encoder: Encoder, columns: Columns) -> Run:
         """The pool as one network: the linear model of all items that teach, and the networks of all splits."""
         used = [(member, weight) for member, weight in kept[1:] if weight > 0]
         self.objective.members_ = [
-            {"hidden": list(member.hidden), "networks": len(member.networks), "of_classes": member.channel is not None}
+            {"hidden": list(self.hidden), "networks": len(member.networks), "of_classes": member.channel is not None}
             for member, _ in used
         ]
         network = Network.fresh(encoder, self.objective, self.seed)
@@ -333,7 +318,6 @@ class _Choice:
                 assert isinstance(place, PoolMember)
                 place.fill(member.networks, member.channel)
         network.eval()
-        self.trace.stopped = True
         return ready(
             self.model, self.table, encoder, network, columns, self.taught, gold=self.gold, held_out=self.held_out
         )
@@ -356,6 +340,10 @@ def _vectors(columns: Columns) -> FloatArray:
     column = columns.columns["x"]
     assert isinstance(column, torch.Tensor)
     return np.asarray(column.numpy())
+
+
+def _candidate(name: str, networks: int, score: float, weight: float) -> dict[str, Any]:
+    return {"name": name, "networks": networks, "cross_entropy": score, "weight": weight}
 
 
 def _score(truth: FloatArray, logits: FloatArray) -> float:

@@ -1,9 +1,9 @@
 """What batches are gathered from: columns with one entry per item, prepared once, on the device where they fit.
 
-A column is a tensor (one row per item), `Mapped` (the same in a file, of which only what is drawn is read), `Padded` (a
-sequence per item, cut together and padded to the longest of the batch) or a `Bag` (any number of rows per item, side by
-side, with `row` saying whose they are: so an annotation costs the same whoever gave it). `part(start, stop)` is a range
-of the items, nothing copied: what one of several processes needs.
+A column is a tensor (one row per item), `Mapped` (the same in a file, of which only what is drawn is read), a `Bag`
+(any number of rows per item, side by side, with `row` saying whose they are: so an annotation costs the same whoever
+gave it) or `Padded` (a sequence per item, padded to the longest of the batch). `part(start, stop)` is a range of the
+items, nothing copied: what one of several processes needs.
 """
 
 from __future__ import annotations
@@ -22,22 +22,36 @@ Batch = dict[str, Tensor]
 BLOCK_ROWS = 2**16  # rows of a file that are read at a time
 
 
-class Picked:
-    """Some rows of an array that is mapped from a file, read when they are asked for; `at` None: all.
+class Mapped:
+    """Some rows of an array that is mapped from a file (`at` None: all), centred, scaled, float32 when they are drawn.
 
     Another process is told where they are and opens the file for itself: it reads what it draws.
     """
 
-    def __init__(self, array: Any, at: IntArray | None = None):
-        self.array, self.at = array, at
-        n = len(array) if at is None else at.size
-        self.shape, self.ndim, self.dtype = (n, *array.shape[1:]), array.ndim, array.dtype
+    def __init__(self, array: Any, at: IntArray | None = None, center: Any = 0.0, spread: Any = 1.0):
+        self.array, self.at, self.center, self.spread = array, at, center, spread
+        self.shape, self.ndim = (len(array) if at is None else at.size, *array.shape[1:]), array.ndim
+
+    def scaled(self, center: FloatArray, spread: FloatArray) -> Mapped:
+        """The same, less center (D,), divided by spread (D,)."""
+        return Mapped(self.array, self.at, center, spread)
+
+    def pick(self, at: Any) -> Mapped:
+        """These rows of them; a range of all rows is not looked up."""
+        if self.at is None and isinstance(at, slice):
+            return Mapped(self.array[at], None, self.center, self.spread)
+        return Mapped(self.array, at if self.at is None else self.at[at], self.center, self.spread)
+
+    def part(self, start: int, stop: int) -> Mapped:
+        """Rows start … stop − 1."""
+        return self.pick(slice(start, stop))
 
     def __len__(self) -> int:
         return int(self.shape[0])
 
     def __getitem__(self, key: Any) -> Any:
-        return np.asarray(self.array[key if self.at is None else self.at[key]])
+        x = np.asarray(self.array[key if self.at is None else self.at[key]]).astype(np.float32)
+        return ((x - self.center) / self.spread).astype(np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self[:], dtype)
@@ -47,38 +61,17 @@ class Picked:
         while isinstance(whole.base, np.memmap):  # only the first one says where in the file it begins
             whole = whole.base
         offset = whole.offset + self.array.ctypes.data - whole.ctypes.data
-        return _opened, (str(self.array.filename), self.dtype, offset, self.array.shape, self.at)
-
-
-def _opened(path: str, dtype: np.dtype[Any], offset: int, shape: tuple[int, int], at: IntArray | None) -> Picked:
-    return Picked(np.memmap(path, dtype, "r", offset, shape), at)
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """Rows of numbers in a file, centred, scaled and made float32 when they are drawn."""
-
-    rows: Picked
-    center: FloatArray  # (D,)
-    spread: FloatArray  # (D,)
-
-    def __len__(self) -> int:
-        return len(self.rows)
+        where = (str(self.array.filename), self.array.dtype, "r", offset, self.array.shape)
+        return _opened, (where, self.at, self.center, self.spread)
 
     def take(self, name: str, rows: Tensor) -> Batch:
         """These rows, in memory."""
-        x = self.rows[rows.cpu().numpy()].astype(np.float32)
-        return {name: torch.from_numpy(((x - self.center) / self.spread).astype(np.float32)).to(rows.device)}
-
-    def part(self, start: int, stop: int) -> Mapped:
-        """Rows start … stop − 1."""
-        array, at = self.rows.array, self.rows.at
-        return replace(self, rows=Picked(array[start:stop]) if at is None else Picked(array, at[start:stop]))
+        return {name: torch.from_numpy(self[rows.cpu().numpy()]).to(rows.device)}
 
     def blocks(self) -> Iterator[Tensor]:
         """All rows, some at a time."""
-        for rows in torch.split(torch.arange(len(self)), BLOCK_ROWS):
-            yield self.take("x", rows)["x"]
+        for start in range(0, max(len(self), 1), BLOCK_ROWS):
+            yield torch.from_numpy(self[start : start + BLOCK_ROWS])
 
     def to(self, device: Any) -> Tensor:
         """All rows, in the memory of a device."""
@@ -87,44 +80,11 @@ class Mapped:
     @property
     def nbytes(self) -> int:
         """Bytes that all rows take in memory."""
-        return 4 * len(self) * int(self.rows.shape[1])
+        return 4 * len(self) * int(self.shape[1])
 
 
-@dataclass(frozen=True)
-class Padded:
-    """Sequences of different lengths: sequence i is values[ptr[i]:ptr[i + 1]]; a batch is (B, longest, …)."""
-
-    values: Tensor  # (T, …)
-    ptr: Tensor  # (I + 1,)
-    pad: float = 0
-    shortest: int = 1  # a batch is at least so long: windows of a convolution must fit
-
-    def __len__(self) -> int:
-        return len(self.ptr) - 1
-
-    def take(self, name: str, rows: Tensor) -> Batch:
-        """The padded sequences of these rows."""
-        start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
-        longest = max(int(length.max()) if len(rows) else 0, self.shortest)
-        step = torch.arange(longest, device=rows.device)
-        inside = step < length[:, None]  # (B, L)
-        padded = self.values.new_full((len(rows), longest, *self.values.shape[1:]), self.pad)
-        padded[inside] = self.values[(start[:, None] + step)[inside]]
-        return {name: padded}
-
-    def part(self, start: int, stop: int) -> Padded:
-        """Sequences start … stop − 1."""
-        ptr = self.ptr[start : stop + 1]
-        return replace(self, values=self.values[ptr[0] : ptr[-1]], ptr=ptr - ptr[0])
-
-    def to(self, device: Any) -> Padded:
-        """The same on another device."""
-        return Padded(self.values.to(device), self.ptr.to(device), self.pad, self.shortest)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the values."""
-        return self.values.nbytes
+def _opened(where: tuple[Any, ...], *how: Any) -> Mapped:
+    return Mapped(np.memmap(*where), *how)
 
 
 @dataclass(frozen=True)
@@ -145,14 +105,16 @@ class Bag:
         at = start[row] + torch.arange(len(row), device=rows.device) - first[row]
         return {key: column[at] for key, column in self.columns.items()} | {"row": row}
 
-    def part(self, start: int, stop: int) -> Bag:
+    def part(self, start: int, stop: int) -> Self:
         """The rows of items start … stop − 1."""
         ptr = self.ptr[start : stop + 1]
-        return Bag({key: column[ptr[0] : ptr[-1]] for key, column in self.columns.items()}, ptr - ptr[0])
+        rows = {key: column[ptr[0] : ptr[-1]] for key, column in self.columns.items()}
+        return replace(self, columns=rows, ptr=ptr - ptr[0])
 
-    def to(self, device: Any) -> Bag:
+    def to(self, device: Any) -> Self:
         """The same on another device."""
-        return Bag({key: column.to(device) for key, column in self.columns.items()}, self.ptr.to(device))
+        rows = {key: column.to(device) for key, column in self.columns.items()}
+        return replace(self, columns=rows, ptr=self.ptr.to(device))
 
     @property
     def nbytes(self) -> int:
@@ -160,10 +122,29 @@ class Bag:
         return sum(column.nbytes for column in self.columns.values())
 
 
+@dataclass(frozen=True)
+class Padded(Bag):
+    """Sequences of different lengths, in the only column; a batch is (B, longest, …)."""
+
+    pad: float = 0
+    shortest: int = 1  # a batch is at least so long: windows of a convolution must fit
+
+    def take(self, name: str, rows: Tensor) -> Batch:
+        """The padded sequences of these rows."""
+        (values,) = self.columns.values()
+        start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
+        longest = max(int(length.max()) if len(rows) else 0, self.shortest)
+        step = torch.arange(longest, device=rows.device)
+        inside = step < length[:, None]  # (B, L)
+        padded = values.new_full((len(rows), longest, *values.shape[1:]), self.pad)
+        padded[inside] = values[(start[:, None] + step)[inside]]
+        return {name: padded}
+
+
 class Columns:
     """Columns by name, all with one entry per item; `take(rows)` makes a batch."""
 
-    def __init__(self, **columns: Tensor | Mapped | Padded | Bag):
+    def __init__(self, **columns: Tensor | Mapped | Bag):
         self.columns = columns
         sizes = {len(column) for column in columns.values()}
         if len(sizes) != 1:
@@ -190,6 +171,14 @@ class Columns:
                 for name, column in self.columns.items()
             }
         )
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All that the columns hold; a file some rows at a time, which make the same bytes as all at once."""
+        for column in self.columns.values():
+            if isinstance(column, Bag):
+                yield from (column.ptr, *column.columns.values())
+            else:
+                yield from column.blocks() if isinstance(column, Mapped) else [column]
 
     def take(self, rows: Tensor) -> Batch:
         """The batch of these items."""

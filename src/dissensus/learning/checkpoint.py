@@ -46,19 +46,11 @@ class State:
 class Checkpoint:
     """The file of a run in a folder, written every so many seconds; without a folder there is none."""
 
-    def __init__(
-        self,
-        folder: str | Path | None,
-        every: float,
-        key: str,
-        fabric: Any,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-    ):
-        self.path = None if folder is None else Path(folder) / CHECKPOINT
+    def __init__(self, how: Any, key: str, fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer):
+        self.path = None if how.checkpoint is None else Path(how.checkpoint) / CHECKPOINT
         if self.path is not None:
             make_folder(self.path.parent)
-        self.every, self.key, self.model, self.optimizer = every, key, model, optimizer
+        self.every, self.key, self.model, self.optimizer = how.checkpoint_every, key, model, optimizer
         self.device, self.writes = fabric.device, fabric.global_rank == 0
         self.written = time.monotonic()
 
@@ -81,7 +73,7 @@ class Checkpoint:
 
     def due(self) -> bool:
         """True if it is time for the next."""
-        return time.monotonic() - self.written > self.every
+        return bool(time.monotonic() - self.written > self.every)
 
     def write(self, state: State) -> None:
         """Write where the run is, if this is the first process and there is a folder."""

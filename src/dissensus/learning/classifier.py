@@ -21,23 +21,24 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.auto import train_auto
-from dissensus.learning.batches import Columns
-from dissensus.learning.by_annotation import ask_rows
+from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.conformal import LabelSets, label_sets
 from dissensus.learning.encoders import Encoder, encoders
-from dissensus.learning.network import Network
+from dissensus.learning.network import CELLS, Network
 from dissensus.learning.objectives import Auto, Objective, Soft, objectives
+from dissensus.learning.objectives.base import as_tensor
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
-from dissensus.learning.saving import loaded_part, stored_part, with_results
 from dissensus.learning.sklearn_loop import ByItem, Learner, table_first
+from dissensus.learning.storage import loaded_part, stored_part, with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
-from dissensus.models.base import Likelihoods, arg_max, given_first
+from dissensus.models.base import Likelihoods, annotated_results, given_first, item_columns
 from dissensus.models.reliability import reliability
+from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 
@@ -100,12 +101,6 @@ class CrowdClassifier(Learner, Training):
     note_: str  # what objective "auto" chose, and why
     candidates_: list[dict[str, Any]]  # what it chose from: name, networks, cross entropy on held-out items, weight
     judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
-
-    def check(self) -> None:
-        """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
-        super().check()
-        if self.seed is None and self.checkpoint is not None:
-            raise BadParameter("checkpoint needs a seed: without one, no run is the same as the one that was killed.")
 
     def trainer(self) -> Trainer:
         """The trainer with these keywords."""
@@ -265,7 +260,10 @@ class CrowdClassifier(Learner, Training):
         if not self.objective_.models_annotators or not codes.size:
             known = softmax(self._ask(network.logits, columns), axis=1)
             return np.asarray(np.einsum("ic,acl->ial", known, self._confusions()[codes]))  # −1 takes the last
-        proba = self._ask(lambda batch: network.label_proba(batch, *network.placed(codes, features)), columns)
+        who = self.network_.to(self.place()).placed(codes, features)
+        proba = self._ask(
+            lambda batch: self.objective_.label_proba(network.head, network.encoder(**batch), *who), columns
+        )
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
     def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
@@ -297,7 +295,7 @@ class CrowdClassifier(Learner, Training):
             p = objective.logits(head, z).cpu().double().softmax(dim=1)[row.cpu()]
             return torch.einsum("nk,nkl->nl", p, confusion[known[table.annotator[at]]])  # −1 takes the last
 
-        return ask_rows(self, self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)
+        return self._ask_rows(self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)
 
     def score(self, X: Any, labels: Any) -> float:
         """Accuracy against class names, or codes with −1 for unknown."""
@@ -316,13 +314,10 @@ class CrowdClassifier(Learner, Training):
 
         self._check_fitted()
         if kind == "items":
-            label = self.classes_[arg_max(self.posterior_, self.items_, self.classes_, self.tie_seed_)]
-            model = self.classes_[self.proba_.argmax(axis=1)]
-            columns: dict[str, Any] = {
-                "item": self.items_, "label": label, "confidence": self.posterior_.max(axis=1), "model": model,
-                "taught": self.teaches_ & ~self.held_out_,
-            } | ({} if self.difficulty_ is None else {"difficulty": self.difficulty_})  # fmt: skip
-            columns |= {f"p_{name}": self.posterior_[:, k] for k, name in enumerate(self.classes_)}
+            columns = item_columns(self.classes_, self.tie_seed_, self.items_, self.posterior_, self.difficulty_)
+            columns |= {"model": self.classes_[self.proba_.argmax(axis=1)], "taught": self.teaches_ & ~self.held_out_}
+            first = ("item", "label", "confidence", "model", "taught")
+            columns = {name: columns[name] for name in (*first, *columns)}
         elif kind == "annotators":
             columns = {
                 "annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_,
@@ -367,7 +362,9 @@ class CrowdClassifier(Learner, Training):
             objective=type(objective)(**objective.get_params(deep=False)),
         )
         model.check_parameters()
-        with_results(model, tree["results"])
+        results, schema = tree["results"], annotated_results(cls)
+        check_arrays(dict.fromkeys(schema) | results, schema)  # one that is missing is none
+        with_learnt(model, results)
         model.encoder_, model.objective_ = encoder, objective
         described = tree["annotators"]
         model.annotator_features_ = None if described is None else AnnotatorFeatures(**described)
@@ -382,6 +379,27 @@ class CrowdClassifier(Learner, Training):
         """Ask the network on the device asked for; see `Network.ask`."""
         network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
         return network.ask(question, *columns, rows=rows, at_once=at_once)
+
+    def _ask_rows(
+        self, columns: Columns, table: Annotations, ask: Callable[[Tensor, Tensor, IntArray], Tensor]
+    ) -> FloatArray:
+        """(N, K) distributions of the rows of a table, whose item i is row i of `columns`.
+
+        Items are encoded once: time and memory are those of the rows, never of items × annotators. `ask` maps the
+        encoder's output of some items (B, …), the place among them of n rows (n,), and which rows these are, to (n, K).
+        """
+        K, items = self.objective_.n_classes_, np.flatnonzero(np.diff(table.item_ptr))
+        if not items.size:
+            return np.empty((0, K))
+
+        def some(inputs: Batch, asked: Batch) -> Tensor:
+            z, at = self.network_.encoder(**inputs), asked["at"].cpu().numpy()
+            parts = torch.split(torch.arange(len(at)), max(CELLS // K**2, 1))  # an item may have more rows than that
+            return torch.cat([ask(z, asked["row"][part.to(z.device)], at[part.numpy()]).cpu() for part in parts])
+
+        bag = Columns(rows=Bag({"at": torch.arange(len(table))}, as_tensor(table.item_ptr, torch.int64)))
+        found = self._ask(some, columns, bag, rows=items)
+        return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def _confusions(self) -> FloatArray:
         """(A + 1, K, K) those of the annotators; the last is that of one who was not there."""

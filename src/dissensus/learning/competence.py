@@ -1,4 +1,4 @@
-"""How hard items are and how able annotators are, by a network that models pairs of them (LIA).
+"""Ask LIA about pairs of items and annotators: how hard items are and how able annotators are.
 
     difficulty_[i] = 1 − Σ_k q_i(k) Q_i·[k, k]         P(an average annotator is wrong on i)
     competence_[j] = mean_i Σ_k q_i(k) Q_ij[k, k]      P(j is right): on all items, the easiest and the hardest quarter
@@ -17,8 +17,11 @@ import torch
 from torch import Tensor
 
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.learning.annotator_features import Whom
 from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.network import CELLS
 from dissensus.learning.objectives.lia import LIAHead, LIAObjective
+from dissensus.learning.trainer import BATCHES_AT_ONCE
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
@@ -26,75 +29,62 @@ if TYPE_CHECKING:
 MAX_SAMPLED_ITEMS = 200
 MIN_SAMPLED_ITEMS = 12  # however many annotators there are
 MAX_NUMBERS = 2**26  # items of the sample × annotators × K × K, while the sample is not too small
-NUMBERS_AT_ONCE = 2**22
 WHERE = ("all", "easiest", "hardest")
 """Columns of `competence_`; the last two are quarters of the sample."""
+
+
+def ask_pairs(
+    model: CrowdClassifier,
+    columns: Columns,
+    whom: Whom,
+    ask: Callable[[Tensor, Tensor], Tensor],
+    rows: IntArray | None = None,
+) -> FloatArray:
+    """(items, annotators, …) what `ask` makes of Q (B, J, K, K) and of the rows (B,) of `columns`, some at a time."""
+    objective, network = model.objective_, model.network_.to(model.place())
+    assert isinstance(objective, LIAObjective)
+    (codes, features), pairs, parts = whom, max(CELLS // objective.n_classes_**2, 1), []
+    places = Columns(at=torch.arange(len(columns)))
+    for start in range(0, max(codes.size, 1), pairs):
+        some = slice(start, start + pairs)
+        who = network.placed(codes[some], None if features is None else features[some])
+
+        def of(batch: Batch, at: Batch, who: Any = who) -> Tensor:
+            return ask(objective.pair_confusion(network.head, network.encoder(**batch), *who), at["at"].cpu())
+
+        at_once = min(max(pairs // max(len(who[0]), 1), 1), BATCHES_AT_ONCE * model.batch_size)
+        parts.append(network.ask(of, columns, places, rows=rows, at_once=at_once))
+    return np.concatenate(parts, axis=1)
+
+
+def share_right(posterior: FloatArray) -> Callable[[Tensor, Tensor], Tensor]:
+    """For `ask_pairs`: (B, J) Σ_k q_i(k) Q_ij[k, k], by the posterior of all rows."""
+    q = torch.as_tensor(posterior)
+    return lambda confusion, at: torch.einsum("ik,ijkk->ij", q[at], confusion.cpu().double())
 
 
 def difficulty_and_competence(
     model: CrowdClassifier, inputs: Columns
 ) -> tuple[FloatArray, FloatArray] | tuple[None, None]:
     """Compute difficulty (I,) and competence (A, 3) of a classifier with objective "lia"; None, None for others."""
-    objective, head, encoder = model.objective_, model.network_.head, model.network_.encoder
-    if not (isinstance(objective, LIAObjective) and isinstance(head, LIAHead)):
+    if not isinstance(model.objective_, LIAObjective):
         return None, None
-
-    def average(batch: Batch) -> Tensor:
-        someone = torch.tensor([-1], device=next(iter(batch.values())).device)
-        return objective.pair_confusion(head, encoder(**batch), someone)[:, 0].diagonal(dim1=-2, dim2=-1)
-
-    def hardness(batch: Batch) -> Tensor:
-        hard = head.hardness(encoder(**batch))
-        assert hard is not None
-        return hard.flatten(1)
-
-    difficulty = 1 - (model.posterior_ * model._ask(average, inputs)).sum(axis=1)
-    among = np.flatnonzero(model.teaches_)
-    rows = sample(difficulty, among, objective.labels_given_.size, objective.n_classes_)
-    hard = None
-    if objective.difficulty:
-        found = model._ask(hardness, inputs, rows=rows)  # (S, K · K · L)
-        hard = torch.as_tensor(found.astype(np.float32)).reshape(-1, *head.competence.shape).to(model.network_.device)
-
-    def right(annotators: IntArray) -> FloatArray:
-        with torch.inference_mode():
-            codes, _ = model.network_.placed(annotators)
-            confusion = objective.confusion_by(head, hard, codes)  # (S, annotators, K, K)
-            return np.asarray(confusion.diagonal(dim1=-2, dim2=-1).cpu().double().numpy())
-
-    return difficulty, competence(model.posterior_[rows], objective.labels_given_.size, right)
+    right, A = share_right(model.posterior_), model.annotators_.size
+    difficulty = 1 - ask_pairs(model, inputs, (np.array([-1]), None), right)[:, 0]
+    rows = sample(difficulty, np.flatnonzero(model.teaches_), A, model.classes_.size)
+    by_item = ask_pairs(model, inputs, (np.arange(A), None), right, rows)  # (S, A)
+    quarter = max(round(rows.size / 4), 1)
+    return difficulty, np.stack(
+        [some.mean(axis=0) for some in (by_item, by_item[:quarter], by_item[-quarter:])], axis=1
+    )
 
 
 def sample(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes: int) -> IntArray:
     """Return items (S,), the easiest first: all of `among`, or some that stand evenly in their order of difficulty."""
     order = among[np.argsort(difficulty[among], kind="stable")]
-    size = sample_size(order.size, n_annotators, n_classes)
+    size = max(MAX_NUMBERS // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS)
+    size = min(size, MAX_SAMPLED_ITEMS, order.size)
     return np.asarray(order[((np.arange(size) + 0.5) * order.size / max(size, 1)).astype(np.int64)])
-
-
-def sample_size(n_items: int, n_annotators: int, n_classes: int) -> int:
-    """Say how many of the items that teach are in the sample."""
-    return min(max(MAX_NUMBERS // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS), MAX_SAMPLED_ITEMS, n_items)
-
-
-def competence(posterior: FloatArray, n_annotators: int, right: Callable[[IntArray], FloatArray]) -> FloatArray:
-    """Compute competence (A, 3), columns as in WHERE, from a sample of items, the easiest first; posterior (S, K).
-
-    `right(annotators)` is P(right | class) as (S, annotators, K), or (1, annotators, K) where items do not matter.
-    """
-    S, K = posterior.shape
-    quarter = max(round(S / 4), 1)
-    means = np.zeros((3, S))
-    means[0], means[1, :quarter], means[2, S - quarter :] = 1 / S, 1 / quarter, 1 / quarter
-    weights = means[:, :, None] * posterior  # (3, S, K)
-    found = np.empty((n_annotators, 3))
-    at_once = max(NUMBERS_AT_ONCE // max(S * K * K, 1), 1)
-    for start in range(0, n_annotators, at_once):
-        some = np.arange(start, min(start + at_once, n_annotators))
-        answer = right(some)
-        own = weights.sum(axis=1, keepdims=True) if len(answer) < S else weights
-        found[some] = np.einsum("wsk,sjk->jw", own, answer)
-    return found
 
 
 def embedding(model: Any) -> FloatArray:

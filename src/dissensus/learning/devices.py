@@ -71,8 +71,11 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
     where, exact = place(device), precision
     if exact == "auto":
         exact = "bf16-mixed" if where.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
-    make = fabric_class()
-    with _quiet():
+    make, log = fabric_class(), logging.getLogger(f"{fabric_module()}.utilities.rank_zero")
+    level = log.level
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
+        log.setLevel(logging.ERROR)  # lightning's advice on devices and precision
         try:
             return make(
                 accelerator=where.type,
@@ -82,6 +85,8 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
             )
         except ValueError as error:
             raise BadParameter(f"device {device!r}, precision {precision!r}: {error}") from error
+        finally:
+            log.setLevel(level)
 
 
 def fabric_module() -> str:
@@ -96,19 +101,3 @@ def fabric_module() -> str:
 def fabric_class() -> Any:
     """The class `Fabric`, imported when a training begins: it takes 3 s."""
     return importlib.import_module(fabric_module()).Fabric
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence lightning's advice on devices and precision."""
-    logs = [logging.getLogger(f"{name}.utilities.rank_zero") for name in ("lightning_fabric", "lightning.fabric")]
-    levels = [log.level for log in logs]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
-        for log in logs:
-            log.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for log, level in zip(logs, levels, strict=True):
-                log.setLevel(level)

@@ -20,8 +20,8 @@ from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
 from dissensus.learning.run import tie_seed
-from dissensus.learning.validation import shuffled
-from dissensus.models.base import arg_max, check_gold
+from dissensus.learning.validation import stratified_folds
+from dissensus.models.base import check_gold, item_columns
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_arrow
 from dissensus.table.io import read_frame
@@ -48,14 +48,11 @@ class OutOfFold:
         """
         import pyarrow as pa
 
-        label = self.classes[arg_max(self.posterior, self.items, self.classes, self.tie_seed)]
-        columns: dict[str, Any] = {
-            "item": self.items, "fold": self.fold, "label": label, "confidence": self.posterior.max(axis=1),
-            "model": self.classes[self.proba.argmax(axis=1)],
-        }  # fmt: skip
-        for prefix, values in (("p", self.posterior), ("model", self.proba)):
-            columns |= {f"{prefix}_{name}": values[:, k] for k, name in enumerate(self.classes)}
-        return pa.table(columns)
+        columns = item_columns(self.classes, self.tie_seed, self.items, self.posterior, None)
+        columns |= {"fold": self.fold, "model": self.classes[self.proba.argmax(axis=1)]}
+        columns |= {f"model_{name}": self.proba[:, k] for k, name in enumerate(self.classes)}
+        first = ("item", "fold", "label", "confidence", "model")
+        return pa.table({name: columns[name] for name in (*first, *columns)})
 
     @classmethod
     def from_frame(cls, frame: Any, model: CrowdClassifier) -> OutOfFold:
@@ -123,13 +120,11 @@ def out_of_fold(
         raise BadParameter(
             "out_of_fold: this model was fitted with features of annotators; give annotators, the frame that fit had."
         )
-    known = np.zeros(table.n_items, np.bool_) if gold is None else gold >= 0
-    teaching = np.flatnonzero((np.diff(table.item_ptr) > 0) | known)
-    if not 2 <= folds <= teaching.size:
-        raise BadParameter(f"folds must be from 2 to {teaching.size:,}, the items that teach, got {folds}.")
-    fold = np.full(table.n_items, -1)
-    fold[teaching[shuffled(table.items[teaching], seed)]] = np.arange(teaching.size) % folds
-
+    teaches = np.diff(table.item_ptr) > 0
+    teaches = teaches if gold is None else teaches | (gold >= 0)
+    if not 2 <= folds <= teaches.sum():
+        raise BadParameter(f"folds must be from 2 to {teaches.sum():,}, the items that teach, got {folds}.")
+    fold = stratified_folds(table, np.zeros((table.n_items, 1)), teaches, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0
     for number in range(folds):

@@ -21,7 +21,7 @@ from torch.nn.functional import interpolate
 from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.features.text import checked
-from dissensus.learning.batches import BLOCK_ROWS, Picked
+from dissensus.learning.batches import BLOCK_ROWS, Mapped
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -33,17 +33,6 @@ ITEM = "item"  # column or index that names the rows of a frame
 BLANKS = re.compile(r"[ \t\r\n]+")
 
 
-def in_file(X: Any) -> bool:
-    """True for a table of numbers that is mapped from a file, row after row, or for rows of such a table.
-
-    False with mode "c": what is written to that is in memory alone.
-    """
-    if isinstance(X, Picked):
-        return True
-    mapped = isinstance(X, np.memmap) and X.filename is not None and X.mode != "c"
-    return mapped and X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub"
-
-
 def check_table(table: Any, caller: str = "fit") -> None:
     """Raise DataError where it is no table of annotations."""
     if not isinstance(table, Annotations):
@@ -53,21 +42,41 @@ def check_table(table: Any, caller: str = "fit") -> None:
     check_kind(table.kind, CLASS_KINDS, "training")
 
 
+def plain(X: Any) -> Any:
+    """X without names of its rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
+
+    `Mapped`: a table of numbers that is mapped from a file, row after row. Not with mode "c": what is written to that
+    is in memory alone.
+    """
+    if isinstance(X, str):
+        raise DataError("X is one string; give one per item, in a list.")
+    if isinstance(X, np.memmap) and X.filename is not None and X.mode != "c":
+        return Mapped(X) if X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub" else X
+    if isinstance(X, np.ndarray | Mapped) or sparse.issparse(X):
+        return X
+    if isinstance(X, Mapping):
+        return list(X.values())
+    frame = nw.from_native(X, allow_series=True, pass_through=True)
+    frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+    named = isinstance(frame, nw.DataFrame) and ITEM in frame.columns and len(frame.columns) > 1
+    return frame.drop(ITEM) if named else frame
+
+
 def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
     """One row per item of the table, in their order: joined by name where X names its rows, or `items` does.
 
     DataError where an item has no row, and where rows that have no names are not as many as the items.
     """
     named = _names(X, table) if items is None else naming.to_names(naming.to_column(items, "items"))
-    X = _unnamed(X)
+    n = rows(X)
     if named is None:
-        if (n := rows(X)) != table.n_items:
+        if n != table.n_items:
             raise DataError(
                 f"X has {n:,} rows for {table.n_items:,} items; give one per table.items, in their order, or name them "
                 "(a column `item`, a mapping, or items=)."
             )
         return X
-    if named.size != (n := rows(X)):
+    if named.size != n:
         raise DataError(f"items names {named.size:,} rows and X has {n:,}; give one name per row.")
     known, count = np.unique(named, return_counts=True)
     if (count > 1).any():
@@ -84,9 +93,8 @@ def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
         )
     if left:
         warnings.warn(f"{left}; they are left aside.", DataWarning, stacklevel=3)
-    X = X if np.array_equal(at, np.arange(n)) else take(X, at)
-    frame = nw.from_native(X, allow_series=True, pass_through=True)
-    return nw.maybe_reset_index(frame).to_native() if isinstance(frame, nw.DataFrame | nw.Series) else X
+    X = plain(X) if np.array_equal(at, np.arange(n)) else plain(take(X, at))
+    return nw.maybe_reset_index(X).to_native() if isinstance(X, nw.DataFrame | nw.Series) else X
 
 
 def _names(X: Any, table: Annotations) -> Names | None:
@@ -96,9 +104,7 @@ def _names(X: Any, table: Annotations) -> Names | None:
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     if isinstance(frame, nw.DataFrame | nw.LazyFrame) and len(columns := frame.collect_schema().names()) > 1:
         if ITEM in columns:
-            column = frame.select(ITEM)
-            column = column.collect() if isinstance(column, nw.LazyFrame) else column
-            return naming.to_names(naming.to_column(column[ITEM].to_list(), "X"))
+            return naming.to_names(naming.to_column(frame.select(ITEM).lazy().collect()[ITEM].to_list(), "X"))
     index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
     if index is None or getattr(index, "nlevels", 1) > 1 or index.dtype.kind not in "iuO":
         return None
@@ -111,65 +117,39 @@ def _names(X: Any, table: Annotations) -> Names | None:
     return found if same and (naming.match(table.items, found, "items") >= 0).all() else None
 
 
-def _unnamed(X: Any) -> Any:
-    """X without the names of its rows: the values of a mapping, a frame without its column `item`."""
-    if isinstance(X, Mapping):
-        return list(X.values())
-    frame = nw.from_native(X, pass_through=True)
-    if isinstance(frame, nw.DataFrame | nw.LazyFrame):
-        columns = frame.collect_schema().names()
-        if ITEM in columns and len(columns) > 1:
-            return frame.drop(ITEM).to_native()
-    return X
-
-
 def rows(X: Any) -> int:
     """Count the rows of X."""
-    if isinstance(X, Mapping):
-        return len(X)
-    if isinstance(frame := nw.from_native(X, pass_through=True), nw.LazyFrame):
-        return int(frame.select(nw.len()).collect().item())
-    shape = getattr(X, "shape", None)
-    if shape is not None and len(shape):
-        return int(shape[0])
+    shape = getattr(X := plain(X), "shape", None)
     try:
-        return len(X)
+        return int(shape[0]) if shape else len(X)
     except TypeError:
         raise DataError(f"X must have one row per item, got {type(X).__name__}; a list or an array has rows.") from None
 
 
 def take(X: Any, at: Any) -> Any:
     """The rows of X at these places, in that order."""
-    if isinstance(X, Picked):
-        return Picked(X.array, np.asarray(at) if X.at is None else X.at[at])
-    if in_file(X):
-        return Picked(X, np.asarray(at))
-    if isinstance(X, np.ndarray):
-        return X[at]
+    X = plain(X)
+    if isinstance(X, Mapped):
+        return X.pick(np.asarray(at))
     if sparse.issparse(X):
         return X.tocsr()[at]
-    if isinstance(frame := _frame(X), nw.DataFrame | nw.Series):
-        return frame[np.asarray(at).tolist()].to_native()
+    if isinstance(X, nw.DataFrame | nw.Series):
+        return X[np.asarray(at).tolist()].to_native()
+    if isinstance(X, np.ndarray):
+        return X[at]
     values = _values(X)
     return [values[i] for i in at]
 
 
-def _frame(X: Any) -> Any:
-    """A narwhals frame or series in memory, without names of rows, or X where it is neither."""
-    frame = nw.from_native(_unnamed(X), allow_series=True, pass_through=True)
-    return frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-
-
 def vectors(X: Any) -> Any:
     """(I, D) float32 features; a file that is mapped into memory stays as it is (`blocks` reads it)."""
+    X = plain(X)
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
-    if isinstance(X, Mapping):
-        X = _unnamed(X)
-    if not isinstance(X, np.ndarray | Picked) and isinstance(frame := _frame(X), nw.DataFrame | nw.Series):
-        X = frame.to_numpy()
+    if isinstance(X, nw.DataFrame | nw.Series):
+        X = X.to_numpy()
     try:
-        array = X if in_file(X) else np.asarray(X, np.float32)
+        array = X if isinstance(X, Mapped) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise DataError(
             "X must hold numbers, one row of features per item; for texts take a text encoder, such as 'transformer'."
@@ -278,29 +258,28 @@ def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
 
 def _values(X: Any) -> list[Any]:
     """One value per row; of several columns a tuple."""
-    if isinstance(X, str):
-        raise DataError("X is one string; give one per item, in a list.")
-    if isinstance(X, np.ndarray):
-        return list(X.tolist())
-    if isinstance(X, Mapping):
-        return list(X.values())
-    frame = _frame(X)
-    if isinstance(frame, nw.DataFrame):
-        columns = [column.to_list() for column in frame.iter_columns()]
+    X = plain(X)
+    if isinstance(X, nw.DataFrame):
+        columns = [column.to_list() for column in X.iter_columns()]
         return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
-    if isinstance(frame, nw.Series):
-        return frame.to_list()
+    if isinstance(X, np.ndarray | nw.Series):
+        return list(X.to_list() if isinstance(X, nw.Series) else X.tolist())
     return list(X.to_pylist() if hasattr(X, "to_pylist") else X)  # an Arrow array, or a list
+
+
+def codes_of(named: Any, known: Names, what: str) -> IntArray:
+    """Codes of names among those of a fit, −1 for one who was not there; None for all."""
+    if named is None:
+        return np.arange(known.size)
+    if isinstance(named, str):
+        raise DataError(f"{what} must be a list of names, got the text {named!r}; write [{named!r}].")
+    return naming.match(naming.to_names(naming.to_column(named, what)), known, what)
 
 
 def item_codes(items: Any, known: Names) -> IntArray:
     """Codes of items among those of a fit, by their names; None for all."""
-    if items is None:
-        return np.arange(known.size)
-    if isinstance(items, str):
-        raise DataError(f"items must be a list of names, got the text {items!r}; write [{items!r}].")
-    named = naming.to_names(naming.to_column(items, "items"))
-    codes = naming.match(named, known, "items")
+    codes = codes_of(items, known, "items")
     if (codes < 0).any():
-        raise DataError(f"items: {shown(named[codes < 0][0])} is none of the {known.size:,} fitted items.")
+        bad = naming.to_names(naming.to_column(items, "items"))[codes < 0][0]
+        raise DataError(f"items: {shown(bad)} is none of the {known.size:,} fitted items.")
     return codes

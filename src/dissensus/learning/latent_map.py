@@ -41,20 +41,17 @@ class Separation:
     neighbours: int  # that were looked at, of each item
     same: FloatArray  # (n,) share of an item's neighbours that have its class; NaN where it has none
     count: IntArray  # (K,) items
-    by_class: FloatArray  # (K,) mean of `same`; NaN for a class without items
-    chance: FloatArray  # (K,) share of the other items that are of the class; NaN as before
 
     @property
     def mean(self) -> float:
         """Over all items that have a class."""
-        known = self.same[~np.isnan(self.same)]
-        return float(known.mean()) if known.size else float("nan")
+        return float(np.nanmean(self.same)) if np.isfinite(self.same).any() else float("nan")
 
     @property
     def mean_chance(self) -> float:
-        """What `mean` would be if vectors said nothing of classes."""
-        there = self.count > 0
-        return float(np.average(self.chance[there], weights=self.count[there])) if there.any() else float("nan")
+        """What `mean` would be if vectors said nothing of classes: the share of the others that are of an item's."""
+        others, known = max(self.same.size - 1, 1), self.count.sum()
+        return float((self.count * (self.count - 1)).sum() / (known * others)) if known else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,8 +85,12 @@ def item_map(
     """
     check_argument("most", most, int, low=1)
     check_argument("seed", seed, int, low=0)
-    found, named = trained(model), _names(X, table)
-    rows = np.sort(shuffled(named, seed)[:most])
+    found, n = trained(model), given.rows(X)
+    if table is not None and table.n_items != n:
+        raise DataError(f"X has {n:,} rows for {table.n_items:,} items; give one per item, in their order.")
+    if not n:
+        raise DataError("X has no rows; there is nothing to map.")
+    rows = np.sort(shuffled(np.arange(n) if table is None else table.items, seed)[:most])
     some = given.take(X, rows)
     vectors = item_vectors(found, some)
     largest = float(np.abs(vectors).max(initial=0))
@@ -101,9 +102,9 @@ def item_map(
     if table is None and codes is None:
         code = found.predict_proba(some).argmax(axis=1)
     else:
-        code = _codes(classes, table, codes, len(named))[rows]
+        code = _codes(classes, table, codes, n)[rows]
     apart = separation(near, code, classes.size)
-    return ItemMap(rows, place, code, how, vectors.shape[1], apart, float(kept), len(named))
+    return ItemMap(rows, place, code, how, vectors.shape[1], apart, float(kept), n)
 
 
 def item_vectors(model: Any, X: Any) -> FloatArray:
@@ -139,10 +140,8 @@ def principal(rows: FloatArray) -> FloatArray:
 
 def nearest(vectors: FloatArray, neighbours: int = NEIGHBOURS) -> IntArray:
     """Find the nearest other rows of each row, (n, at most `neighbours`)."""
-    n = len(vectors)
-    k = min(neighbours, n - 1)
-    if k < 1:
-        return np.empty((n, 0), np.int64)
+    if (k := min(neighbours, len(vectors) - 1)) < 1:
+        return np.empty((len(vectors), 0), np.int64)
     return np.asarray(NearestNeighbors(n_neighbors=k).fit(vectors).kneighbors(return_distance=False), np.int64)
 
 
@@ -153,11 +152,7 @@ def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
     same = np.full(len(code), np.nan)
     if near.size:
         same[known] = (code[near] == code[:, None]).mean(axis=1)[known]
-    total = np.bincount(code[known], same[known], n_classes)
-    there = count > 0
-    by_class = np.where(there, total / np.maximum(count, 1), np.nan)
-    chance = np.where(there, (count - 1) / max(len(code) - 1, 1), np.nan)
-    return Separation(near.shape[1], same, count, by_class, chance)
+    return Separation(near.shape[1], same, count)
 
 
 def trained(model: Any) -> CrowdClassifier:
@@ -167,15 +162,6 @@ def trained(model: Any) -> CrowdClassifier:
         raise DataError(f"{type(model).__name__} has no vectors of items; give a fitted CrowdClassifier or LIA.")
     found._check_fitted()
     return found
-
-
-def _names(X: Any, table: Annotations | None) -> Names:
-    n = given.rows(X)
-    if table is not None and table.n_items != n:
-        raise DataError(f"X has {n:,} rows for {table.n_items:,} items; give one per item, in their order.")
-    if not n:
-        raise DataError("X has no rows; there is nothing to map.")
-    return np.arange(n) if table is None else table.items
 
 
 def _codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:

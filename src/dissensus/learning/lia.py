@@ -17,7 +17,7 @@ layers of 16 without dropout and many steps, learn such features by heart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -31,10 +31,8 @@ from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
-from dissensus.learning.batches import Batch
-from dissensus.learning.by_annotation import CELLS, ask_rows
 from dissensus.learning.classifier import CrowdClassifier
-from dissensus.learning.competence import embedding
+from dissensus.learning.competence import ask_pairs, embedding, share_right
 from dissensus.learning.devices import DEVICE
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.inputs import vectors
@@ -49,9 +47,6 @@ MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every
 
 class LIA(Learner, LIAKeywords):
     """Truth, difficulty and competence.
-
-    Layers, dropout and weight decay were chosen by the likelihood of held-out annotations, and of those of new items.
-    Without dropout, features of hundreds of numbers are learnt by heart, above all where items have few labels.
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
@@ -154,18 +149,11 @@ class LIA(Learner, LIAKeywords):
         where `annotators` is a frame with the columns that `fit` had, for one of its features.
         """
         codes, whom = self._found(items, annotators)
-        found = np.empty((codes.size, whom[0].size))
-        for at, pairs in self._confusions(codes, whom):
-            found[at] = np.einsum("ik,ijkk->ij", self.posterior_[codes[at]], pairs)
-        return found
+        return self._pairs(codes, whom, share_right(self.posterior_[codes]))
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
-        (codes, whom), K = self._found(items, annotators), self.classes_.size
-        found = np.empty((codes.size, whom[0].size, K, K))
-        for at, pairs in self._confusions(codes, whom):
-            found[at] = pairs
-        return found
+        return self._pairs(*self._found(items, annotators))
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, K) Σ_k q_i(k) Q_ij[k, ·] for the rows of a table of fitted items: P(label | item, annotator).
@@ -183,13 +171,13 @@ class LIA(Learner, LIAKeywords):
             confusion = model.objective_.row_confusion(model.network_.head, z, row, who).cpu().double()
             return torch.einsum("nk,nkl->nl", torch.as_tensor(q[table.item[at]]), confusion)
 
-        return ask_rows(model, model.encoder_.prepare(self._inputs[items]), table, ask)
+        return model._ask_rows(model.encoder_.prepare(self._inputs[items]), table, ask)
 
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any pair."""
 
         def of(items: IntArray, annotators: IntArray) -> FloatArray:
-            return given_first(np.concatenate([pairs for _, pairs in self._confusions(items, (annotators, None))]))
+            return given_first(self._pairs(items, (annotators, None)))
 
         return Likelihoods(self.posterior_, of, False)
 
@@ -212,20 +200,12 @@ class LIA(Learner, LIAKeywords):
 
     # Inside -----------------------------------------------------------------------------------------------------------
 
-    def _confusions(self, items: IntArray, whom: Whom) -> Iterator[tuple[slice, FloatArray]]:
-        """Yield (rows of items, Q (rows, annotators, K, K)), some items at a time."""
-        model = self.classifier_
-
-        def ask(batch: Batch) -> Tensor:
-            assert isinstance(model.objective_, LIAObjective)
-            network = model.network_
-            return model.objective_.pair_confusion(network.head, network.encoder(**batch), *network.placed(*whom))
-
-        at_once = max(CELLS // max(whom[0].size * self.classes_.size**2, 1), 1)
-        for start in range(0, items.size, at_once):
-            at = slice(start, start + at_once)
-            some = model.encoder_.prepare(self._inputs[items[at]])  # not all: `recommend` asks for one item at a time
-            yield at, model.network_.ask(ask, some, at_once=at_once)
+    def _pairs(
+        self, items: IntArray, whom: Whom, ask: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
+    ) -> FloatArray:
+        """Ask about pairs of fitted items and annotators; left out, the confusion matrix of each pair."""
+        some = self.classifier_.encoder_.prepare(self._inputs[items])  # not all: `recommend` asks for one at a time
+        return ask_pairs(self.classifier_, some, whom, ask)
 
     def _found(self, items: Any, annotators: Any) -> tuple[IntArray, Whom]:
         """Codes of items, and codes of annotators with features where a frame has them; None for all."""

@@ -21,6 +21,7 @@ from dissensus.learning.devices import own_draws
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
+CELLS = 2**22  # pairs of an item and an annotator × K × K that are looked at together
 ITEMS_AT_ONCE = 4096  # items that a network is asked about together, where nobody says otherwise
 
 Mix = tuple[Tensor, Tensor, Batch]
@@ -110,10 +111,6 @@ class Network(nn.Module):
     def logits(self, inputs: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x)."""
         return self.objective.logits(self.head, self.encoder(**inputs))
-
-    def label_proba(self, inputs: Batch, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, len(annotators), K) P(label | x, annotator)."""
-        return self.objective.label_proba(self.head, self.encoder(**inputs), annotators, features)
 
     def log_posterior(self, inputs: Batch, targets: Batch) -> Tensor:
         """(B, K) unnormalised log P(class | x, annotations)."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import nn
 
+from dissensus.common.json_lines import key_of
 from dissensus.common.parameters import is_number
 from dissensus.common.progress import waiting
 from dissensus.common.registry import Registry
@@ -26,7 +27,7 @@ from dissensus.learning.checkpoint import Trace
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import Lessons, Network
 from dissensus.learning.objectives import Objective, objectives
-from dissensus.learning.saving import run_key
+from dissensus.learning.optimizers import split
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer
 from dissensus.learning.validation import Validation, hold_out, known_truth, validation_items
 from dissensus.models.base import check_gold
@@ -91,9 +92,7 @@ def begin(
     if not taught.size:
         raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
     if held_out.any():
-        # what is validated against has no part in what is taught, not even through a method's labels
-        known = None if gold is None else np.where(held_out, np.int32(-1), gold)
-        objective.fit(table.select(rows=~held_out[table.item]), known, seed)
+        fit_without(objective, held_out, table, gold, seed)
     if like is not None and np.array_equal(like.taught, taught):
         encoder, columns = like.encoder, like.lessons.inputs
         objective.see(columns, taught, like.objective)
@@ -133,9 +132,26 @@ def ready(
         lessons=Lessons(columns, network.objective.targets(), model.mixup), taught=taught,
         groups=parameter_groups(model, network, encoder), trainer=model.trainer(), **more,
     )  # fmt: skip
-    if model.checkpoint is None:
-        return run
-    return replace(run, key=run_key(model, table, columns, run.gold, run.evaluate, run.objective))
+    return run if model.checkpoint is None else replace(run, key=_key(run, model))
+
+
+def _key(run: Run, model: CrowdClassifier) -> str:
+    """Hash keywords, annotations, names, gold, inputs, validation and features of annotators."""
+    arrays, inputs, judge = [run.gold, run.objective.annotator_features_], [run.lessons.inputs], run.evaluate
+    if judge is not None:
+        arrays += [judge.rows, judge.truth]
+        inputs += [] if judge.columns is inputs[0] else [judge.columns]
+    settings = {**model.deciding(), "arrays": [array is not None for array in arrays], "inputs": len(inputs)}
+    there = (array for array in arrays if array is not None)
+    return key_of(settings, [run.table], chain(there, (x.numpy() for part in inputs for x in part.tensors())))
+
+
+def fit_without(
+    objective: Objective, held_out: BoolArray, table: Annotations, gold: IntArray | None, seed: int
+) -> None:
+    """Fit to the other items: what is held out has no part in what is taught, not even through a method's labels."""
+    known = None if gold is None else np.where(held_out, np.int32(-1), gold)
+    objective.fit(table.select(rows=~held_out[table.item]), known, seed)
 
 
 def fitted_encoder(encoder: Encoder, X: Any, taught: IntArray, n_items: int) -> Encoder:
@@ -152,15 +168,11 @@ def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder)
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
     head = max(rate, MIN_HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
     rows = network.objective.rows_rate if model.head_learning_rate is None else model.head_learning_rate
-
-    def group(module: nn.Module, sparse: bool, lr: float) -> list[dict[str, Any]]:
-        found = [p for p in module.parameters() if p.requires_grad and getattr(p, "row_sparse", False) is sparse]
-        return [{"params": found, "lr": lr}] if found else []
-
-    return [
-        *group(network.encoder, False, rate), *group(network.head, False, head),
-        *group(network.encoder, True, rows), *group(network.head, True, rows),
-    ]  # fmt: skip
+    dense, sparse = split([
+        {"params": [p for p in part.parameters() if p.requires_grad], "lr": lr}
+        for part, lr in ((network.encoder, rate), (network.head, head))
+    ])  # fmt: skip
+    return [*dense, *({**group, "lr": rows} for group in sparse)]
 
 
 def new_part(wanted: Any, registry: Registry[Any], kind: type) -> Any:

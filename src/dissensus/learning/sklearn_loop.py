@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from dissensus.common.parameters import Parameters
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import IntArray, Names
 from dissensus.evaluation import cross_entropy
 from dissensus.exceptions import DataError, NotFitted
 from dissensus.learning import inputs as given
@@ -220,12 +220,10 @@ def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
 
     `estimator` has `predict_proba` and `classes_`; y is as for `fit`. Items without votes are left out.
 
-    >>> from dissensus.table.simulate import simulate
-    >>> crowd = simulate(80, 8, 2, seed=1)
-    >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
     >>> from sklearn.linear_model import LogisticRegression
-    >>> round(soft_cross_entropy(LogisticRegression().fit(X, crowd.truth), X, ByItem(table)), 2)
-    -0.95
+    >>> X, y = np.eye(2), ByItem(Annotations.from_arrays(["a", "b"], [0, 0], ["no", "yes"]))
+    >>> round(soft_cross_entropy(LogisticRegression().fit(X, y), X, y), 2)
+    -0.51
     """
     table, X, _ = table_first(X, y)
     table = table.to_classes(np.asarray(estimator.classes_))
@@ -238,24 +236,17 @@ def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
 
     An estimator that does not model annotators says the same of all of them. A Pipeline is asked through its last step.
 
-    >>> from dissensus.table.simulate import simulate
-    >>> crowd = simulate(80, 8, 2, seed=1)
-    >>> table, X = crowd.annotations, np.eye(2)[crowd.truth]
     >>> from sklearn.linear_model import LogisticRegression
-    >>> round(annotation_likelihood(LogisticRegression().fit(X, crowd.truth), X, ByItem(table)), 2)
-    -0.95
+    >>> X, y = np.eye(2), ByItem(Annotations.from_arrays(["a", "b"], [0, 0], ["no", "yes"]))
+    >>> round(annotation_likelihood(LogisticRegression().fit(X, y), X, y), 2)
+    -0.51
     """
     table, X, _ = table_first(X, y)
     table = table.to_classes(np.asarray(estimator.classes_))
-    logs, weight = log_likelihood(table, _of_rows(estimator, table, X))
-    return float((logs * weight).sum() / weight.sum())
-
-
-def _of_rows(estimator: Any, table: Annotations, X: Any) -> FloatArray:
-    """(N, K) P(label) for the rows of a table."""
-    if hasattr(estimator, "named_steps"):  # a Pipeline
-        return _of_rows(estimator[-1], table, estimator[:-1].transform(X))
+    while hasattr(estimator, "named_steps"):  # a Pipeline
+        estimator, X = estimator[-1], estimator[:-1].transform(X)
     model = getattr(estimator, "classifier_", estimator)  # LIA's
-    if hasattr(model, "predict_annotations"):
-        return np.asarray(model.predict_annotations(table, X))
-    return np.asarray(estimator.predict_proba(X))[table.item]
+    models_them = hasattr(model, "predict_annotations")
+    proba = model.predict_annotations(table, X) if models_them else np.asarray(model.predict_proba(X))[table.item]
+    logs, weight = log_likelihood(table, proba)
+    return float((logs * weight).sum() / weight.sum())

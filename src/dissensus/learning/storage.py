@@ -20,10 +20,14 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from dissensus.common.atomic import atomic
+from dissensus.common.parameters import Parameters
+from dissensus.common.registry import Registry
 from dissensus.exceptions import DissensusError, UnreadableFile, UnwritableFile
-from dissensus.models.saving import pack_text, unpack_text
+from dissensus.models.base import Aggregator, methods
+from dissensus.models.saving import check_arrays, pack_text, unpack_text
 
 FORMAT = 1  # raised when an older reader could not make sense of the file
+LEARNT = {"center_": "F real", "spread_": "F real", "n_classes_": "whole"}  # of an encoder or objective
 DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
 
 
@@ -141,3 +145,41 @@ def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:
         if tensors[key].numel():  # torch cannot look at the bytes of nothing
             digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+# What the trees of models hold ----------------------------------------------------------------------------------------
+
+
+def learnt(part: Parameters) -> dict[str, Any]:
+    """What `fit` learnt: the attributes whose names end in an underscore."""
+    return {name: value for name, value in vars(part).items() if name.endswith("_")}
+
+
+def with_learnt(part: Any, values: dict[str, Any]) -> Any:
+    """The part, with these attributes set."""
+    for name, value in values.items():
+        setattr(part, name, value)
+    return part
+
+
+def stored_part(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
+    """An encoder or objective as plain values and arrays."""
+    keywords = {
+        name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
+        if isinstance(value, Aggregator)
+        else value
+        for name, value in part.get_params(deep=False).items()
+    }
+    return {"name": registry.name_of(type(part)), "parameters": keywords, "learnt": learnt(part)}
+
+
+def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
+    """The part that `stored_part` stored; what is out of its range raises ValueError or BadParameter."""
+    keywords = {
+        name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
+        for name, value in stored["parameters"].items()
+    }
+    part = registry[stored["name"]](**keywords)
+    part.check_parameters()
+    check_arrays(stored["learnt"], LEARNT)
+    return with_learnt(part, stored["learnt"])

@@ -82,6 +82,8 @@ class Training(Parameters):
         self.check_parameters()
         if self.place().index is not None and self.processes > 1:
             raise BadParameter(f"device {self.device!r} is one; for {self.processes} processes say 'cuda'.")
+        if self.seed is None and self.checkpoint is not None:
+            raise BadParameter("checkpoint needs a seed: without one, no run is the same as the one that was killed.")
 
     def deciding(self) -> dict[str, str]:
         """The keywords that decide what a run computes, as text: a checkpoint is of the same ones."""
@@ -124,15 +126,12 @@ class Trainer(Training):
             raise BadParameter(f"{self.processes} processes are to share {len(rows)} items that teach; take fewer.")
         fabric = make_fabric(self.device, self.precision, self.processes)
         key = key_of({"key": key, "rows": len(rows), **self.deciding()}, [])
-        place = {id(parameter): i for i, parameter in enumerate(model.parameters())}
-        places = [{**group, "params": [place[id(parameter)] for parameter in group["params"]]} for group in groups]
+        loop = _Loop(self, model, data, rows, groups, key, evaluate)
         if self.processes == 1:
-            report = reporter(on_step, self.log)
-            return _Loop(self, model, data, rows, places, key, evaluate, report).run(fabric)
+            loop.report = reporter(on_step, self.log)
+            return loop.run(fabric)
         with tempfile.TemporaryDirectory() as folder:  # a pipe between processes holds but a few kilobytes
-            file = Path(folder) / "weights"
-            loop = _Loop(self, model, data, rows, places, key, evaluate, weights=file)
-            trace: Trace = fabric.launch(loop.in_process)
+            trace: Trace = fabric.launch(loop.in_process, file := Path(folder) / "weights")
             model.load_state_dict(load_file(file))
         report = reporter(on_step, self.log)
         for entry in trace.epochs:  # processes do not tell before the end
@@ -157,18 +156,17 @@ class _Loop:
     model: nn.Module
     data: Lessons
     rows: IntArray
-    groups: list[dict[str, Any]]  # parameters by their place in `model.parameters()`
+    groups: list[dict[str, Any]]
     key: str
     evaluate: Callable[[nn.Module], dict[str, float]] | None = None
     report: Callable[[Entry], None] | None = None
-    weights: Path = Path()  # the first of several processes writes them here
 
-    def in_process(self, fabric: Any) -> Trace:
-        """Train in one of several processes."""
-        self.model = copy.deepcopy(self.model)  # what came with the call is in memory that all share
+    def in_process(self, fabric: Any, weights: Path) -> Trace:
+        """Train in one of several processes; the first writes the weights."""
+        self.model, self.groups = copy.deepcopy((self.model, self.groups))  # what came is in memory that all share
         trace = self.run(fabric)
         if fabric.global_rank == 0:
-            save_file({name: value.cpu().clone() for name, value in self.model.state_dict().items()}, self.weights)
+            save_file({name: value.cpu().clone() for name, value in self.model.state_dict().items()}, weights)
         fabric.barrier()
         torch.distributed.destroy_process_group()  # else gloo's threads may abort a process that ends while they run
         return trace
@@ -176,19 +174,17 @@ class _Loop:
     def run(self, fabric: Any) -> Trace:
         """Train from the beginning, or from the checkpoint."""
         how, model, self.fabric = self.how, self.model, fabric
-        self.parameters = list(model.parameters())
         if how.compile:
             model.compile()
         use_row_sparse(model)  # before DDP looks at the module
         self.wrapped = fabric.setup_module(model)
-        groups = [{**group, "params": [self.parameters[i] for i in group["params"]]} for group in self.groups]
-        self.base = optimizers.make_optimizer(how.optimizer, groups, how.weight_decay)
+        self.base = optimizers.make_optimizer(how.optimizer, self.groups, how.weight_decay)
         self.sam = None if how.sam is None else SAM(self.base, model=model, **sam_options(how.sam))
         self.optimizer = fabric.setup_optimizers(self.base)
         self.rates = [group["lr"] for group in self.base.param_groups]
         self.shard = Shard(fabric, self.data, self.rows)
         self.steps_in_all = how.epochs * len(how.batches(self.rows, 0))
-        self.checkpoint = Checkpoint(how.checkpoint, how.checkpoint_every, self.key, fabric, model, self.base)
+        self.checkpoint = Checkpoint(how, self.key, fabric, model, self.base)
         with own_draws(mixed(how.seed, -1 - fabric.global_rank), gpus(fabric.device)):
             self.at = self.checkpoint.read()
             model.train()
@@ -250,7 +246,7 @@ class _Loop:
         summed: Tensor = closure() if self.sam is None else self.sam.around(closure)
         if how.clip is not None:
             self.fabric.strategy.precision.unscale_gradients(self.base)
-            clip_gradients(self.parameters, how.clip)  # not fabric's, which knows nothing of row-sparse gradients
+            clip_gradients(self.model.parameters(), how.clip)  # fabric's knows no row-sparse ones
         self.optimizer.step()
         return summed
 
@@ -272,7 +268,7 @@ class _Loop:
                 fabric.backward(loss * (0.0 if nothing else fabric.world_size / len(rows)))
             summed += 0 if nothing else loss.detach()
         if shard.somebody_has_none(rows):
-            drop_zero_rows(self.parameters)  # what it looked at was not touched
+            drop_zero_rows(self.model.parameters())  # what it looked at was not touched
         return summed
 
     def judge(self, entry: dict[str, float]) -> None:

@@ -11,7 +11,6 @@ import inspect
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from dissensus.exceptions import DissensusWarning, UnwritableFile
 
@@ -28,18 +27,15 @@ def tell(on_step: Callable[..., None] | None, epoch: int, loss: float, entry: En
 
 
 class TrainingLog:
-    """A folder with `log.csv` and events for TensorBoard, one run after another; without a folder, nothing."""
+    """A folder with `log.csv` and events for TensorBoard, one run after another."""
 
-    def __init__(self, folder: str | Path | None):
-        self.folder, self.events = None if folder is None else Path(folder), None
-        if self.folder is None:
-            return
+    def __init__(self, folder: str | Path):
+        self.file, self.events = Path(folder) / FILE, None
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            file = self.folder / FILE
-            rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines())) if file.exists() else []
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            rows = list(csv.DictReader(self.file.read_text("utf-8").splitlines())) if self.file.exists() else []
             if not rows:
-                file.write_text(",".join(HEAD) + "\n", encoding="utf-8")
+                self.file.write_text(",".join(HEAD) + "\n", encoding="utf-8")
         except OSError as error:
             raise UnwritableFile(f"cannot write a log into {folder}: {error.strerror or error}.") from error
         self.run = 1 + int(rows[-1]["run"]) if rows else 1
@@ -53,15 +49,13 @@ class TrainingLog:
                     stacklevel=4,
                 )
             return
-        self.events = SummaryWriter(str(self.folder / f"run-{self.run}"))
+        self.events = SummaryWriter(str(self.file.with_name(f"run-{self.run}")))
 
     def __call__(self, entry: Entry) -> None:
         """Write what an epoch has done; a reader at the same time sees whole lines."""
-        if self.folder is None:
-            return
-        row: dict[str, Any] = {"run": self.run, **entry}
-        with (self.folder / FILE).open("a", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerow([_plain(row.get(key, "")) for key in HEAD])
+        with self.file.open("a", newline="", encoding="utf-8") as file:
+            values = [({"run": self.run} | entry).get(key, "") for key in HEAD]
+            csv.writer(file).writerow([int(v) if isinstance(v, float) and v.is_integer() else v for v in values])
         if self.events is not None:
             for key, value in entry.items():
                 if key not in ("epoch", "step"):
@@ -71,14 +65,11 @@ class TrainingLog:
 
 def reporter(on_step: Callable[..., None] | None, folder: str | Path | None) -> Callable[[Entry], None]:
     """One function that tells `on_step` and writes the log of a folder, where there are such."""
-    log = TrainingLog(folder)
+    log = None if folder is None else TrainingLog(folder)
 
     def report(entry: Entry) -> None:
-        log(entry)
+        if log is not None:
+            log(entry)
         tell(on_step, int(entry["epoch"]), entry["loss"], entry)
 
     return report
-
-
-def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value

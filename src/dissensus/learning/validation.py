@@ -34,30 +34,19 @@ class Validation:
     rows: IntArray  # (V,) into the columns
     truth: FloatArray  # (V, K)
     at_once: int  # items at a time
+    labels: Columns | None = None  # annotations of the items in `columns`, by which cross entropy is to judge
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Cross entropy, accuracy and macro F1 against gold or votes; of tied votes any class is right."""
+        """Cross entropy, accuracy and macro F1 against gold or votes; of tied votes any class is right.
+
+        With `labels`, cross entropy is to each of them, by what the network expects of the annotator who gave it:
+        −Σ v log P_j(y | x) / Σ v.
+        """
         assert isinstance(network, Network)
         proba = softmax(network.ask(network.logits, self.columns, rows=self.rows, at_once=self.at_once), axis=1)
         best = proba.argmax(axis=1)
         right = self.truth[np.arange(len(best)), best] == self.truth.max(axis=1)
-        gold = np.where(right, best, self.truth.argmax(axis=1))
-        return {
-            "cross-entropy": float(cross_entropy(self.truth, proba).mean()),
-            "accuracy": float(right.mean()),
-            "macro-f1": macro_f1(gold, best),
-        }
-
-
-@dataclass(frozen=True)
-class AnnotationValidation(Validation):
-    """The same, but cross entropy is to each label, by what the network expects of the annotator who gave it."""
-
-    targets: Columns
-
-    def __call__(self, network: nn.Module) -> dict[str, float]:
-        """−Σ v log P_j(y | x) / Σ v in place of the cross entropy of p(x)."""
-        assert isinstance(network, Network)
+        loss = float(cross_entropy(self.truth, proba).mean())
 
         def likelihood(inputs: Batch, targets: Batch) -> Tensor:
             z = network.encoder(**inputs)
@@ -66,9 +55,12 @@ class AnnotationValidation(Validation):
             weight = targets.get("weight", torch.ones_like(found))
             return torch.stack([weight, weight * found], dim=1)
 
-        asked = network.ask(likelihood, self.columns, self.targets, rows=self.rows, at_once=self.at_once)
-        weight, found = asked.sum(axis=0)
-        return super().__call__(network) | {"cross-entropy": -float(found / max(weight, MIN_PROBABILITY))}
+        if self.labels is not None:
+            asked = network.ask(likelihood, self.columns, self.labels, rows=self.rows, at_once=self.at_once)
+            weight, found = asked.sum(axis=0)
+            loss = -float(found / max(weight, MIN_PROBABILITY))
+        gold = np.where(right, best, self.truth.argmax(axis=1))
+        return {"cross-entropy": loss, "accuracy": float(right.mean()), "macro-f1": macro_f1(gold, best)}
 
 
 def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) -> BoolArray:

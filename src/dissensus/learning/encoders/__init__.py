@@ -14,13 +14,5 @@ from dissensus.learning.encoders.transformer import Transformer
 from dissensus.learning.encoders.wide_resnet import WideResNet
 
 __all__ = [
-    "MLP",
-    "Encoder",
-    "Identity",
-    "ItemEmbedding",
-    "Tagger",
-    "TextCNN",
-    "Transformer",
-    "WideResNet",
-    "encoders",
-]
+    "MLP", "Encoder", "Identity", "ItemEmbedding", "Tagger", "TextCNN", "Transformer", "WideResNet", "encoders",
+]  # fmt: skip

@@ -1,9 +1,5 @@
 """Features as they are: with an objective's last layer on top, (multinomial) logistic regression."""
 
-from __future__ import annotations
-
-from torch import Tensor, nn
-
 from dissensus.learning.encoders.base import encoders
 from dissensus.learning.encoders.mlp import Scaled
 
@@ -13,20 +9,3 @@ class Identity(Scaled):
     """No layers."""
 
     learning_rate = 1e-2  # a convex problem
-
-    @property
-    def width(self) -> int:
-        """As many as there are features."""
-        return self.center_.size
-
-    def module(self) -> nn.Module:
-        """Return `x` itself."""
-        return Same()
-
-
-class Same(nn.Module):
-    """(B, D) → (B, D)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x`."""
-        return x

@@ -37,7 +37,6 @@ class ItemEmbedding(Encoder):
     names_: Names
 
     def fit(self, X: Any) -> Self:
-        """Remember the names."""
         super().fit(X)
         self.names_ = np.unique(_names(X))
         return self
@@ -47,12 +46,10 @@ class ItemEmbedding(Encoder):
         return Columns(code=torch.as_tensor(naming.match(_names(X), self.names_, "X").astype(np.int64)))
 
     def module(self) -> nn.Module:
-        """Make an `ItemEmbeddingModule`."""
         return ItemEmbeddingModule(self.names_.size, self.size, self.hidden, self.dropout)
 
     @property
     def width(self) -> int:
-        """Of the last layer."""
         return self.hidden[-1] if self.hidden else self.size
 
 
@@ -64,13 +61,12 @@ class ItemEmbeddingModule(nn.Module):
         self.vectors = RowEmbedding(torch.randn(n_items, size))
         self.layers = MLPModule(size, hidden, dropout)
 
-    def forward(self, code: Tensor) -> Tensor:
+    def forward(self, code: Tensor) -> Any:
         """Return the last layer's values; for a code of −1, of the mean vector."""
         vectors = self.vectors(code.clamp(min=0))
         if not self.training:
             vectors = torch.where(code[:, None] >= 0, vectors, self.vectors.weight.mean(dim=0))
-        out: Tensor = self.layers(vectors)
-        return out
+        return self.layers(vectors)
 
 
 def _names(X: Any) -> Names:

@@ -16,9 +16,9 @@ from torch import nn
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
-from dissensus.learning.batches import Columns, Mapped, Picked
+from dissensus.learning.batches import Columns, Mapped
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
-from dissensus.learning.inputs import blocks, in_file, vectors
+from dissensus.learning.inputs import blocks, vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
 
@@ -37,8 +37,18 @@ class Scaled(Encoder):
         check=lambda value: value in (True, False, "all", "max"),
         must="must be True, False, 'all' or 'max'",
     )
+    hidden: Sequence[int] = ()
+    dropout: float = 0.0
+
     center_: FloatArray
     spread_: FloatArray
+
+    @property
+    def width(self) -> int:
+        return [self.center_.size, *self.hidden][-1]
+
+    def module(self) -> nn.Module:
+        return MLPModule(self.center_.size, self.hidden, self.dropout)
 
     def fit(self, X: Any) -> Self:
         """Find mean and standard deviation of every feature (a constant one is only centred), or its largest size."""
@@ -62,8 +72,8 @@ class Scaled(Encoder):
         x = vectors(X)
         if x.shape[1] != self.center_.size:
             raise DataError(f"X has {x.shape[1]} features, the model was fitted to {self.center_.size}.")
-        if in_file(x):
-            return Columns(x=Mapped(x if isinstance(x, Picked) else Picked(x), self.center_, self.spread_))
+        if isinstance(x, Mapped):
+            return Columns(x=x.scaled(self.center_, self.spread_))
         return Columns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))
 
 
@@ -74,26 +84,15 @@ class MLP(Scaled):
     hidden: Sequence[int] = sizes((128, 128, 128, 128), "widths of the layers", "must be widths of layers")
     dropout: float = param(0.2, "share of values set to zero after each layer while training", low=0, below=1)
 
-    @property
-    def width(self) -> int:
-        """Of the last layer."""
-        return self.hidden[-1]
-
-    def module(self) -> nn.Module:
-        """Make an `MLPModule` for these features."""
-        return MLPModule(self.center_.size, self.hidden, self.dropout)
-
 
 class MLPModule(nn.Module):
-    """(B, D) → (B, hidden[-1])."""
+    """(B, D) → (B, hidden[-1]); without layers, as it came."""
 
-    def __init__(self, features: int, hidden: Sequence[int], dropout: float):
+    def __init__(self, features: int, hidden: Sequence[int] = (), dropout: float = 0.0):
         super().__init__()
         sizes = [features, *hidden]
         layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU(), nn.Dropout(dropout))]
         self.layers = nn.Sequential(*layers)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the last layer's values."""
-        out: torch.Tensor = self.layers(x)
-        return out
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.layers(x)

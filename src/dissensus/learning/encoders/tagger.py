@@ -49,15 +49,14 @@ class Block(nn.Module):
         self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Any:
         """One round of attention and of the two feed-forward layers, norms first."""
         value = self.value(self.norm1(x))  # (B, D)
         weight = self.dropout(value.new_ones(len(x), self.heads, 1))  # attention to the only position there is
         value = (value.view(len(x), self.heads, -1) * weight).flatten(1)
         x = x + self.dropout(self.output(value))
         wide = self.dropout(self.wide(self.norm2(x)).relu())
-        out: Tensor = x + self.dropout(self.narrow(wide))
-        return out
+        return x + self.dropout(self.narrow(wide))
 
 
 def blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequential:
@@ -77,7 +76,7 @@ class TaggerModule(nn.Module):
         self.blocks = blocks(of.layers, 4 * of.hidden, of.heads, of.dropout)
         self.dropout = nn.Dropout(of.dropout)
 
-    def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Tensor:
+    def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Any:
         """`sentence` and `word` (B,) number what is alike; words (B, L), position (B,), characters (B, C)."""
         one, which = distinct(sentence)
         states, _ = self.context(_packed(self.vectors(words[one]), words[one]))
@@ -85,8 +84,7 @@ class TaggerModule(nn.Module):
         one, which = distinct(word)
         _, (last, _) = self.spelling(_packed(self.characters(characters[one]), characters[one]))
         v = torch.cat([last[0], last[1]], dim=1)[which]  # (B, 2H): forwards to the end, backwards to the beginning
-        out: Tensor = self.dropout(self.blocks(torch.cat([u, v], dim=1)))
-        return out
+        return self.dropout(self.blocks(torch.cat([u, v], dim=1)))
 
 
 def _packed(x: Tensor, codes: Tensor) -> Any:
@@ -115,7 +113,6 @@ class Tagger(WordEncoder):
     characters_: list[str]
 
     def fit(self, X: Any) -> Self:
-        """Find the vocabularies: words of all sentences, characters of the targets."""
         read = self._read(X)
         self.fit_words(sentence for sentence, _ in read)
         self.characters_ = vocabulary(sentence[at] for sentence, at in read)
@@ -148,17 +145,14 @@ class Tagger(WordEncoder):
         return read
 
     def module(self) -> TaggerModule:
-        """Make the network that all tasks share."""
         return TaggerModule(self)
 
     def branch(self) -> nn.Module:
-        """Make one more block, and a fully connected layer."""
         full = 4 * self.hidden
         return nn.Sequential(blocks(1, full, self.heads, self.dropout), nn.Linear(full, self.width), nn.ReLU())
 
     @property
     def width(self) -> int:
-        """Two LSTM states, both ways, halved."""
         return 2 * self.hidden
 
 

@@ -34,8 +34,7 @@ class TextCNNModule(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv1d(of.dimensions_, of.channels, window) for window in of.windows)
         self.dropout = nn.Dropout(of.dropout)
 
-    def forward(self, words: Tensor) -> Tensor:
-        """Return (B, channels × windows) of word codes (B, L)."""
+    def forward(self, words: Tensor) -> Any:
         x = self.vectors(words).transpose(1, 2)  # (B, D, L)
         length = (words != PADDING).sum(dim=1).clamp(min=max(self.windows))  # (B,)
         z = []
@@ -43,8 +42,7 @@ class TextCNNModule(nn.Module):
             c = convolution(x)  # (B, channels, L − window + 1)
             padding = torch.arange(c.shape[2], device=c.device) > (length - window)[:, None]
             z.append(c.masked_fill(padding[:, None], -torch.inf).amax(dim=2).relu())  # relu and max change places
-        out: Tensor = self.dropout(torch.cat(z, dim=1))
-        return out
+        return self.dropout(torch.cat(z, dim=1))
 
 
 @encoders.register("text-cnn", summary="convolutions over the words of a text, max over time", cite="Kim 2014")
@@ -61,7 +59,6 @@ class TextCNN(WordEncoder):
     max_words: int = param(1_000, "words of a text that are read", low=1)
 
     def fit(self, X: Any) -> Self:
-        """Find the vocabulary."""
         self.fit_words(self._words(X))
         return self
 
@@ -73,10 +70,8 @@ class TextCNN(WordEncoder):
         return [WORD.findall(text.lower())[: self.max_words] for text in texts(X)]
 
     def module(self) -> TextCNNModule:
-        """Make a `TextCNNModule`."""
         return TextCNNModule(self)
 
     @property
     def width(self) -> int:
-        """Channels times windows."""
         return self.channels * len(self.windows)

@@ -24,21 +24,11 @@ from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.features import hub
 from dissensus.features.cache import Cache
-from dissensus.features.text import (
-    Pooling,
-    TextModel,
-    check_length,
-    checked,
-    embed_texts,
-    pool,
-    states,
-    text_model,
-    tokens,
-)
+from dissensus.features.text import Pooling, TextModel, check_length, embed_texts, pool, states, text_model, tokens
 from dissensus.learning import inputs as given
 from dissensus.learning.batches import Columns, Padded
 from dissensus.learning.encoders.base import Encoder, encoders
-from dissensus.learning.encoders.identity import Same
+from dissensus.learning.encoders.mlp import MLPModule
 
 TEXTS_AT_ONCE = 64  # that are predicted, alike in length
 TOKENIZED_AT_ONCE = 8192  # texts; before they are put together, tokens are large objects
@@ -109,31 +99,30 @@ class Transformer(Encoder):
             lengths += [len(ids) for ids, _ in found]
         ids, types = torch.from_numpy(np.concatenate(values, axis=1).astype(np.int32)).unbind()
         ptr = torch.from_numpy(np.cumsum(lengths))
-        columns = {"ids": Padded(ids.clone(), ptr, pad=-1)}
+        columns = {"ids": Padded({"id": ids.clone()}, ptr, pad=-1)}
         if self.pairs_:
-            columns["types"] = Padded(types.clone(), ptr)
+            columns["types"] = Padded({"type": types.clone()}, ptr)
         return Columns(**columns)
 
     def module(self) -> nn.Module:
         """Make the network: pretrained after `fit`; after loading, its weights are yet to come."""
         if not self.tune:
-            return Same()
+            return MLPModule(self.width)
         fresh = getattr(self, "_pretrained", None)
         return TransformerModule(hub.build(self.config_) if fresh is None else fresh.network(), self.pooling)
 
     @property
     def width(self) -> int:
-        """The network's hidden size."""
         return int(self.config_.get("hidden_size") or self.config_["dim"])  # DistilBERT says dim
 
     def _texts(self, X: Any) -> tuple[list[str], list[str] | None]:
         if not self.pairs_:
-            return checked(given.texts(X), "X"), None
+            return given.texts(X), None
         pairs = given.pairs(X)
         for row, pair in enumerate(pairs):
             if not all(isinstance(text, str) for text in pair):
                 raise DataError(f"X: row {row} is {pair!r}, not two texts; give a text and a target per item.")
-        return checked([a for a, _ in pairs], "X"), checked([b for _, b in pairs], "X")
+        return [a for a, _ in pairs], [b for _, b in pairs]
 
     def _model(self, weights: Path | dict[str, Any]) -> TextModel:
         return TextModel(self.config_, self.tokenizer_, self.max_length_, self.normalize_, self.identity_, weights)
@@ -157,7 +146,7 @@ class TransformerModule(nn.Module):
         super().__init__()
         self.network, self.pooling = network, pooling
 
-    def forward(self, ids: Tensor, types: Tensor | None = None) -> Tensor:
+    def forward(self, ids: Tensor, types: Tensor | None = None) -> Any:
         """Return one vector per text; `types` says of which text of a pair each token is."""
         if self.training or len(ids) <= TEXTS_AT_ONCE:
             return self._vectors(ids, types)
@@ -170,7 +159,6 @@ class TransformerModule(nn.Module):
             parts.append(self._vectors(ids[rows, :longest], None if types is None else types[rows, :longest]))
         return torch.cat(parts)[order.argsort()]
 
-    def _vectors(self, ids: Tensor, types: Tensor | None) -> Tensor:
+    def _vectors(self, ids: Tensor, types: Tensor | None) -> Any:
         hidden, inside = states(self.network, ids.long(), None if types is None else types.long())
-        vectors: Tensor = pool(hidden, inside, self.pooling)
-        return vectors
+        return pool(hidden, inside, self.pooling)

@@ -78,7 +78,6 @@ class WideResNet(Encoder):
 
     @property
     def width(self) -> int:
-        """64 k."""
         return 64 * self.widen
 
     def fit(self, X: Any) -> Self:
@@ -100,11 +99,9 @@ class WideResNet(Encoder):
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Make one column, `x`: (I, H, W, C) bytes."""
         return Columns(x=torch.from_numpy(self._pixels(images(X))))
 
     def module(self) -> nn.Module:
-        """Make a `WideResNetModule` for the images' channels."""
         return WideResNetModule(self.depth, self.widen, self.center_, self.spread_, self.dropout, self.augment)
 
     def _pixels(self, found: list[ByteArray]) -> ByteArray:
@@ -159,8 +156,7 @@ class WideResNetModule(nn.Module):
                 nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as the pixels lie: faster on processors too
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Average the last block's values over the image."""
+    def forward(self, x: Tensor) -> Any:
         if self.augment and self.training:
             x = moved(x)
         x = (x.permute(0, 3, 1, 2).to(self.center.dtype) - self.center) / self.spread  # (B, C, H, W)
@@ -179,13 +175,11 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.shortcut = None if channels == wide else nn.Conv2d(channels, wide, 1, stride, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, channels, H, W) → (B, wide, H / stride, W / stride)."""
+    def forward(self, x: Tensor) -> Any:
         y = F.relu(self.norm1(x), inplace=True)
         kept = x if self.shortcut is None else self.shortcut(y)
         y = F.relu(self.norm2(self.conv1(y)), inplace=True)
-        out: Tensor = self.conv2(self.dropout(y)) + kept
-        return out
+        return self.conv2(self.dropout(y)) + kept
 
 
 def moved(x: Tensor) -> Tensor:

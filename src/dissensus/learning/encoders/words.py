@@ -51,7 +51,7 @@ def encode(sequences: Sequence[Sequence[str]], known: Sequence[str], shortest: i
     code = {entry: n for n, entry in enumerate(known, FIRST)}
     codes = [code.get(e) or code.get(e.lower(), UNKNOWN) for sequence in sequences for e in sequence]
     ptr = np.cumsum([0, *(len(sequence) for sequence in sequences)])
-    return Padded(torch.tensor(codes, dtype=torch.int64), torch.from_numpy(ptr), PADDING, shortest)
+    return Padded({"code": torch.tensor(codes, dtype=torch.int64)}, torch.from_numpy(ptr), PADDING, shortest)
 
 
 def distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,6 @@ class WordVectors(nn.Module):
         self.kept: Tensor
 
     def forward(self, codes: Tensor) -> Tensor:
-        """(…) int64 → (…, D)."""
         if self.training and self.word_dropout:
             drop = torch.rand(codes.shape, device=codes.device) < self.word_dropout
             codes = torch.where(drop & (codes != PADDING), UNKNOWN, codes)

@@ -93,11 +93,9 @@ class AnnotatorHeads(AnnotatorObjective):
     penalty: float = param(2.0, "pull of an annotator's own numbers to nothing, and of those in common", low=0)
 
     def head(self, branch: Branch, width: int) -> LinearHeads:
-        """Make the common layer first, then the annotators'."""
         return LinearHeads(branch(), width, self)
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """−Σ w log P_j(y), the penalty of each annotation's annotator, −Σ log P(gold) of the average annotator."""
         items, who = head.branch(z), targets["annotator"]
         v = items.index_select(0, targets["row"])
         loss = -label_log_likelihood(log_softmax(head.pair(v, head.known_rows(who))), targets)
@@ -112,12 +110,10 @@ class AnnotatorHeads(AnnotatorObjective):
         return total
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
-        """(B, D) what all heads read of an item."""
         out: Tensor = head.branch(z)
         return out
 
     def logits(self, head: Any, z: Tensor) -> Tensor:
-        """(B, K) log of the mean over all annotators who gave labels."""
         out: Tensor = head.everybody(head.branch(z), self.average)
         return out.clamp(min=MIN_SHARE).log()
 

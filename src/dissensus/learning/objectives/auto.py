@@ -48,7 +48,6 @@ class PoolMember(nn.Module):
             self.register_buffer("labels", torch.eye(n_classes))  # T
 
     def fill(self, trained: Sequence[nn.Module], channel: Channel | None) -> None:
-        """Take over networks and channel."""
         for place, network in zip(self.networks, trained, strict=True):
             place.load_state_dict(network.state_dict())
         if channel is not None:
@@ -56,7 +55,6 @@ class PoolMember(nn.Module):
             self.labels.copy_(torch.as_tensor(channel.labels))
 
     def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits of votes."""
         logits = torch.stack([network(z) for network in self.networks]).mean(dim=0)
         if not self.of_classes:
             return logits
@@ -75,7 +73,6 @@ class Pool(nn.Module):
         self.register_buffer("weights", torch.full((1 + len(members),), 1 / (1 + len(members))))
 
     def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits."""
         out: Tensor = self.weights[0] * self.linear(z)
         for weight, member in zip(self.weights[1:], self.members, strict=True):
             out = out + weight * member(z)
@@ -94,7 +91,6 @@ class Auto(Soft):
     members_: list[dict[str, Any]] | None = None  # keywords of the pool's `PoolMember`s; None: the one head of `soft`
 
     def head(self, branch: Branch, width: int) -> nn.Module:
-        """Make the pool, or a last layer."""
         return super().head(branch, width) if self.members_ is None else Pool(width, self.n_classes_, self.members_)
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:

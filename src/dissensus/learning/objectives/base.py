@@ -45,6 +45,7 @@ class Objective(Parameters, ABC):
     n_classes_: int
     teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
     annotator_features_: FloatArray | None = None  # (A, F) set before `head`, where it `describes_annotators`
+    _targets: Columns
 
     @abstractmethod
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
@@ -57,9 +58,9 @@ class Objective(Parameters, ABC):
     def see(self, inputs: Columns, taught: IntArray, like: Any = None) -> None:
         """Look at the inputs of all items, of which `taught` teach, after `fit`; `like` has seen the same."""
 
-    @abstractmethod
     def targets(self) -> Columns:
-        """What the loss needs of every item, in the order of the table's items; after `fit`."""
+        """What the loss needs of every item, in the order of the table's items: what `fit` set, or made of that."""
+        return self._targets
 
     def head(self, branch: Branch, width: int) -> nn.Module:
         """Make the layers after the encoder; `branch()` makes the layers of one task, (B, …) → (B, `width`)."""
@@ -126,10 +127,8 @@ class HeadWithMain(nn.Module):
         for name, part in parts.items():
             self.add_module(name, part)
 
-    def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits of the classes."""
-        out: Tensor = self.main(z)
-        return out
+    def forward(self, z: Tensor) -> Any:
+        return self.main(z)
 
 
 class AnnotatorRows(nn.Module):

@@ -158,7 +158,6 @@ class AnnotationsThroughP(AnnotatorObjective):
         return v, log_softmax(head.main[-1](v))
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """−Σ v log P_j(y), of a probabilistic annotation its mean; −Σ log p(gold); the regulariser for every item."""
         v, log_p = self.read(head, z)
         loss = -weighted_sum(label_log_likelihood(self.log_labels(head, v, log_p, targets), targets), targets)
         if "gold" in targets:
@@ -206,12 +205,10 @@ class CrowdLayerObjective(AnnotationsThroughP):
         return ROWS_RATE if self.link == "normalize" else 1e-3
 
     def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
-        """(n, K) log P_j of annotations."""
         out: Tensor = head.crowd(log_p, targets["row"], targets["annotator"])
         return out
 
     def regulariser(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
-        """Less the volume."""
         if self.volume is None:
             return None
         parts = log_p

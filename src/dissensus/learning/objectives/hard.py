@@ -32,16 +32,11 @@ class Hard(Objective):
     )
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Find the label of every item."""
         self.n_classes_ = table.n_classes
-        self._label = hard_labels(table, gold, self.labels, seed)
-        self.teaches_ = check_teaches(self._label >= 0)
+        label = hard_labels(table, gold, self.labels, seed)
+        self.teaches_ = check_teaches(label >= 0)
+        self._targets = Columns(label=as_tensor(label, torch.int64))  # −1 for none
         return self
 
-    def targets(self) -> Columns:
-        """`label`: codes, −1 for none."""
-        return Columns(label=as_tensor(self._label, torch.int64))
-
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
-        """−Σ log Q(label)."""
         return hard_loss(self.logits(head, z), targets["label"])

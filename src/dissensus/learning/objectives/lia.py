@@ -52,7 +52,7 @@ from their equations: `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=
 from __future__ import annotations
 
 import math
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -105,13 +105,12 @@ class Competence(AnnotatorRows):
             own = own + self._made(explained)
         return (own + self.crowd).reshape(-1, *self.shape), pull
 
-    def _made(self, rows: Tensor) -> Tensor:
-        made: Tensor = rows if self.linear is None else self.linear(rows)
-        return made
+    def _made(self, rows: Tensor) -> Any:
+        return rows if self.linear is None else self.linear(rows)
 
     def of(self, rows: Tensor) -> Tensor:
         """(n, K, K, L) C of embeddings (n, E)."""
-        return (self._made(rows) + self.crowd).reshape(-1, *self.shape)
+        return torch.as_tensor(self._made(rows) + self.crowd).reshape(-1, *self.shape)
 
     def rows(self) -> Tensor:
         """(A, E) e_j of all annotators."""
@@ -158,13 +157,10 @@ class LIAHead(nn.Module):
 
     @property
     def main(self) -> nn.Module:
-        """The part that predicts."""
         return self.truth
 
-    def forward(self, z: Tensor) -> Tensor:
-        """(B, K) logits of the classes."""
-        out: Tensor = self.truth(z)
-        return out
+    def forward(self, z: Tensor) -> Any:
+        return self.truth(z)
 
     def hardness(self, z: Tensor) -> Tensor | None:
         """(B, K, K, L) D of the items."""
@@ -179,7 +175,6 @@ class LIAHead(nn.Module):
         return torch.tensor(self.marginal)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """From the state dict."""
         self.marginal = bool(state)
 
 
@@ -238,7 +233,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     _others: Others | None = None  # in the place of h, for the items of the fit
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Count labels; the votes are the first posterior."""
         weight = self.count_labels(table, gold, "lia")
         self.n_items_ = table.n_items
         self.per_item_ = float(weight[weight > 0].mean())
@@ -288,11 +282,9 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return self.rounds if epoch >= em else epoch * self.rounds // em
 
     def begins(self, epoch: int, epochs: int) -> bool:
-        """True where a round begins, or the tuning."""
         return epoch == 0 or self.stage(epoch, epochs) != self.stage(epoch - 1, epochs)
 
     def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, walk: Walk) -> None:
-        """Do an E step where a round begins."""
         head.marginal = self.stage(epoch, epochs) == self.rounds
         if head.marginal and self._others is None:
             return
@@ -325,7 +317,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     # Losses -----------------------------------------------------------------------------------------------------------
 
     def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """Minus the objective that is raised, see the module."""
         logits, votes, log_q, pulls = self._parts(head, z, targets)
         log_h = log_softmax(logits)
         summed = self._by_item(votes, targets)  # (B, K)
@@ -403,14 +394,8 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
 
     def pair_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
         """(B, J, K, K) Q of all items with all annotators; −1 is the average one, by its `features` where given."""
-        return self.confusion_by(head, head.hardness(z), annotators, features).expand(len(z), -1, -1, -1)
-
-    def confusion_by(
-        self, head: LIAHead, hard: Tensor | None, annotators: Tensor, features: Tensor | None = None
-    ) -> Tensor:
-        """(B, J, K, K) Q by the items' D (B, K, K, L); (1, J, K, K) where there is no difficulty."""
-        able = self._able(head, annotators, features)
-        return log_confusion(None if hard is None else hard[:, None], able[None]).exp()
+        hard, able = head.hardness(z), self._able(head, annotators, features)
+        return log_confusion(None if hard is None else hard[:, None], able[None]).exp().expand(len(z), -1, -1, -1)
 
     def row_confusion(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
@@ -422,7 +407,6 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     def row_proba(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K) Σ_k h_k(x) Q[k, ·] of pairs."""
         h = log_softmax(head(z)).exp().index_select(0, row)
         return (h[:, :, None] * self.row_confusion(head, z, row, annotators, features)).sum(dim=1)
 

@@ -41,7 +41,6 @@ class Others:
         self.squares = self.axes[self.taught].square().sum(dim=0)  # s (R,)
 
     def to(self, device: torch.device) -> Others:
-        """The same on a device."""
         if self.axes.device != device:
             self.taught, self.teaches, self.axes, self.squares = (
                 value.to(device) for value in (self.taught, self.teaches, self.axes, self.squares)

@@ -40,26 +40,21 @@ class Soft(Objective):
     weight: Literal["items", "votes"] = param("items", "every item counts the same, or as much as its votes weigh")
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Find the distribution of every item."""
         self.check_parameters()
         self.n_classes_ = table.n_classes
         votes = vote_weight(table)
         known = np.zeros(table.n_items, bool) if gold is None else gold >= 0
         self.teaches_ = check_teaches((votes > 0) | known)
-        self._target = soft_labels(table, gold, self.labels, seed)
+        target = soft_labels(table, gold, self.labels, seed)
         if gold is not None:
-            self._target[known] = np.eye(table.n_classes, dtype=np.float32)[gold[known]]
+            target[known] = np.eye(table.n_classes, dtype=np.float32)[gold[known]]
         if self.divergence == "inverse-kl":
-            check_positive(self._target, self.teaches_, table)
+            check_positive(target, self.teaches_, table)
         weight = np.where(votes > 0, votes, 1.0) if self.weight == "votes" else np.ones(table.n_items)
-        self._weight = np.where(self.teaches_, weight, 0.0)
+        weight = np.where(self.teaches_, weight, 0.0)
+        self._targets = Columns(target=as_tensor(target), weight=as_tensor(weight, torch.float32))
         return self
 
-    def targets(self) -> Columns:
-        """`target` (I, K) and `weight` (I,)."""
-        return Columns(target=as_tensor(self._target), weight=as_tensor(self._weight, torch.float32))
-
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
-        """Σ v D(P, Q)."""
         distance = DIVERGENCES[self.divergence](targets["target"], self.logits(head, z), math.e)
         return (targets["weight"] * distance).sum()

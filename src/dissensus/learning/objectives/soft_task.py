@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from dissensus.common.parameters import param
@@ -38,21 +38,18 @@ class SoftTask(Hard):
     weight: float = param(1.0, "how much the auxiliary loss counts", low=0)
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Find the label and the soft label of every item."""
         self.check_parameters()
         self.n_classes_ = table.n_classes
-        self._label = hard_labels(table, gold, self.labels, seed)
-        voted = (vote_weight(table) > 0) & (self.weight > 0)
-        self.teaches_ = check_teaches((self._label >= 0) | voted)
-        self._soft, self._voted = soft_labels(table, None, self.soft, seed), voted
+        label = hard_labels(table, gold, self.labels, seed)
+        voted = (vote_weight(table) > 0) & (self.weight > 0)  # where there is a soft label
+        self.teaches_ = check_teaches((label >= 0) | voted)
+        soft = soft_labels(table, None, self.soft, seed)
         if self.divergence == "inverse-kl":
-            check_positive(self._soft, voted, table)
+            check_positive(soft, voted, table)
+        self._targets = Columns(
+            label=as_tensor(label, torch.int64), soft=as_tensor(soft), voted=as_tensor(voted, torch.float32)
+        )
         return self
-
-    def targets(self) -> Columns:
-        """`label` (I,), −1 for none; `soft` (I, K); `voted` (I,), 1 where there is a soft label, else 0."""
-        voted = as_tensor(self._voted.astype(np.float32))
-        return Columns(**super().targets().columns, soft=as_tensor(self._soft), voted=voted)
 
     def head(self, branch: Branch, width: int) -> HeadWithMain:
         """Make the main head first, so that it starts as it would alone; then `auxiliary`, unless it has no weight."""
@@ -60,7 +57,6 @@ class SoftTask(Hard):
         return HeadWithMain(main, auxiliary=super().head(branch, width) if self.weight > 0 else None)
 
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """Σ −log Q(label) + weight · D(P, R), the second in bits."""
         loss = super().loss(head, z, targets)
         if head.auxiliary is None:
             return loss
