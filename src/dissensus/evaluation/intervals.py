@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
@@ -109,30 +109,15 @@ def bootstrap(
 def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
     """Sums of (I,) or (I, S) statistics over all items and over resamples, for several numbers from the same draws.
 
+    Statistics may be a csr_array.
+
     >>> sums = bootstrap_sums([[1, 0], [1, 1], [0, 1]] * 50)
     >>> print(sums.estimate(lambda s: s[:, 0] / s[:, 1]))
     1.000 (95 % interval 0.811 to 1.222)
     >>> [str(mean) for mean in sums.means(150)]
     ['0.667 (95 % interval 0.587 to 0.747)', '0.667 (95 % interval 0.587 to 0.740)']
     """
-    table = np.asarray(stats)
-    if table.ndim not in (1, 2) or table.dtype.kind not in "iufb":
-        raise DataError(f"stats must be numbers, one row per item; got {table.dtype} of shape {table.shape}.")
-    if len(table) == 0:
-        raise DataError("there are no items to resample.")
-    table = table.astype(np.float64).reshape(len(table), -1)
-    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
-    if bad.size:
-        raise DataError(
-            f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
-        )
-    I, S = table.shape
-    sparse = csr_array((table.reshape(-1), np.tile(np.arange(S), I), np.arange(I + 1) * S), shape=(I, S))
-    return resampled_sums(sparse, resamples=resamples, seed=seed, on_step=on_step)
-
-
-def resampled_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
-    """The same for sparse statistics, a csr_array (I, S)."""
+    stats = stats if issparse(stats) else csr_array(_checked(stats))
     check_argument("resamples", resamples, int, low=0)
     check_argument("seed", seed, int | None, low=0)
     (n_items, n_columns), batches = stats.shape, -(-resamples // LANES)
@@ -158,6 +143,22 @@ def resampled_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
         pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
     resampled = np.concatenate(parts, axis=1).T[:resamples] if parts else np.empty((0, n_columns))
     return Sums(total, np.ascontiguousarray(resampled))
+
+
+def _checked(stats: Any) -> FloatArray:
+    """(I, S) finite numbers."""
+    table = np.asarray(stats)
+    if table.ndim not in (1, 2) or table.dtype.kind not in "iufb":
+        raise DataError(f"stats must be numbers, one row per item; got {table.dtype} of shape {table.shape}.")
+    if len(table) == 0:
+        raise DataError("there are no items to resample.")
+    table = table.astype(np.float64).reshape(len(table), -1)
+    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if bad.size:
+        raise DataError(
+            f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
+        )
+    return table
 
 
 def percentile_interval(value: float, resampled: Any, level: float = 0.95) -> Estimate:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dissensus.common.extras import need
 from dissensus.exceptions import UnreadableFile
 from dissensus.table.find_columns import Columns, needed
-from dissensus.table.io.files import MAX_UNPACKED_RATIO, MIN_UNPACKED_LIMIT, is_zip, reading
+from dissensus.table.io.files import MAX_UNPACKED_RATIO, is_zip, max_unpacked, reading
 from dissensus.table.io.formats import NOTE, Format, add
 
 SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -47,7 +47,7 @@ def _check_size(path: Path) -> None:
     if is_zip(path):
         with zipfile.ZipFile(path) as archive:
             size = sum(one.file_size for one in archive.infolist())
-        if size > max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT):
+        if size > max_unpacked(path):
             raise UnreadableFile(f"{path} unpacks to more than {MAX_UNPACKED_RATIO} times its size; save it as CSV.")
 
 
