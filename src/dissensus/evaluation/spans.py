@@ -39,7 +39,7 @@ def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any)
 
     NaN where undefined: F1 where nobody marked a span, α where only one value was ever given.
 
-    >>> from dissensus.table.simulate_spans import simulate_spans
+    >>> from dissensus.table.simulate import simulate_spans
     >>> print(span_agreement(simulate_spans(10, 4, 2, redundancy=3, seed=1).annotations)["exact_f1"])
     0.528 (95 % interval 0.421 to 0.604)
     """
