@@ -338,12 +338,17 @@ def folded(value: Any) -> Any:
     return " ".join(value.split()).casefold() if isinstance(value, str) else value
 
 
+def spellings(classes: Iterable[Any]) -> dict[Any, list[Any]]:
+    """Folded text → the classes that are that text."""
+    alike: dict[Any, list[Any]] = {}
+    for label in classes:
+        alike.setdefault(folded(label), []).append(label)
+    return alike
+
+
 def unsettled_spellings(classes: Iterable[Any]) -> str:
     """Say which classes are one word in several spellings: honest annotators seem to contradict each other. Else ""."""
-    alike: dict[str, list[str]] = {}
-    for label in map(str, classes):
-        alike.setdefault(folded(label), []).append(label)
-    several = [labels for labels in alike.values() if len(labels) > 1]
+    several = [labels for labels in spellings(map(str, classes)).values() if len(labels) > 1]
     named = "; ".join(", ".join(labels) for labels in several[:MAX_SPELLINGS_SHOWN])
     said = f"Classes differ by capitals or spaces only, and count as different: {named}; normalize=True merges them."
     return said if several else ""

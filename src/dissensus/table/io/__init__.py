@@ -111,23 +111,26 @@ def read(
     Read as frame: item 'task', annotator 'worker', label 'label'; all 3 rows used. Change: item=, annotator=, label=.
     """
     check_argument("ticks", ticks, Literal["votes", "questions"] | None)
-    _check_kinds(item=item, annotator=annotator, label=label, question=question, weight=weight, format=format)
+    columns = Columns(item, annotator, label, question, weight, proba)
+    for name, given in (vars(columns) | {"format": format}).items():
+        several = name in ("item", "annotator") and isinstance(given, list | tuple) and given
+        if name != "proba" and not all(one is None or isinstance(one, str) for one in (given if several else [given])):
+            raise BadParameter(f"{name} must be text, got {given!r}.")
     for name, kinds, given in (
         ("proba", (Mapping, Sequence), proba), ("classes", (int, Iterable), classes), ("map", (Mapping,), map),
         ("abstain", (str, int, float, Iterable), abstain), ("wide", (bool,), wide),
     ):  # fmt: skip
         if not (given is None or isinstance(given, kinds)):
             raise BadParameter(f"{name} cannot be {given!r}; the guide to tables says what it is.")
-    columns = Columns(item, annotator, label, question, weight, proba)
     if kind is not None:
         check_kind(kind)
     build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
-        if not hub.is_dataset(source):
-            return long_table(lambda _: source, columns, wide, "frame", kind).finish(build)
-        frame, names = hub.read(source, columns)
-        build = replace(build, classes=names if classes is None else classes)
-        return long_table(lambda _: frame, columns, wide, "dataset", kind).finish(build)
+        name = "frame"
+        if hub.is_dataset(source):
+            name, (source, names) = "dataset", hub.read(source, columns)
+            build = replace(build, classes=names if classes is None else classes)
+        return long_table(lambda _: source, columns, wide, name, kind).finish(build)
     if not str(source):
         raise UnreadableFile("the name of the file is empty; name one.")
     with as_file(source) as path, about(path):  # type: ignore[arg-type]
@@ -147,14 +150,6 @@ def read(
         taken.reading.file = str(source)
         taken.reading.notes += [note] if note else []
         return taken.finish(build)
-
-
-def _check_kinds(**names: Any) -> None:
-    """Raise where a keyword that names columns is no name; item and annotator may be lists of them."""
-    for keyword, given in names.items():
-        several = keyword in ("item", "annotator") and isinstance(given, list | tuple) and given
-        if not all(one is None or isinstance(one, str) for one in (given if several else [given])):
-            raise BadParameter(f"{keyword} must be text, got {given!r}.")
 
 
 def read_frame(path: str | Path) -> pa.Table:
@@ -312,12 +307,10 @@ def write_json(value: Any, path: str | Path) -> None:
 
 def _spelt_as(labels: Any, classes: Names) -> Any:
     """Labels with the spelling of the one class that they differ from by capitals and spaces alone."""
-    alike: dict[Any, list[str]] = {}
-    for name in classes:
-        alike.setdefault(naming.folded(name), []).append(name)
-    meant = {fold: names[0] for fold, names in alike.items() if len(names) == 1}
-    own, said = set(classes), labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
-    found = [one if one in own else meant.get(naming.folded(one), one) for one in said]
+    meant = {fold: names[0] for fold, names in naming.spellings(classes).items() if len(names) == 1}
+    meant |= {name: name for name in classes}
+    said = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
+    found = [meant.get(one, meant.get(naming.folded(one), one)) for one in said]
     return labels if found == said else found
 
 

@@ -123,7 +123,11 @@ def suggestions(labels: Labels) -> Iterator[Record]:
             ours = {question or "label": _suggestion(*one, labels.agent) for question, one in given.items()}
             yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
         return
-    said, values = labels.by_item(), _values(labels.source)
+    said = labels.by_item()
+    values: dict[str, dict[str, Any]] = {}  # question → what was answered, as text → as the tool has it
+    for record in records(labels.source):
+        for name, _, value, _ in responses(record, str(labels.source)):
+            values.setdefault(name, {})[str(value)] = value
     for record in records(labels.source):
         item = labels.item_of(record, "id", "external_id")
         for question, one in said.get(str(item), {}).items():
@@ -148,15 +152,6 @@ def _with(record: Record, name: str, ours: Record) -> Record:
         key = f"{name}.suggestion"
         return record | {key: ours["value"]} | {f"{key}.{part}": value for part, value in about.items()}
     return record | {f"{name}-suggestion": ours["value"], f"{name}-suggestion-metadata": about}
-
-
-def _values(path: Path) -> dict[str, dict[str, Any]]:
-    """Question → what was answered, as text → as the tool has it."""
-    found: dict[str, dict[str, Any]] = {}
-    for record in records(path):
-        for name, _, value, _ in responses(record, str(path)):
-            found.setdefault(name, {})[str(value)] = value
-    return found
 
 
 def _suggestion(label: Any, confidence: float, agent: str) -> Record:

@@ -96,15 +96,10 @@ class Taken:
         if "label" in columns and _is_list(columns["label"]):
             if (ticked := self._take_ticks(build)) is not None:
                 return self._with_source(ticked)
-        columns = self.columns
-        more = {"items": self.items} if self.items is not None else {}
-        if "question" in columns:
-            return self._with_source(
-                Questions.from_arrays(**columns, **more, classes=build.classes, abstain=build.abstain), build
-            )
-        more |= {"annotators": self.annotators} if self.annotators is not None else {}
-        table = Annotations.from_arrays(**columns, **more, classes=build.classes, abstain=build.abstain)
-        return self._with_source(table, build)
+        given = self.columns | {"items": self.items, "classes": build.classes, "abstain": build.abstain}
+        if "question" in given:
+            return self._with_source(Questions.from_arrays(**given), build)
+        return self._with_source(Annotations.from_arrays(**given, annotators=self.annotators), build)
 
     def _finish_parts(self, build: Build) -> Questions:
         """Make a table per question of an export with labels of several kinds; all have the account of the file."""
@@ -113,36 +108,36 @@ class Taken:
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
             part.reading.loud = False  # it is said of the whole file
-            tables[question] = part.finish(build)
-        for question, table in tables.items():
+            table: Any = part.finish(build)
             notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
             object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
-        kinds_read = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
-        self.reading.columns["label"] = kinds_read
+            tables[question] = table
+        self.reading.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
         return Questions(tables)
 
     def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
+        several = isinstance(made, Mapping)
         tables = dict(made) if isinstance(made, Mapping) else {"": made}
+        reading = self.reading
         if not tables:
-            raise DataError(f"no row has an answer; a table needs at least one. {self.reading.left_out()}".strip())
+            raise DataError(f"no row has an answer; a table needs at least one. {reading.left_out()}".strip())
+        said: list[str] = []
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
-            if abstained:
-                self.reading.unused["rows without an answer (abstain=)"] += abstained
-        said: list[str] = []
-        for question, one in tables.items():
-            tables[question], note = (one, "") if build is None else _in_kind(one, build, self.kind)
-            if joined_rows := len(one) - len(tables[question]):
-                self.reading.unused["rows that are one set with another of their item and annotator"] += joined_rows
-            said += [f"Question {question}: {note}"] if note and isinstance(made, Mapping) else [note] if note else []
+            reading.leave_out("rows without an answer (abstain=)", abstained)
+            for question, one in tables.items():
+                tables[question], note = _in_kind(one, build, self.kind)
+                joined = len(one) - len(tables[question])
+                reading.leave_out("rows that are one set with another of their item and annotator", joined)
+                said += [f"Question {question}: {note}" if several else note] if note else []
         for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
-                _check_classes(table, self.reading.columns.get("label", "'label'"))
-            gold = self.golds.get(question) if isinstance(made, Mapping) else next(iter(self.golds.values()), None)
-            spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else None
-            notes = [*self.reading.notes, *said, *([spelt] if spelt else [])]
-            object.__setattr__(table, "source", replace(self.reading, gold=gold, notes=notes))
-        return Questions(tables) if isinstance(made, Mapping) else table
+                _check_classes(table, reading.columns.get("label", "'label'"))
+            gold = self.golds.get(question) if several else next(iter(self.golds.values()), None)
+            spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else ""
+            notes = [*reading.notes, *said, *filter(None, [spelt])]
+            object.__setattr__(table, "source", replace(reading, gold=gold, notes=notes))
+        return Questions(tables) if several else table
 
     def _check_questions(self) -> None:
         """Take no column of texts for questions; each would be a table."""
@@ -183,12 +178,10 @@ class Taken:
         if build.ticks == "questions" and "question" in columns:
             raise BadParameter("ticks='questions' is for one question; read each by itself.")
         rows = np.repeat(np.arange(len(sizes)), sizes)
-        if empty := int((sizes == 0).sum()):
-            self.reading.unused["answers without a choice"] += empty
+        self.reading.leave_out("answers without a choice", int((sizes == 0).sum()))
         if several.any():
             what = "votes" if build.ticks == "votes" else "yes/no questions"
-            said = f"Answers with several ticks were taken apart into {what}: {several.sum():,}."
-            self.reading.notes.append(said)
+            self.reading.notes.append(f"Answers with several ticks were taken apart into {what}: {several.sum():,}.")
         if self.items is None:
             self.items = naming.encode(naming.to_column(columns["item"], "item"), "item")[0]
         if self.annotators is None and "question" not in columns:
@@ -348,9 +341,10 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
     reading.unit = "spans"
     layers = layers_of(marked)
-    by_layer: dict[str, list[Any]] = {f"spans, {layer}" if layer else "spans": [] for layer in sorted({*layers, ""})}
+    names = {layer: f"spans, {layer}" if layer else "spans" for layer in sorted({*layers, ""})}
+    by_layer: dict[str, list[Any]] = {name: [] for name in names.values()}
     for span, layer in zip(marked, layers, strict=True):
-        by_layer[f"spans, {layer}" if layer else "spans"].append(span)
+        by_layer[names[layer]].append(span)
     tags = tags_of_layers(by_layer, readings, tokens=tokens)
     taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
     reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
@@ -423,8 +417,7 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
             f"column {item!r} names {n - len(result.items):,} rows of this wide table as another one is named."
         )
     _take_gold(frame, [], result, items)
-    if empty := reading.rows - len(taken["label"]):
-        reading.unused["empty cells"] = empty
+    reading.leave_out("empty cells", reading.rows - len(taken["label"]))
     return result
 
 
@@ -434,11 +427,11 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
         return column
     if _is_list(column):
         lists = _flat_list(column)
-        values = _relabelled(lists.flatten(), build, reading)
-        new = pa.ListArray.from_arrays(lists.offsets, values) if lists.null_count == 0 else None
-        if new is None:
+        if lists.null_count:
             raise DataError("map= and normalize= need a list of labels in every row; write [] where there is none.")
-        return pa.array([list(dict.fromkeys(one)) for one in new.to_pylist()], pa.list_(values.type))
+        values = _relabelled(lists.flatten(), build, reading)
+        found = pa.ListArray.from_arrays(lists.offsets, values).to_pylist()
+        return pa.array([list(dict.fromkeys(one)) for one in found], pa.list_(values.type))
     labels = naming.to_array(column, "label").dictionary_encode()
     codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     old = labels.dictionary.to_pylist()
@@ -467,11 +460,8 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
 def _check_classes(table: Annotations, label: str) -> None:
     """Refuse labels that do not look like classes: every method counts items × classes."""
     K, N = table.n_classes, len(table)
-    if (
-        table.kind in kinds.CLASS_KINDS
-        and K > MAX_CLASSES
-        and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
-    ):
+    many = K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
+    if many and table.kind in kinds.CLASS_KINDS:
         raise DataError(
             f"column {label} holds {K:,} different labels in {N:,} rows of {table.n_items:,} items; these do not look "
             "like classes. Name another column: label=<column>, or insist: many_classes=True."

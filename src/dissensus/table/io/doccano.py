@@ -52,8 +52,11 @@ def answers(path: Path, columns: Columns) -> Rows:
             annotator = "" if nobody and not labels else named if user is None else user
             found += 1
             unnamed += nobody and bool(labels)
-            marked = [_span(one, where) for one in labels] if spans else labels
-            yield Answer(item, annotator, marked, kind=SPANS if spans else LABEL)
+            if spans:  # lists [start, end, label], or objects
+                lists = (isinstance(one, list) and len(one) == 3 for one in labels)
+                whole = (dict(zip(_SPAN, a, strict=True)) if b else a for a, b in zip(labels, lists, strict=True))
+                labels = [span_of(one if isinstance(one, dict) else {}, _SPAN, where) for one in whole]
+            yield Answer(item, annotator, labels, kind=SPANS if spans else LABEL)
     if unnamed:
         said = "answers name no annotator and count as one annotator's, called after the file"
         warnings.warn(f"{path}: {unnamed:,} of {found:,} {said}.", DataWarning, stacklevel=2)
@@ -86,13 +89,6 @@ def _labels(record: Record, where: str) -> list[tuple[Any, list[Any], bool]]:
     found = next((record[key] for key in _LABELS if key in record), None)
     labels = found if isinstance(found, list) else [] if found is None else [found]
     return [(None, labels, any(isinstance(label, list | dict) for label in labels))]
-
-
-def _span(one: Any, where: str) -> tuple[int, int, str]:
-    """A span as a list [start, end, label], or an object."""
-    if isinstance(one, list) and len(one) == 3:
-        one = dict(zip(_SPAN, one, strict=True))
-    return span_of(one if isinstance(one, dict) else {}, _SPAN, where)
 
 
 def examples(labels: Labels) -> Iterator[Record]:

@@ -64,7 +64,7 @@ class Item(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What an item was asked for: a known label where it is one of the labels given, else a text like others."""
+    """What an item was asked for: a known label where it is one of the labels given; None where there is none."""
 
     item: Any
     value: Any
@@ -171,14 +171,12 @@ def _collect(rows: Rows, ask: Ask) -> Taken:
             reading.notes += [] if text in reading.notes else [text]
             reading.loud |= row.loud
             continue
-        for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
-            if not isinstance(name, str | int | float):
-                said = f"{role} {shown(name)} is no text or number; name another field: {role}=<field>."
-                raise DataError(f"{ask.path}: {said}")
+        _check_names(row, ask.path)
         if isinstance(row, Item):
             reading.texts[row.item] = row.fields
         elif isinstance(row, Target):
-            ask.targets[row.item] = row.value
+            if isinstance(row.value, str | int | float) and str(row.value).strip():
+                ask.targets[row.item] = row.value
         else:
             row = _compared(row, ask.kind) if row.kind == COMPARED and not row.left_out else row
             is_label = row.kind in _LABELS and not row.left_out
@@ -186,7 +184,14 @@ def _collect(rows: Rows, ask: Ask) -> Taken:
     if any(one.at is not None for one in given):
         reading.times = ([one.item for one in given], [one.annotator for one in given], [one.at for one in given])
     given = _layered(_unranked(given, ask.columns.label, reading) if ask.kind is None else given, reading)
-    own = _by_question(given, ask.aside) if ask.columns.label is ask.ticks is ask.kind is None else {}
+    own: dict[str, list[Answer]] = {}  # question → all its answers, of those that can be read
+    if ask.columns.label is ask.ticks is ask.kind is None:
+        own = {
+            one.question: [] for one in given if _is_used(one) and one.kind in _READABLE and not ask.aside(one.question)
+        }
+        for one in given:
+            if one.question in own:
+                own[one.question].append(one)
     if len({_table_kind(answers) for answers in own.values()}) < 2:
         return _collect_one(given, reading, ask)
     reading.columns = ask.roles(own)
@@ -231,24 +236,22 @@ def _sort_out(
     return used, gold
 
 
-def _by_question(given: list[Answer], aside: Callable[[str], bool]) -> dict[str, list[Answer]]:
-    """Question → all its answers, of those that can be read."""
-    there = {
-        one.question: None
-        for one in given
-        if one.kind in _READABLE and not aside(one.question) and one.label and not one.left_out
-    }
-    return {question: [one for one in given if one.question == question] for question in there}
+def _is_used(one: Answer) -> bool:
+    return bool(one.label) and not one.left_out
+
+
+def _check_names(row: Answer | Item | Target, path: Path) -> None:
+    for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
+        if not isinstance(name, str | int | float):
+            raise DataError(f"{path}: {role} {shown(name)} is no text or number; name another field: {role}=<field>.")
 
 
 def _table_kind(answers: list[Answer]) -> str | None:
     """The kind of table that the answers to one question make; None where the labels tell."""
-    used = [one for one in answers if one.label and not one.left_out]
+    used = list(filter(_is_used, answers))
     kinds = {one.kind for one in used}
-    if SPANS in kinds:
-        return "spans"
-    if COMPARED in kinds:
-        return "pairs"
+    if own := [table for kind, table in _TABLES.items() if kind in kinds]:
+        return own[0]
     if kinds == {RATING}:
         return "graded"
     if kinds == {NUMBER}:
@@ -273,13 +276,11 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
         for n, one in enumerate(given):
             if one.question in sets and one.label == [] and one.kind == LABEL and one.annotator != "":
                 given[n] = one._replace(label=[EMPTY_SET])
-    used, gold = _sort_out(
-        given, reading, lambda one: (one.question, one.kind) in chosen, known="known labels, no votes"
-    )
+    known = "known labels, no votes"
+    used, gold = _sort_out(given, reading, lambda one: (one.question, one.kind) in chosen, known=known)
     if not used:
-        raise DataError(
-            f"{path} holds no answer that can be used; a table needs at least one. {reading.left_out()}".strip()
-        )
+        said = f"{path} holds no answer that can be used; a table needs at least one."
+        raise DataError(f"{said} {reading.left_out()}".strip())
     several = any(len(one.label) > 1 for one in used)
     label = [one.label if several else one.label[0] for one in used]
     made: dict[str, Any] = {
@@ -454,8 +455,12 @@ def _collect_spans(
                 reading.unused["answers marked as right (known spans, no votes)"] += max(len(one.label), 1)
         elif one.label:
             reading.unused[_not_read(one.question, one.kind)] += 1
-    about = {str(item): _marked_text(fields, lengths.get(str(item), 0)) for item, fields in reading.texts.items()}
-    tags = tags_of_layers(spans, [*readings, *known], {item: text for item, text in about.items() if text})
+    texts: dict[str, str] = {}  # item → its text that spans are of: `text`, or the first that is as long as these
+    for name, fields in reading.texts.items():
+        for key in sorted(fields, key=lambda key: key != "text"):
+            if isinstance(text := fields[key], str) and len(text) >= max(lengths.get(str(name), 0), 1):
+                texts.setdefault(str(name), text)
+    tags = tags_of_layers(spans, [*readings, *known], texts)
     reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
     reading.unused["spans without a character"] += tags.empty
     votes = tags.annotator != np.array(None)
@@ -468,12 +473,6 @@ def _collect_spans(
         del made["question"]
     reading.columns = ask.roles(questions, "places in {}", "the spans")
     return Taken(made, reading, kind="spans", golds=golds)
-
-
-def _marked_text(fields: dict[str, Any], length: int) -> str | None:
-    """The text of an item that spans are of: `text`, or the first that is as long as this."""
-    texts = [fields[key] for key in sorted(fields, key=lambda key: key != "text") if isinstance(fields[key], str)]
-    return next((text for text in texts if len(text) >= length), None)
 
 
 def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
@@ -518,8 +517,7 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
     for row in rows:
         if isinstance(row, Note):
             continue
-        if not isinstance(row.item, str | int | float):
-            raise DataError(f"{path}: an item is called {shown(row.item)}; expected text or a number.")
+        _check_names(row, path)
         of_item = about.setdefault(row.item, {})
         if isinstance(row, Item):
             of_item |= {key: value for key, value in row.fields.items() if isinstance(value, str | int | float)}
@@ -529,22 +527,26 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
         raise UnreadableFile(f"{path} holds no item.")
     names = list(dict.fromkeys(key for fields in about.values() for key in fields if key != "item"))
     check_names(names)
-    columns = {name: [fields.get(name) for fields in about.values()] for name in names}
-    return pa.table({"item": to_column(list(about), "item")} | {name: _column(c, name) for name, c in columns.items()})
-
-
-def _column(values: list[Any], name: str) -> Any:
-    kinds = {type(value) for value in values if value is not None}
-    return to_column(values if len(kinds) == 1 else [None if v is None else str(v) for v in values], name)
+    columns = {"item": to_column(list(about), "item")}
+    for name in names:
+        values = [fields.get(name) for fields in about.values()]
+        if len({type(value) for value in values if value is not None}) != 1:
+            values = [None if value is None else str(value) for value in values]
+        columns[name] = to_column(values, name)
+    return pa.table(columns)
 
 
 def field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
     """Read the field that the caller named for a role, or the first usual one that is there; none raises."""
     keys = usual if named is None else (named,)
-    for key in keys:
-        if record.get(key) is not None:
-            return record[key]
+    if (value := first_of(record, keys)) is not None:
+        return value
     raise DataError(f"{where} has no {' nor '.join(map(repr, keys))} for {role}; name the field: {role}=<field>.")
+
+
+def first_of(record: dict[str, Any], keys: Iterable[str]) -> Any:
+    """The first of these fields that a record has; None where it has none."""
+    return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
 def part(record: Any, key: str, kind: type[Any], where: str) -> Any:

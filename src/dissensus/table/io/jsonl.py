@@ -53,22 +53,22 @@ def parse(file: BinaryFile, where: str) -> Iterator[Record]:
             for position, record in enumerate(_loads(line + file.read(), where, number)):
                 yield _checked(record, f"{where}: record {position:,} (from 0)")
             return
-        if (first and line.strip() == b"{") or (first and line.lstrip()[:1] == b"{" and not _is_whole(line)):
+        if first and line.lstrip()[:1] == b"{" and _goes_on(line):
             yield _checked(_loads(line + file.read(), where, number), where)
             return
         first = False
         yield _checked(_loads(line.rstrip(), where, number), f"{where}: line {number:,}")
 
 
-def _is_whole(line: bytes) -> bool:
-    """False where an object goes on after its first line."""
+def _goes_on(line: bytes) -> bool:
+    """True where an object goes on after its first line."""
     try:
         json.loads(line)
     except json.JSONDecodeError as error:
-        return bool(error.doc[error.pos :].strip())
+        return not error.doc[error.pos :].strip()
     except (ValueError, RecursionError):
         pass
-    return True
+    return False
 
 
 def _loads(text: bytes, where: str, number: int) -> Any:

@@ -57,7 +57,8 @@ def task_answers(task: Record, columns: Columns, where: str) -> Rows:
     item = field(task if columns.item is None else data, columns.item, ("id",), "item", where)
     yield Item(item, data)
     for annotation in objects(task, _key(task), where):
-        annotator = _annotator(annotation, columns.annotator, where)
+        who = field(annotation, columns.annotator, ("completed_by", "created_username"), "annotator", where)
+        annotator = field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
         results = objects(annotation, "result", where)
         gold = bool(annotation.get("ground_truth"))
         if annotation.get("was_cancelled") or not results:
@@ -129,12 +130,6 @@ def _thing(data: Record, field_name: str, item: Any) -> str:
 
 def _key(task: Record) -> str:
     return "annotations" if "annotations" in task else "completions"  # the latter before version 1.0
-
-
-def _annotator(annotation: Record, named: Any, where: str) -> Any:
-    """Name who made an annotation: a user's number, or the email address where the export has it."""
-    who = field(annotation, named, ("completed_by", "created_username"), "annotator", where)
-    return field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
 
 
 def tasks(labels: Labels) -> Iterator[Record]:

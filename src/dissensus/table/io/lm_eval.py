@@ -49,8 +49,7 @@ def answers(path: Path, columns: Columns) -> Rows:
         fields = {key: value for key, value in document.items() if isinstance(value, str | int | float)}
         yield Item(item, fields, task)
         target = sample.get("target")
-        if isinstance(target, str | int | float) and str(target).strip():
-            yield Target(item, str(target).strip(), task)
+        yield Target(item, str(target).strip() if isinstance(target, str | int | float) else None, task)
         yield Answer(item, who, _label(sample, where), task)
 
 

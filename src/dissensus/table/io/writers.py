@@ -176,14 +176,9 @@ def _write_xlsx(labels: Labels, file: BinaryFile) -> None:
     book.save(file)
 
 
-def _write_csv(labels: Labels, file: BinaryFile) -> None:
-    delimited.write(pa.table(_columns(labels)), file)
-
-
-def _write_jsonl(labels: Labels, file: BinaryFile) -> None:
-    jsonl.write(pa.table(_columns(labels)), file)
-
-
-WRITERS.register("csv", summary="a sheet of labels", place=60)(Writer("to-csv.csv", _write_csv))
-WRITERS.register("jsonl", summary="one label a line", place=65)(Writer("to-jsonl.jsonl", _write_jsonl))
+for name, write, summary, place in (
+    ("csv", delimited.write, "a sheet of labels", 60), ("jsonl", jsonl.write, "one label a line", 65),
+):  # fmt: skip
+    writer = Writer(f"to-{name}.{name}", lambda labels, file, write=write: write(pa.table(_columns(labels)), file))
+    WRITERS.register(name, summary=summary, place=place)(writer)
 WRITERS.register("xlsx", summary="the same for Excel", place=70)(Writer("to-xlsx.xlsx", _write_xlsx))
