@@ -41,7 +41,7 @@ from dissensus.table.encoding import (
 )
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
-from dissensus.table.spans import Sequences, sequences_of, tags_of_spans
+from dissensus.table.spans import Sequences, sequences_of, tags_of_layers
 
 MIN_COUNTED_ROWS = 10**6  # that `from_counts` always makes, however few counts there are
 MAX_ROWS_PER_COUNT = 1_000  # on average, beyond these
@@ -333,7 +333,7 @@ class Annotations(ReadOnlyArrays, Named):
         >>> Annotations.from_spans(["d", "d"], ["x", "y"], [0, 0], [2, 1], ["PER", "PER"], tokens={"d": 4})
         Annotations: 8 tags of 4 items by 2 annotators, 3 classes (B-PER, I-PER, O), 2.0 per item
         """
-        rows = tags_of_spans(zip(document, annotator, start, end, label, strict=True), readings, texts, tokens)
+        rows = tags_of_layers({"": zip(document, annotator, start, end, label, strict=True)}, readings, texts, tokens)
         if rows.overlapping or rows.empty:
             warn(
                 f"{rows.overlapping:,} spans overlap another one of the same annotator and {rows.empty:,} are empty; "
@@ -559,15 +559,14 @@ class Annotations(ReadOnlyArrays, Named):
 
         Items and annotators that are asked for stay, with or without rows; the classes always stay.
         """
-        keep = np.ones(self.n_annotations, np.bool_) if rows is None else unmasked(rows, False)
+        N = self.n_annotations
+        keep = np.ones(N, np.bool_) if rows is None else unmasked(rows, False)
         if keep.dtype != np.bool_:
-            if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < self.n_annotations):
-                raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
-            keep = np.isin(np.arange(self.n_annotations), keep)
-        if keep.shape != (self.n_annotations,):
-            raise DataError(
-                f"rows: a mask of {keep.size:,} for {self.n_annotations:,} annotations; they must be equally many."
-            )
+            if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < N):
+                raise DataError(f"rows: expected row numbers from 0 to {N - 1:,}, or a mask.")
+            keep = np.isin(np.arange(N), keep)
+        if keep.shape != (N,):
+            raise DataError(f"rows: a mask of {keep.size:,} for {N:,} annotations; they must be equally many.")
         item_keep = self._mask(items, self.items, "items")
         annotator_keep = self._mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
@@ -616,9 +615,9 @@ class Annotations(ReadOnlyArrays, Named):
             raise DataError(
                 f"tables of {' and '.join(sorted({t.kind for t in tables}))} cannot be joined; as_kind first."
             )
-        classes = tables[0].classes if same else _union([t.classes for t in tables], "classes")
+        classes = tables[0].classes
         if not same:
-            classes, _ = kinds.vocabulary(kind, classes)
+            classes, _ = kinds.vocabulary(kind, _union([t.classes for t in tables], "classes"))
         parts = [t.to_classes(classes) for t in tables]
         weight = proba = None
         if any(t.weight is not None for t in parts):
@@ -728,7 +727,4 @@ def _union(parts: Sequence[Names], what: str) -> Names:
     kept = [part for part in parts if part.size]
     for part in kept[1:]:
         naming.match(part[:1], kept[0][:1], what)  # an error where the kinds differ
-    if not kept:
-        return parts[0]
-    everything = np.concatenate(kept)
-    return np.array(sorted(set(everything.tolist())), dtype=everything.dtype)
+    return np.unique(np.concatenate(kept)) if kept else parts[0]

@@ -33,11 +33,21 @@ def encode_names(column: Any, what: str, all_names: Any) -> tuple[Names, IntArra
 
 
 def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntArray, BoolArray | None]:
-    """Return the classes, the label codes of the rows that stay, and which rows stay (None: all)."""
+    """Return the classes, the label codes of the rows that stay, and which rows stay (None: all).
+
+    None, NaN and "" in `abstain` mean a missing label.
+    """
+    import pyarrow.compute as pc
+
     keep: BoolArray | None = None
     if answers := as_list(abstain):
         column = naming.to_array(column, "label")
-        keep = ~_abstained(column, answers)
+        named = [one for one in answers if one is not None and one == one and str(one).strip()]  # NaN ≠ NaN
+        keep = ~naming.missing_rows(column) if len(named) < len(answers) else np.ones(len(column), np.bool_)
+        if named:
+            values = naming.declared(named, column, "abstain")
+            with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # of another kind than the labels: none of them occurs
+                keep &= ~np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)))
         column = naming.to_column(column.take(np.flatnonzero(keep)), "label")  # integers again, without missing ones
     found, codes = naming.encode(column, "label")
     if classes is None:
@@ -61,22 +71,6 @@ def as_list(answers: Any) -> list[Any]:
     if not all(answer is None or np.isscalar(answer) for answer in found):
         raise BadParameter(f"abstain must be a label or a list of labels, got {naming.shown(answers)}.")
     return found
-
-
-def _abstained(column: Any, answers: list[Any]) -> BoolArray:
-    """(N,) True where a label is one of `answers`, which are no class; None, NaN and "" mean a missing label."""
-    import pyarrow.compute as pc
-
-    missing = [
-        answer for answer in answers if answer is None or answer != answer or not str(answer).strip()
-    ]  # NaN ≠ NaN
-    named = [answer for answer in answers if not any(answer is one for one in missing)]
-    gone = naming.missing_rows(column) if missing else np.zeros(len(column), np.bool_)
-    if named:
-        values = naming.declared(named, column, "abstain")
-        with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # of another kind than the labels: none of them occurs
-            gone = gone | np.asarray(pc.is_in(column, value_set=pa.array(values, column.type)))
-    return gone
 
 
 def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names, FloatArray]:

@@ -131,9 +131,14 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
     found = numbers_of(classes)
     if found is None:
         bad = next(name for name in classes.tolist() if numbers_of(np.array([name], object)) is None)
+        how = "leave it out with abstain=, or read the labels as kind='classes'"
         if kind == "graded":
-            raise DataError(f"label {naming.shown(bad)} is no number; say the order of the grades: classes=[…].")
-        raise DataError(f"label {naming.shown(bad)} is no number; {_how_to_number(str(bad))}.")
+            how = "say the order of the grades: classes=[…]"
+        elif str(bad).strip().endswith("%"):
+            how = "write it without the % sign"
+        elif str(bad).count(",") == 1 and numbers_of(np.array([str(bad).replace(",", ".")], object)) is not None:
+            how = "write it with a decimal point in place of the comma"
+        raise DataError(f"label {naming.shown(bad)} is no number; {how}.")
     if (np.abs(found) > MAX_NUMBER).any():
         far = naming.shown(classes[int(np.abs(found).argmax())])
         raise DataError(f"label {far} is beyond {MAX_NUMBER:g}, where squares overflow; divide the labels first.")
@@ -143,15 +148,6 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
     values, place = np.unique(found, return_inverse=True)
     whole = (values == np.floor(values)).all() and (np.abs(values) < 2**53).all()
     return values.astype(np.int64) if whole else values, place
-
-
-def _how_to_number(name: str) -> str:
-    """What to do about a label that is no number."""
-    if name.strip().endswith("%"):
-        return "write it without the % sign"
-    if name.count(",") == 1 and numbers_of(np.array([name.replace(",", ".")], object)) is not None:
-        return "write it with a decimal point in place of the comma"
-    return "leave it out with abstain=, or read the labels as kind='classes'"
 
 
 def look_like_decimal_commas(classes: Names) -> bool:

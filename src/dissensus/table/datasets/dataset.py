@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.formatting import word_list
-from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.exceptions import MissingColumn
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
@@ -123,20 +123,22 @@ class Dataset:
             unlabelled_too=None,
         )
 
+    def _rows(self, stem: str) -> IntArray:
+        """(I,) where the row of each item is stored, −1 for none."""
+        stored = self.stored[stem].item if stem in self.stored else self.item_names[:0]
+        return naming.match(self.item_names, stored, stem)
+
     def _aligned(self, stem: str, dtype: Any, empty: float) -> Any:
-        """(I, …) the stored rows of these items, `empty` where an item has none; None where nothing is stored."""
-        if stem not in self.stored:
-            return None
-        at = naming.match(self.item_names, self.stored[stem].item, stem)
+        """(I, …) the stored rows of these items, `empty` where an item has none."""
+        at = self._rows(stem)
         rows = np.asarray(self.stored[stem].x, dtype)[at]
         rows[at < 0] = empty
         return rows
 
     @cached_property
-    def features(self) -> FloatArray | None:
+    def features(self) -> Any:
         """(I, D) float32, NaN in the rows of items without; None where the set has none."""
-        features: FloatArray | None = self._aligned("features", np.float32, np.nan)
-        return features
+        return self._aligned("features", np.float32, np.nan) if "features" in self.stored else None
 
     @cached_property
     def images(self) -> Any:
@@ -152,8 +154,7 @@ class Dataset:
     @property
     def has_image(self) -> BoolArray:
         """(I,) True where the pixels of an item are stored."""
-        stored = self.stored["images"].item if "images" in self.stored else self.item_names[:0]
-        return np.asarray(naming.match(self.item_names, stored, "images") >= 0)
+        return self._rows("images") >= 0
 
     def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
         """Write the set, all its items, in the layout of a data folder; returns the paths of the files.

@@ -74,10 +74,12 @@ def describe(path: Path) -> str:
 def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None) -> Dataset:
     """Read the set in one folder, with all its items; see `load_dataset`."""
     if not is_labelled(path):
-        raise DataError(
-            f"'{path.name}' is no labelled set: it has neither annotations.csv nor counts.csv (nor .csv.gz)."
-        )
-    rows = _read(path, _votes_file(path, votes))
+        said = "it has neither annotations.csv nor counts.csv (nor .csv.gz)"
+        raise DataError(f"'{path.name}' is no labelled set: {said}.")
+    there = [stem for stem in ("annotations", "counts") if _find(path, stem) is not None]
+    if votes not in (None, *there):
+        raise BadParameter(f"'{path.name}': votes must be {' or '.join(map(repr, there))}, got {votes!r}.")
+    rows = _read(path, votes or there[0])
     golds = tuple(sorted({file.name.split(".")[0].removeprefix("gold_") for file in path.glob("gold_*.csv*")}))
     known = _read(path, "gold" if gold is None else f"gold_{gold}")
     if gold is not None and known is None:
@@ -123,15 +125,6 @@ def _annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions
     except pa.ArrowInvalid as error:
         raise DataError(f"column 'count' must hold whole numbers: {error}.") from error
     return Annotations.from_counts(**columns, count=count, classes=classes, items=items)
-
-
-def _votes_file(path: Path, votes: str | None) -> str:
-    there = [stem for stem in ("annotations", "counts") if _find(path, stem) is not None]
-    if votes is None:
-        return there[0]
-    if votes not in there:
-        raise BadParameter(f"'{path.name}': votes must be {' or '.join(map(repr, there))}, got {votes!r}.")
-    return votes
 
 
 def _find(path: Path, stem: str) -> Path | None:
