@@ -58,19 +58,14 @@ class Columns:
         for role, names in given.items():
             if not names and (column := guess_column(role, free)) is not None:
                 names = (column,)
-            for column in names:
-                if column not in there:
-                    raise no_column(role, there, column)
-            if names:
+            if check_there(role, names, there):
                 found[role] = names if len(names) > 1 else names[0]
         proba = self.proba
         if proba is None and "label" not in found:
             proba = [column for column in there if column.startswith("p_")]
         if proba:
             by_class = proba if isinstance(proba, Mapping) else {column.removeprefix("p_"): column for column in proba}
-            for column in by_class.values():
-                if column not in there:
-                    raise no_column("proba", there, column)
+            check_there("proba", tuple(by_class.values()), there)
             found["proba"] = dict(by_class)
             found.pop("label", None)
         for role in ("item", "annotator", "label"):
@@ -232,10 +227,22 @@ def guess_column(role: str, there: Sequence[str]) -> str | None:
     own = [c for c in there if c == role] or [c for c in there if plain(c) == role]
     if own:
         return own[0]
-    others = [c for c in there if plain(c) in SYNONYMS[role]]
-    if len(others) > 1:
-        raise DataError(f"columns {listed(others)} could each be {role}; say which: {role}=<column>.")
-    return others[0] if others else None
+    return one_of(role, [c for c in there if plain(c) in SYNONYMS[role]])
+
+
+def one_of(role: str, found: Sequence[str]) -> str | None:
+    """The one column that may play a role; None where there is none, an error where there are several."""
+    if len(found) > 1:
+        raise DataError(f"columns {listed(found)} could each be {role}; say which: {role}=<column>.")
+    return found[0] if found else None
+
+
+def check_there(role: str, names: tuple[str, ...], there: Sequence[str]) -> tuple[str, ...]:
+    """The columns that were named for a role; an error where one is not there."""
+    for name in names:
+        if name not in there:
+            raise no_column(role, there, name)
+    return names
 
 
 def listed(names: Sequence[str]) -> str:

@@ -18,12 +18,14 @@ from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table.find_columns import (
     GOLD_BESIDE_LABELS,
     Columns,
+    check_there,
     column_names,
     count_rows,
     flat,
     guess_column,
     listed,
     no_column,
+    one_of,
     split,
     to_arrow,
 )
@@ -178,20 +180,17 @@ def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None
     """
     head = _head(frame)
     there = list(head)
-    item, people = split(columns.item, there), split(columns.annotator, there)
-    for role, names in (("item", item), ("annotator", people)):
-        if any(name not in there for name in names):
-            raise no_column(role, there, next(name for name in names if name not in there))
+    item, people = (check_there(role, split(getattr(columns, role), there), there) for role in ("item", "annotator"))
     if len(item) > 1:
         raise DataError("a wide table has one column that names the items; item= names several.")
-    free = [name for name in there if name not in item and name not in people and name not in GOLD_BESIDE_LABELS]
+    free = [name for name in there if name not in (*item, *people, *GOLD_BESIDE_LABELS)]
     named = item[0] if item else guess_column("item", free)
-    group = list(people) or _alike([head[name] for name in free if name != named])
     others = [name for name in free if name != named]
+    group = list(people) or _alike([head[name] for name in others])
     if people and others and not insist and len(_alike([head[name] for name in people])) < len(people):
         return None
     if insist and len(group) < 2:
-        group = [name for name in free if name != named and head[name].known and head[name].holds_numbers]
+        group = [name for name in others if head[name].known and head[name].holds_numbers]
     if len(group) < 2:
         if insist:
             raise DataError(
@@ -254,33 +253,26 @@ def _beside(head: dict[str, Column], *used: str) -> dict[str, Column]:
 
 def _by_other_name(role: str, free: Sequence[Column]) -> str | None:
     """The one column with another usual name whose content does not contradict it."""
-    known = OTHER_NAMES[role].split()
-    found = [one for one in free if _plain(one.name) & set(known) and _fits(role, one)]
+
+    def fits(one: Column) -> bool:
+        if role == "label":
+            return pa.types.is_list(one.values.type) or (
+                bool(one.distinct) and (one.holds_classes or one.holds_numbers)
+            )
+        return bool(one.distinct) and (role != "item" or not pa.types.is_floating(one.known.type))
+
+    found = [one for one in free if _plain(one.name) & set(OTHER_NAMES[role].split()) and fits(one)]
     if role == "annotator" and len(found) > 1:  # a model beside a judge is whose answer was judged
         found = [one for one in found if not _plain(one.name) & set(SYSTEMS)] or found
     if role == "label" and len(found) > 1:  # a verdict goes before its score
         found = [one for one in found if not one.holds_numbers] or found
-    if len(found) > 1:
-        raise DataError(
-            f"columns {listed([one.name for one in found])} could each be {role}; say which: {role}=<column>."
-        )
-    return found[0].name if found else None
+    return one_of(role, [one.name for one in found])
 
 
 def _plain(name: str) -> set[str]:
     """A column's name in lower case, with and without what often ends it."""
     whole = name.strip().lower()
     return {whole, *(whole.removesuffix(end) for end in ("_id", "_name", "_model"))}
-
-
-def _fits(role: str, one: Column) -> bool:
-    if role == "label" and pa.types.is_list(one.values.type):
-        return True
-    return (
-        bool(one.distinct)
-        and (role != "label" or one.holds_classes or one.holds_numbers)
-        and (role != "item" or not pa.types.is_floating(one.known.type))
-    )
 
 
 def _by_content(role: str, head: dict[str, Column], named: dict[str, tuple[str, ...]], free: list[str]) -> str:
@@ -308,24 +300,20 @@ def _by_content(role: str, head: dict[str, Column], named: dict[str, tuple[str, 
 
 def _alike(free: Sequence[Column]) -> list[str]:
     """The largest group of columns that hold the same few classes."""
-    groups: list[list[Column]] = []
+    groups: list[tuple[list[str], set[Any], set[Any]]] = []  # names, values, values however spelt
     for one in free:
         short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in one.distinct)
         if not one.holds_classes and not (1 <= len(one.distinct) <= 3 and short):
             continue
-        home = next((group for group in groups if _share(one, group)), None)
+        own = set(map(folded, one.distinct))  # half of them, or of the group's, are in the other
+        home = next((group for group in groups if 2 * len(own & group[2]) >= min(len(own), len(group[2]))), None)
         if home is None:
-            groups.append([one])
-        else:
-            home.append(one)
-    largest = max(groups, key=len, default=[])
-    return [one.name for one in largest] if len({v for one in largest for v in one.distinct}) > 1 else []
-
-
-def _share(one: Column, group: Sequence[Column]) -> bool:
-    """True where at least half of the values of a column, or of the group, are also in the other, however spelt."""
-    own, values = ({folded(value) for one in columns for value in one.distinct} for columns in ([one], group))
-    return 2 * len(own & values) >= min(len(own), len(values))
+            groups.append(home := ([], set(), set()))
+        home[0].append(one.name)
+        home[1].update(one.distinct)
+        home[2].update(own)
+    names, values, _ = max(groups, key=lambda group: len(group[0]), default=([], set(), set()))
+    return names if len(values) > 1 else []
 
 
 def _pairs(*columns: Column) -> int:
