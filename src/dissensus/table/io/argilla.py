@@ -53,12 +53,13 @@ def answers(path: Path, columns: Columns) -> Rows:
             if user is None:
                 raise DataError(f"{where} has a response to {question!r} without its user.")
             left_out = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
-            kind = _kind(value)
-            if kind == SPANS:
-                value = [span_of(one, ("start", "end", "label"), where) for one in value]
-            elif kind == COMPARED:
-                things = [one for one in value if isinstance(one, dict) and isinstance(one.get("rank"), int | float)]
-                value = comparisons({str(one.get("value", "")): one["rank"] for one in things}, item)
+            kind = RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
+            if isinstance(value, list) and value and isinstance(value[0], dict) and "rank" in value[0]:
+                kind, ranked = COMPARED, (one for one in value if isinstance(one, dict))
+                ranks = {str(one.get("value", "")): one.get("rank") for one in ranked}
+                value = comparisons({name: r for name, r in ranks.items() if isinstance(r, int | float)}, item)
+            elif isinstance(value, list) and value and isinstance(value[0], dict):
+                kind, value = SPANS, [span_of(one, ("start", "end", "label"), where) for one in value]
             yield Answer(item, user, value, question, kind, left_out)
         suggested = record.get("suggestions") or ()
         if flat:
@@ -91,13 +92,6 @@ def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]
             raise DataError(f"{where} has {len(values):,} responses to {question!r} by {len(users):,} users.")
         for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
             yield question, user, value, status
-
-
-def _kind(value: Any) -> str:
-    """What a value is: a label, a list of them, a rating, spans or a ranking."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return COMPARED if "rank" in value[0] else SPANS
-    return RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
 
 
 def _texts(record: Record) -> Record:

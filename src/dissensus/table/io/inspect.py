@@ -23,14 +23,13 @@ from typing import Any, NamedTuple
 from dissensus.exceptions import DataError, UnreadableFile
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, Target, add_export, field, objects, part
-from dissensus.table.io.files import is_zip, open_bytes, open_member, reading
+from dissensus.table.io.files import is_zip, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
 from dissensus.table.io.jsonl import Record, records
 from dissensus.table.io.writers import OURS, Given, Labels, add, our_name
 from dissensus.table.names import shown
 
 HEADER, START = "header.json", "_journal/start.json"  # the second where a run did not end
-REDUCTIONS = "reductions.json"
 NO_GRADE = "Grade not found in model output"  # which versions before 0.3.245 scored as incorrect
 _GRADE = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # the last one
 _GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
@@ -53,12 +52,11 @@ def claims(record: Record) -> bool:
 
 
 def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
-    """What a log says of the run, and its samples."""
+    """A log, which says of the run what it is, and its samples."""
     with reading(path):
         if not is_zip(path):
             log = next(records(path), {})
-            samples = objects(log, "samples", str(path))
-            return {key: value for key, value in log.items() if key != "samples"}, iter(samples)
+            return log, iter(objects(log, "samples", str(path)))
     header = next((found for name in (HEADER, START) for found in _entries(path, name)), None)
     if header is None:
         raise UnreadableFile(f"{path} is a zip without {HEADER}; expected a log of Inspect.")
@@ -301,21 +299,17 @@ def scored(labels: Labels) -> Record | Iterator[Record]:
     if labels.source is None:
         return ({"id": item} | _together(given, labels.agent) for item, given in labels.named_items())
     said = labels.by_item()
-    with reading(labels.source):
-        if is_zip(labels.source):
-            header, samples = open_log(labels.source)
-            log = header | {"samples": list(samples)}
-            for found in _entries(labels.source, REDUCTIONS, object):
-                log["reductions"] = found
-        else:
-            with open_bytes(labels.source) as log_file:
-                log = json.load(log_file)
+    log, samples = open_log(labels.source)
+    log["samples"] = list(samples)
+    if is_zip(labels.source):
+        for found in _entries(labels.source, "reductions.json", object):
+            log["reductions"] = found
     epochs = log["eval"].get("config", {}).get("epochs")
     for sample in log["samples"]:
         if (given := said.get(str(sample_name(sample, epochs, labels.item)))) is not None:
             ours = {our_name(question): _score(one, labels.agent) for question, one in given.items()}
             sample["scores"] = (sample.get("scores") or {}) | ours
-    return dict(log)
+    return log
 
 
 def _score(one: Given, agent: str) -> Record:
