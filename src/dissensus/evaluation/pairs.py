@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -74,10 +75,10 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
         mine, theirs = (one.reshape(-1, K) for one in votes)
         yield (mine @ distance * theirs).sum(axis=1) / found.shared  # if each dealt out their labels at random
 
-    about, shared, (apart, squares, chance) = _of_pairs(table, least, sums)
+    made, shared, (apart, squares, chance) = _of_pairs(table, least, sums)
     low, high = wilson(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
-    bounds = np.maximum(1 - ratio((1 - low) * shared, chance), -1.0), 1 - ratio((1 - high) * shared, chance)
-    return Pairs(*about, 1 - ratio(apart, chance), *bounds)
+    low, high = np.maximum(1 - ratio((1 - low) * shared, chance), -1.0), 1 - ratio((1 - high) * shared, chance)
+    return made(1 - ratio(apart, chance), low, high)
 
 
 def concordances(table: Annotations, *, least: int = 20) -> Pairs:
@@ -96,16 +97,17 @@ def concordances(table: Annotations, *, least: int = 20) -> Pairs:
         x, y = place[found.mine], place[found.theirs]
         yield from map(found.sums, (x, y, (x - y) ** 2, x**2 + y**2))
 
-    about, shared, found = _of_pairs(table, least, sums)
+    made, shared, found = _of_pairs(table, least, sums)
     x, y, apart, squares = (one / shared for one in found)
     rho = 1 - ratio(apart, squares - 2 * x * y)
     half = Z / np.sqrt(np.maximum(shared - 3, 1))
     with np.errstate(divide="ignore"):
-        return Pairs(*about, rho, *(np.tanh(np.arctanh(np.clip(rho, -1, 1)) + side * half) for side in (-1, 1)))
+        low, high = (np.tanh(np.arctanh(np.clip(rho, -1, 1)) + side * half) for side in (-1, 1))
+    return made(rho, low, high)
 
 
 def _of_pairs(table: Annotations, least: int, sums: Callable[[LabelPairs], Iterable[FloatArray]]) -> Any:
-    """The first four fields of `Pairs`, the items that each pair shares, and what `sums` makes of their labels."""
+    """What makes `Pairs` of kappa, low and high; the items that each pair shares; what `sums` makes of their labels."""
     check_argument("least", least, int, low=1)
     if table.n_annotators < 2:
         raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
@@ -115,7 +117,7 @@ def _of_pairs(table: Annotations, least: int, sums: Callable[[LabelPairs], Itera
     ]
     first, second, shared, same, *others = map(np.concatenate, zip(*parts, strict=True))
     people = table.annotators[first], table.annotators[second]
-    return (*people, shared.astype(np.int64), same / shared), shared, others
+    return partial(Pairs, *people, shared.astype(np.int64), same / shared), shared, others
 
 
 def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -19,17 +19,8 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 from dissensus.table.questions import Questions
 
-
-class StoredRows:
-    """Rows of an array by item name, read when first asked for."""
-
-    def __init__(self, item: Names, load: Callable[[], Any]):
-        self.item, self._load = item, load
-
-    @cached_property
-    def x(self) -> Any:
-        """(n, …) the rows, in the order of `item`."""
-        return self._load()
+StoredRows = tuple[Names, Callable[[], Any]]
+"""Names of items, and what reads their rows (n, …)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -125,13 +116,13 @@ class Dataset:
 
     def _rows(self, stem: str) -> IntArray:
         """(I,) where the row of each item is stored, −1 for none."""
-        stored = self.stored[stem].item if stem in self.stored else self.item_names[:0]
+        stored = self.stored[stem][0] if stem in self.stored else self.item_names[:0]
         return naming.match(self.item_names, stored, stem)
 
     def _aligned(self, stem: str, dtype: Any, empty: float) -> Any:
         """(I, …) the stored rows of these items, `empty` where an item has none."""
         at = self._rows(stem)
-        rows = np.asarray(self.stored[stem].x, dtype)[at]
+        rows = np.asarray(self.stored[stem][1](), dtype)[at]
         rows[at < 0] = empty
         return rows
 

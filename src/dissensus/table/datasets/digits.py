@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dissensus.common.arrays import read_only
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.table.datasets.dataset import Dataset, StoredRows
+from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.simulate import MAX_DIFFICULTY, annotate, make_crowd
 
 NAME = "digits-crowd"
@@ -76,7 +76,7 @@ def digits_crowd(seed: int = 0) -> Dataset:
         gold=truth,
         items=pa.table(about_items),
         annotators=pa.table({"annotator": names, "kind": crowd.kind, "accuracy": right, "copies": copies}),
-        stored={"features": StoredRows(items, lambda: features), "images": StoredRows(items, lambda: pixels)},
+        stored={"features": (items, lambda: features), "images": (items, lambda: pixels)},
     )
 
 

@@ -11,19 +11,20 @@ from __future__ import annotations
 import os
 import zipfile
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dissensus.common.atomic import atomic
 from dissensus.common.types import Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
-from dissensus.table.datasets.dataset import Dataset, StoredRows, class_order
-from dissensus.table.io import atomic, read_frame, write_frame
+from dissensus.table.datasets.dataset import Dataset, class_order
+from dissensus.table.io import read_frame, write_frame
 from dissensus.table.io.files import about
 from dissensus.table.questions import Questions
 
@@ -88,12 +89,12 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
         raise UnknownName(f"'{path.name}' has no gold '{gold}': it {others}, and {default}.")
     frame = {stem: _read(path, stem) for stem in ("items", "annotators", "responses")}
     stored = {
-        stem: StoredRows(_once(read_array(file, "item"), file.name), partial(read_array, file, "x"))
+        stem: (_once(read_array(file, "item"), file.name), cache(partial(read_array, file, "x")))
         for stem in ("features", "images")
         if (file := path / f"{stem}.npz").is_file()
     }
     named = [_distinct(part, "item") for part in (rows, known, frame["items"]) if part is not None]
-    items = np.array(sorted(set().union(*named, *(part.item.tolist() for part in stored.values()))), object)
+    items = np.array(sorted(set().union(*named, *(names.tolist() for names, _ in stored.values()))), object)
     with about(path):
         annotations = _annotations(rows, known, items)
         data = Dataset(

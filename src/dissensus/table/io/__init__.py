@@ -32,17 +32,6 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.questions import Questions
 
 MAX_FILES = 10_000  # in a folder that is read as one table
-__all__ = [
-    "atomic",
-    "gold_codes",
-    "gold_columns",
-    "gold_values",
-    "read",
-    "read_frame",
-    "read_gold",
-    "write_frame",
-    "write_json",
-]
 
 
 def read(

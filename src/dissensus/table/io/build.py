@@ -341,10 +341,10 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
     reading.unit = "spans"
     layers = layers_of(marked)
-    names = {layer: f"spans, {layer}" if layer else "spans" for layer in sorted({*layers, ""})}
-    by_layer: dict[str, list[Any]] = {name: [] for name in names.values()}
+    called = {layer: f"spans, {layer}" if layer else "spans" for layer in sorted({*layers, ""})}
+    by_layer: dict[str, list[Any]] = {name: [] for name in called.values()}
     for span, layer in zip(marked, layers, strict=True):
-        by_layer[names[layer]].append(span)
+        by_layer[called[layer]].append(span)
     tags = tags_of_layers(by_layer, readings, tokens=tokens)
     taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
     reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping

@@ -89,10 +89,9 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
     if (better < 0).any():
         problem = "rows name neither of the two, nor a tie"
         raise DataError(naming.bad_rows("column of winners", better < 0, problem, winner))
-    sides = (data[found[side]] for side in ("left", "right"))
-    columns = {"item": kinds.pair_items(*sides, context), "label": np.array(kinds.OUTCOMES, object)[better]}
-    columns["annotator"] = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
-    return columns, reading
+    items = kinds.pair_items(data[found["left"]], data[found["right"]], context)
+    people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
+    return {"item": items, "annotator": people, "label": np.array(kinds.OUTCOMES, object)[better]}, reading
 
 
 def _text(column: Any) -> Any:

@@ -176,9 +176,10 @@ def _write_xlsx(labels: Labels, file: BinaryFile) -> None:
     book.save(file)
 
 
-for name, write, summary, place in (
-    ("csv", delimited.write, "a sheet of labels", 60), ("jsonl", jsonl.write, "one label a line", 65),
-):  # fmt: skip
-    writer = Writer(f"to-{name}.{name}", lambda labels, file, write=write: write(pa.table(_columns(labels)), file))
-    WRITERS.register(name, summary=summary, place=place)(writer)
+WRITERS.register("csv", summary="a sheet of labels", place=60)(
+    Writer("to-csv.csv", lambda labels, file: delimited.write(pa.table(_columns(labels)), file))
+)
+WRITERS.register("jsonl", summary="one label a line", place=65)(
+    Writer("to-jsonl.jsonl", lambda labels, file: jsonl.write(pa.table(_columns(labels)), file))
+)
 WRITERS.register("xlsx", summary="the same for Excel", place=70)(Writer("to-xlsx.xlsx", _write_xlsx))
