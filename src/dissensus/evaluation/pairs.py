@@ -106,7 +106,9 @@ def concordances(table: Annotations, *, least: int = 20) -> Pairs:
     return made(rho, low, high)
 
 
-def _of_pairs(table: Annotations, least: int, sums: Callable[[LabelPairs], Iterable[FloatArray]]) -> Any:
+def _of_pairs(
+    table: Annotations, least: int, sums: Callable[[LabelPairs], Iterable[FloatArray]]
+) -> tuple[Callable[..., Pairs], FloatArray, list[FloatArray]]:
     """What makes `Pairs` of kappa, low and high; the items that each pair shares; what `sums` makes of their labels."""
     check_argument("least", least, int, low=1)
     if table.n_annotators < 2:

@@ -14,22 +14,9 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import (
-    COMPARED,
-    LABEL,
-    RATING,
-    SPANS,
-    Answer,
-    Item,
-    Rows,
-    add_export,
-    comparisons,
-    field,
-    objects,
-    part,
-    span_of,
-)
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import COMPARED, LABEL, RATING, SPANS, Answer, Item, Rows, add_export
+from dissensus.table.io.jsonl import Record, field, objects, part, records, span_of
+from dissensus.table.io.pairs import comparisons
 from dissensus.table.io.writers import Labels, Span, add
 
 _RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"

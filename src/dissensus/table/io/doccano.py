@@ -15,10 +15,10 @@ from typing import Any
 
 from dissensus.exceptions import BadParameter, DataWarning
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export, field, objects, span_of
+from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export
 from dissensus.table.io.files import is_zip, members, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
-from dissensus.table.io.jsonl import Record, parse, records
+from dissensus.table.io.jsonl import Record, field, objects, parse, records, span_of
 from dissensus.table.io.writers import Given, Labels, add
 
 _LABELS = ("label", "labels", "cats", "entities")

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -270,7 +268,7 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
         raise DataError(f"{path} holds no spans of text; leave out kind='spans'.")
     if ranked := _questions_alone(answered, COMPARED, _LABELS, ask):
         return _collect_compared(given, ranked, reading, ask)
-    chosen = _choose_questions(answered, path, ask.columns.label, ticks)
+    chosen = _choose_questions(answered, ask)
     if ask.kind in (None, "sets") and ticks is None:  # who ticks nothing where several may be ticked has answered
         sets = {one.question for one in answered if one.kind == LABEL and len(one.label or ()) > 1}
         for n, one in enumerate(given):
@@ -282,15 +280,18 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
         said = f"{path} holds no answer that can be used; a table needs at least one."
         raise DataError(f"{said} {reading.left_out()}".strip())
     several = any(len(one.label) > 1 for one in used)
-    label = [one.label if several else one.label[0] for one in used]
-    made: dict[str, Any] = {
-        "item": to_column([one.item for one in used], "item"),
-        "annotator": to_column([str(one.annotator) for one in used], "annotator"),
-        "label": pa.array(label) if several else to_column(label, "label"),
+    columns: dict[str, list[Any]] = {
+        "item": [one.item for one in used],
+        "annotator": [str(one.annotator) for one in used],
+        "label": [one.label if several else one.label[0] for one in used],
     }
     questions = sorted({one.question for one in used})
     if len(questions) > 1:
-        made["question"] = to_column([one.question for one in used], "question")
+        columns["question"] = [one.question for one in used]
+    made = {
+        role: pa.array(values) if several and role == "label" else to_column(values, role)
+        for role, values in columns.items()
+    }
     reading.columns = ask.roles(questions)
     if texts := list(dict.fromkeys(key for fields in reading.texts.values() for key in fields)):
         reading.columns["text"] = ", ".join(f"'{key}'" for key in texts[:3])
@@ -359,19 +360,6 @@ def _layered(given: list[Answer], reading: Reading) -> list[Answer]:
     return [piece for n, one in enumerate(given) for piece in pieces.get(n, [one])]
 
 
-def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
-    """Every two things of a ranking, as a comparison: a smaller rank is better, an equal one a tie.
-
-    A checksum tells which thing is left, alike for all annotators: no thing is left more often than by chance.
-    """
-    found = []
-    for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):
-        swap = crc32(f"{pair[0][0]}{VERSUS}{pair[1][0]}{CONTEXT}{item}".encode()) % 2
-        (left, a), (right, b) = pair[::-1] if swap else pair
-        found.append((left, right, "tie" if a == b else "left" if a < b else "right"))
-    return found
-
-
 def _compared(one: Answer, kind: str | None) -> Answer:
     """An answer that compares; as a label, left or right, where kind= asks for classes."""
     if not one.label:
@@ -386,18 +374,17 @@ def _compared(one: Answer, kind: str | None) -> Answer:
 
 def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[Answer]:
     """Of things that no two items share none can be ranked: choices of two are labels then, rankings are left out."""
-    first: dict[tuple[str, str], Any] = {}
-    items: dict[str, set[Any]] = {}
-    shared = set()
-    for one in given:
-        if one.kind == COMPARED and not one.left_out:
-            items.setdefault(one.question, set()).add(one.item)
-            for thing in {thing for left, right, _ in one.label for thing in (left, right)}:
-                if first.setdefault((one.question, thing), one.item) != one.item:
-                    shared.add(one.question)
-    alone = {question for question, there in items.items() if len(there) > 1} - shared
-    for n, one in enumerate(given):
-        if one.kind != COMPARED or one.left_out or one.question not in alone:
+    compared = [(n, one) for n, one in enumerate(given) if one.kind == COMPARED and not one.left_out]
+    items: dict[tuple[str, Any], set[Any]] = {}  # question, and a thing or None for all → its items
+    for _, one in compared:
+        for thing in {None, *(thing for left, right, _ in one.label for thing in (left, right))}:
+            items.setdefault((one.question, thing), set()).add(one.item)
+    several = [key for key, own in items.items() if len(own) > 1]
+    alone = {question for question, thing in several if thing is None} - {
+        q for q, thing in several if thing is not None
+    }
+    for n, one in compared:
+        if one.question not in alone:
             continue
         if one.seen:
             given[n] = one._replace(kind=LABEL, label=[one.label[0][2]])
@@ -475,28 +462,20 @@ def _collect_spans(
     return Taken(made, reading, kind="spans", golds=golds)
 
 
-def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
-    """The start, end and label of a span; a DataError where one of them is missing."""
-    start, end, label = (record.get(key) for key in keys)
-    if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
-        raise DataError(f"{where} has the span {shown(record)}; expected whole numbers {keys[0]}, {keys[1]}, a label.")
-    return start, end, str(label)
-
-
-def _choose_questions(answers: list[Answer], path: Path, label: str | None, ticks: str | None) -> set[tuple[str, str]]:
+def _choose_questions(answers: list[Answer], ask: Ask) -> set[tuple[str, str]]:
     """The questions and kinds of answers that are read: labels, or what is rated where there are none."""
+    path, label = ask.path, ask.columns.label
     kinds = Counter((one.question, one.kind) for one in answers if one.kind not in _LABELS or one.label)
-    there = [question for question, _ in kinds]
+    there = sorted({question for question, _ in kinds})
     if label is not None and label not in there:
-        raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(sorted(set(there)))}.")
+        raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(there)}.")
     wanted = {one: count for one, count in kinds.items() if label in (None, one[0])}
-    single = {(question, kind) for question, kind in wanted if kind == LABEL}
-    rated = {(question, kind) for question, kind in wanted if kind in _RATED}
+    single, rated = ({one for one in wanted if one[1] in kinds_read} for kinds_read in ((LABEL,), _RATED))
     if kinds and not single and not rated:
         what = ", ".join(f"{count:,} {kind}" for (_, kind), count in wanted.items())
         holds = f"{path} holds {what}" if label is None else f"{path}: {label!r} holds {next(iter(wanted))[1]}"
-        raise DataError(f"{holds}; only {_READ} are read.")
-    if ticks == "questions" and len(single) > 1:
+        raise DataError(f"{holds}; only labels, ratings, spans of text and comparisons are read.")
+    if ask.ticks == "questions" and len(single) > 1:
         names = listed(sorted(question for question, _ in single))
         raise BadParameter(f"ticks='questions' is for one question; choose it: label=, one of {names}.")
     return single or rated
@@ -536,51 +515,15 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
     return pa.table(columns)
 
 
-def field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
-    """Read the field that the caller named for a role, or the first usual one that is there; none raises."""
-    keys = usual if named is None else (named,)
-    if (value := first_of(record, keys)) is not None:
-        return value
-    raise DataError(f"{where} has no {' nor '.join(map(repr, keys))} for {role}; name the field: {role}=<field>.")
-
-
-def first_of(record: dict[str, Any], keys: Iterable[str]) -> Any:
-    """The first of these fields that a record has; None where it has none."""
-    return next((record[key] for key in keys if record.get(key) is not None), None)
-
-
-def part(record: Any, key: str, kind: type[Any], where: str) -> Any:
-    """The entry of a record, empty where it is missing or null; a DataError where it is of another kind."""
-    value = record.get(key)
-    if value is None:
-        return kind()
-    if not isinstance(value, kind):
-        words: dict[Any, str] = {dict: "an object: {…}", list: "a list: […]", str: "text"}
-        raise DataError(f"{where} has {shown(value)} as {key!r}; expected {words[kind]}.")
-    return value
-
-
-def objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
-    """The entry of a record that is a list of objects; empty where it is missing or null."""
-    entries = part(record, key, list, where)
-    for entry in entries:
-        if not isinstance(entry, dict):
-            raise DataError(f"{where} has {shown(entry)} in {key!r}; expected an object: {{…}}.")
-    return list(entries)
-
-
 def _one_line(words: str) -> str:
     """Words that may hold a name from the data, as the part of a sentence."""
     plain = " ".join(words.split())
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 
-_PLURAL = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
-_READ = "labels, ratings, spans of text and comparisons"
-
-
 def _not_read(question: str, kind: str) -> str:
     """What is not read, and by which keyword it is."""
-    named, what = f" '{question}'" if question else "", _PLURAL.get(kind, kind)
-    on_request = kind in _READABLE and (named or kind in _PLURAL)
-    return f"{what}{named} (read by label='{question}')" if on_request else what + named
+    plural = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
+    what = plural.get(kind, kind) + (f" '{question}'" if question else "")
+    on_request = kind in plural or (kind in _READABLE and question)
+    return f"{what} (read by label='{question}')" if on_request else what

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from dissensus.exceptions import DataError, UnreadableFile
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, Target, add_export, field, objects, part
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, Target, add_export
 from dissensus.table.io.files import is_zip, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.jsonl import Record, check_once, field, objects, part, records
 from dissensus.table.io.writers import OURS, Given, Labels, add, our_name
 from dissensus.table.names import shown
 
@@ -97,9 +97,7 @@ def answers(path: Path, columns: Columns) -> Rows:
         where = f"{path}: sample {shown(sample.get('id'))}"
         item = sample_name(sample, epochs, columns.item, where)
         key = (str(sample.get("id")), str(sample.get("epoch", 1)))
-        if key in seen:
-            raise DataError(f"{where}, epoch {key[1]}, is there twice; write the log again.")
-        seen.add(key)
+        check_once(seen, key, f"{where}, epoch {key[1]},", "write the log")
         output = part(sample, "output", dict, where)
         yield Item(item, {"input": _text(sample.get("input")), "answer": _text(output.get("completion"))})
         target = sample.get("target")

@@ -13,24 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import (
-    COMPARED,
-    LABEL,
-    NOTHING,
-    RATING,
-    SPANS,
-    Answer,
-    Item,
-    Note,
-    Rows,
-    add_export,
-    comparisons,
-    field,
-    objects,
-    part,
-)
-from dissensus.table.io.jsonl import Record, records
-from dissensus.table.io.pairs import SIDES
+from dissensus.table.io.exports import COMPARED, LABEL, NOTHING, RATING, SPANS, Answer, Item, Note, Rows, add_export
+from dissensus.table.io.jsonl import Record, field, objects, part, records
+from dissensus.table.io.pairs import SIDES, comparisons
 from dissensus.table.io.writers import Given, Labels, add
 from dissensus.table.kinds import CONTEXT, OUTCOMES, VERSUS
 from dissensus.table.names import shown

@@ -13,20 +13,8 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import (
-    LABEL,
-    NUMBER,
-    Answer,
-    Item,
-    Note,
-    Rows,
-    add_export,
-    field,
-    first_of,
-    objects,
-    part,
-)  # fmt: skip
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export
+from dissensus.table.io.jsonl import Record, check_once, field, first_of, objects, part, records
 from dissensus.table.names import shown
 
 _OF_A_SCORE = {"name", "dataType", "source"}
@@ -54,9 +42,8 @@ def answers(path: Path, columns: Columns) -> Rows:
             yield Note("There are more scores after this page; give all pages, in one folder.", loud=True, alone=True)
         for score in objects(page, "data", str(path)) if "data" in page else [page]:
             where = f"{path}: score {shown(score.get('id'))}"
-            if (name := str(score.get("id"))) in seen and "id" in score:
-                raise DataError(f"{where} is there twice; fetch the scores again.")
-            seen.add(name)
+            if "id" in score:
+                check_once(seen, str(score["id"]), where, "fetch the scores")
             item = _item(score, columns.item, where)
             yield Item(item, {})
             yield _answer(score, item, columns, where)

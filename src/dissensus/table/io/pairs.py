@@ -6,7 +6,10 @@ label= the winner, annotator= who judged, "anonymous" where nobody is named.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -92,6 +95,19 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
     items = kinds.pair_items(data[found["left"]], data[found["right"]], context)
     people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
     return {"item": items, "annotator": people, "label": np.array(kinds.OUTCOMES, object)[better]}, reading
+
+
+def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
+    """Every two things of a ranking, as a comparison: a smaller rank is better, an equal one a tie.
+
+    A checksum tells which thing is left, alike for all annotators: no thing is left more often than by chance.
+    """
+    found = []
+    for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):
+        swap = crc32(f"{pair[0][0]}{kinds.VERSUS}{pair[1][0]}{kinds.CONTEXT}{item}".encode()) % 2
+        (left, a), (right, b) = pair[::-1] if swap else pair
+        found.append((left, right, "tie" if a == b else "left" if a < b else "right"))
+    return found
 
 
 def _text(column: Any) -> Any:

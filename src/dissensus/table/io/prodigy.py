@@ -14,8 +14,8 @@ from pathlib import Path
 
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import SPANS, Answer, Item, Rows, add_export, field, objects, span_of
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import SPANS, Answer, Item, Rows, add_export
+from dissensus.table.io.jsonl import Record, field, objects, records, span_of
 from dissensus.table.io.writers import Labels, add
 
 _CHOICE = "choice"

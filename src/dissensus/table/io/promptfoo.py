@@ -12,15 +12,14 @@ for `promptfoo eval --tests` that assert the labels, which the outputs should be
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export, field, objects, part
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export
+from dissensus.table.io.jsonl import Record, check_once, field, objects, part, records
 from dissensus.table.io.writers import OURS, Given, Labels, add, our_name
 from dissensus.table.names import shown
 
@@ -57,11 +56,10 @@ def item_names(found: list[Record], path: Path) -> list[Any]:
         places.append((test, prompt, str(_name(result.get("provider")))))
     differ = [place for place in (1, 2) if len({one[place] for one in places}) > 1]
     names = ["/".join(map(str, (one[0], *(one[k] for k in differ)))) if differ else one[0] for one in places]
-    for name, times in Counter(names).items():
-        if times > 1:
-            test, prompt, by = places[names.index(name)]
-            said = f"test {test} with prompt {prompt} and provider {shown(by)} is there twice; write the results again."
-            raise DataError(f"{path}: {said}")
+    seen: set[Any] = set()
+    for name, (test, prompt, by) in zip(names, places, strict=True):
+        where = f"{path}: test {test} with prompt {prompt} and provider {shown(by)}"
+        check_once(seen, name, where, "write the results")
     return names
 
 
