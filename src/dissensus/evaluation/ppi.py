@@ -183,13 +183,11 @@ def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
 
     Rates have their intervals made with the events and degrees of freedom of both: each R is drawn to 1 less.
     """
-    events, freedom = one.events + other.events, one.freedom + other.freedom
-    ends = []
-    for of in (one, other):
-        rate = np.isfinite(of.trials)
-        bounds = _rate_interval(of.value, of.trials, of.ratio, events, freedom, of.level) if rate else (of.low, of.high)
-        ends.append(bounds)
-    (low, high), (other_low, other_high) = ends
+    both = one.events + other.events, one.freedom + other.freedom
+    (low, high), (other_low, other_high) = (
+        _rate_interval(of.value, of.trials, of.ratio, *both, of.level) if np.isfinite(of.trials) else (of.low, of.high)
+        for of in (one, other)
+    )
     value = one.value - other.value
     low = value - np.hypot(one.value - low, other_high - other.value)
     high = value + np.hypot(high - one.value, other.value - other_low)

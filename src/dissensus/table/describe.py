@@ -36,8 +36,8 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "probabilistic": table.proba is not None,
     }
     if table.kind in ("numbers", "objects", "sets"):
-        own = {"numbers": _numbers, "sets": _sets}.get(table.kind, lambda _: {})
-        return about | {"distinct_values": table.n_classes} | own(table)
+        own = _numbers(table) if table.kind == "numbers" else _sets(table) if table.kind == "sets" else {}
+        return about | {"distinct_values": table.n_classes} | own
     if table.kind == "pairs":
         sides = table.sides
         about["things"] = int(sides.things.size)

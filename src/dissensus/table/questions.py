@@ -59,9 +59,7 @@ class Questions(dict[str, Annotations]):
         classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
         weight = None if weight is None else check_weight(weight)
         question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
-        item, annotator, label = (
-            naming.to_array(c, n) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
-        )
+        item, annotator, label = map(naming.to_array, (item, annotator, label), ("item", "annotator", "label"))
         items, item_code = encode_names(item, "item", items)
         annotators, _ = naming.encode(annotator, "annotator")
         n_asked = np.unique(item_code).size

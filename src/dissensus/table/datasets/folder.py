@@ -178,17 +178,19 @@ def write_folder(data: Dataset, folder: str | Path, *, features: bool = False) -
     """Write the files of a set, each whole or not at all; return their paths."""
     folder, data = Path(folder), data.whole
     folder.mkdir(parents=True, exist_ok=True)
-    frames = {folder / f"{stem}.csv": frame for stem, frame in _frames(data).items() if frame is not None}
-    has = {"features": data.has_features, "images": data.has_image} if features else {}
-    arrays = {folder / f"{stem}.npz": (known, getattr(data, stem)) for stem, known in has.items() if known.any()}
-    for path, frame in frames.items():
-        write_frame(frame, path)
-    for path, (known, x) in arrays.items():
-        with atomic(path) as stream:
-            np.savez_compressed(stream, item=data.item_names[known].astype(str), x=x[known])
+    written = [folder / "README.md"]
+    for stem, frame in _frames(data).items():
+        if frame is not None:
+            written.append(folder / f"{stem}.csv")
+            write_frame(frame, written[-1])
+    for stem, known in {"features": data.has_features, "images": data.has_image}.items() if features else ():
+        if known.any():
+            written.append(folder / f"{stem}.npz")
+            with atomic(written[-1]) as stream:
+                np.savez_compressed(stream, item=data.item_names[known].astype(str), x=getattr(data, stem)[known])
     with atomic(folder / "README.md") as stream:
         stream.write(f"# {data.description}\n".encode())
-    return sorted([*frames, *arrays, folder / "README.md"])
+    return sorted(written)
 
 
 def _frames(data: Dataset) -> dict[str, Any]:

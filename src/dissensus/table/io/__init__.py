@@ -22,8 +22,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError, DataWarning, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import Columns, column_names, guess_column, listed, no_column, to_arrow
-from dissensus.table.io import hub
+from dissensus.table.find_columns import Columns, column_names, guess_column, listed, needed, no_column, to_arrow
 from dissensus.table.io.build import Build, Taken, long_table
 from dissensus.table.io.files import PACKED_SUFFIXES, about, as_file
 from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of, unpacked_suffix
@@ -116,8 +115,8 @@ def read(
     build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
         name = "frame"
-        if hub.is_dataset(source):
-            name, (source, names) = "dataset", hub.read(source, columns)
+        if type(source).__module__.partition(".")[0] == "datasets":  # whoever has such an object has the package
+            name, (source, names) = "dataset", _read_dataset(source, columns)
             build = replace(build, classes=names if classes is None else classes)
         return long_table(lambda _: source, columns, wide, name, kind).finish(build)
     if not str(source):
@@ -139,6 +138,26 @@ def read(
         taken.reading.file = str(source)
         taken.reading.notes += [note] if note else []
         return taken.finish(build)
+
+
+def _read_dataset(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] | None]:
+    """Read the columns needed of a Hugging Face dataset, and the label's class names where it declares them (`ClassLabel`).
+
+    Integers of a ClassLabel become their names; −1, by which the hub marks a label that is held back, becomes missing.
+    """
+    if not hasattr(dataset, "select_columns") or not isinstance(getattr(dataset, "column_names", None), list):
+        raise DataError(f"a {type(dataset).__name__} holds several splits; name one: dataset['train'].")
+    if not hasattr(dataset, "__len__"):
+        raise DataError(f"a {type(dataset).__name__} is read piece by piece; load it whole, without streaming=True.")
+    wanted = needed(columns, dataset.column_names)
+    table = dataset.select_columns(wanted).with_format("arrow")[:]
+    declared = {name: dataset.features[name].names for name in wanted if hasattr(dataset.features[name], "names")}
+    for name, names in declared.items():
+        codes = table[name].fill_null(-1).to_numpy()
+        known = np.array([*names, None], object)
+        text = pa.array(known[np.where(codes >= 0, codes, -1)], pa.string())
+        table = table.set_column(table.column_names.index(name), name, text)
+    return table, declared.get(columns.find(wanted).get("label", ""))
 
 
 def read_frame(path: str | Path) -> pa.Table:

@@ -14,23 +14,11 @@ import pyarrow.compute as pc
 
 from dissensus.common.types import BoolArray
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLeftOut
-from dissensus.table import kinds, sniff
+from dissensus.table import find_columns as finding
+from dissensus.table import kinds
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.encoding import floats
-from dissensus.table.find_columns import (
-    GOLD_BESIDE_LABELS,
-    Columns,
-    chunked,
-    column_names,
-    count_rows,
-    flat,
-    listed,
-    split,
-    take_column,
-    time_column,
-    to_arrow,
-)
 from dissensus.table.io import pairs
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
@@ -104,7 +92,9 @@ class Taken:
     def _finish_parts(self, build: Build) -> Questions:
         """Make a table per question of an export with labels of several kinds; all have the account of the file."""
         if build.classes is not None:
-            raise BadParameter(f"classes= is for one question; choose it: label=, one of {listed(sorted(self.parts))}.")
+            raise BadParameter(
+                f"classes= is for one question; choose it: label=, one of {finding.listed(sorted(self.parts))}."
+            )
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
             part.reading.loud = False  # it is said of the whole file
@@ -144,8 +134,8 @@ class Taken:
         if "question" not in self.columns:
             return
         question, item = (naming.to_column(self.columns[role], role) for role in ("question", "item"))
-        n, rows = count_rows(question), len(question)
-        own = n > 2 and n == count_rows(item) == count_rows(question, item)
+        n, rows = finding.count_rows(question), len(question)
+        own = n > 2 and n == finding.count_rows(item) == finding.count_rows(question, item)
         if not own and n <= max(MAX_QUESTIONS, rows // MIN_ROWS_PER_CLASS):
             return
         name = self.reading.columns["question"]
@@ -240,8 +230,8 @@ def in_guessed_kind(table: Annotations) -> tuple[Annotations, str]:
 
 
 def long_table(
-    read_columns: Callable[[Columns | None], Any],
-    columns: Columns,
+    read_columns: Callable[[finding.Columns | None], Any],
+    columns: finding.Columns,
     wide: bool | None,
     format_name: str,
     kind: str | None = None,
@@ -249,7 +239,7 @@ def long_table(
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
     if kind == "pairs":
         whole = read_columns(None)
-        if not pairs.are_items(column_names(whole), columns):
+        if not pairs.are_items(finding.column_names(whole), columns):
             return Taken(*pairs.take(whole, columns, format_name), kind="pairs")
     guessed: dict[str, str] = {}
     frame = shape = None
@@ -257,43 +247,45 @@ def long_table(
     if not wide:
         try:
             frame = read_columns(columns)
-            columns.find(column_names(frame))
+            columns.find(finding.column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
-            if kind in (None, "spans") and (places := sniff.place_columns(frame, columns)) is not None:
+            if kind in (None, "spans") and (places := finding.place_columns(frame, columns)) is not None:
                 return _noted(_places(frame, places, format_name), frame)
             unnamed = kind is None and columns.item is None  # two columns that are named may be a composite key
-            if unnamed and pairs.find(column_names(frame), columns) is not None:
+            if unnamed and pairs.find(finding.column_names(frame), columns) is not None:
                 return Taken(*pairs.take(frame, columns, format_name), kind="pairs")
             try:
-                columns, guessed = sniff.complete(frame, columns, error)
+                columns, guessed = finding.complete(frame, columns, error)
             except MissingColumn as none:
-                several = len(split(columns.annotator, column_names(frame))) > 1  # which may have a column each
-                may_be_wide = isinstance(none, sniff.NoAnnotator) or several
+                several = (
+                    len(finding.split(columns.annotator, finding.column_names(frame))) > 1
+                )  # which may have a column each
+                may_be_wide = isinstance(none, finding.NoAnnotator) or several
                 if wide is None and may_be_wide and columns.label is None and columns.proba is None:
-                    shape = sniff.wide_columns(frame, columns, insist=False)
+                    shape = finding.wide_columns(frame, columns, insist=False)
                 if shape is None:
                     hint = " If each annotator has a column, say wide=True." if several else ""
                     raise MissingColumn(f"{none}{hint}") from None
     else:
         frame = read_columns(None)
-        shape = sniff.wide_columns(frame, columns, insist=True)
+        shape = finding.wide_columns(frame, columns, insist=True)
     if shape is not None:
         return _noted(_wide(frame, *shape, format_name), frame)
-    found = columns.find(column_names(frame))
+    found = columns.find(finding.column_names(frame))
     taken = columns.take(frame)
-    if asked.item is None and (system := sniff.system_column(read_columns, found, taken)):
+    if asked.item is None and (system := finding.system_column(read_columns, found, taken)):
         frame, columns = read_columns(None), replace(columns, item=(found["item"], system))
         guessed["item"] = "by name and content"
-        found, taken = columns.find(column_names(frame)), columns.take(frame)
+        found, taken = columns.find(finding.column_names(frame)), columns.take(frame)
     reading = Reading(format=format_name, rows=len(taken["item"]))
     for role, names in found.items():
-        named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in flat([names]))
+        named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in finding.flat([names]))
         reading.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
     result = Taken(taken, reading, guessed_question=columns.question is None)
     if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
-        sniff.check_item(read_columns, found, taken)
-    used = flat(found.values())
+        finding.check_item(read_columns, found, taken)
+    used = finding.flat(found.values())
     _take_gold(frame, used, result, taken["item"])
     _take_time(frame, used, result)
     return _noted(result, frame)
@@ -308,11 +300,11 @@ def _noted(taken: Taken, frame: Any) -> Taken:
 
 def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     """Tags of tokens, or spans with a start and an end, as tags of places; a row without a start says who read."""
-    data = to_arrow(frame, flat(places.values()))
-    cells = {role: take_column(data, name, role) for role, name in places.items()}
-    cells = {role: chunked(naming.to_column(column, role)).to_pylist() for role, column in cells.items()}
+    data = finding.to_arrow(frame, finding.flat(places.values()))
+    cells = {role: finding.take_column(data, name, role) for role, name in places.items()}
+    cells = {role: finding.chunked(naming.to_column(column, role)).to_pylist() for role, column in cells.items()}
     reading = Reading(format=format_name, rows=len(cells["annotator"]))
-    reading.columns = {role: " with ".join(map(repr, flat([name]))) for role, name in places.items()}
+    reading.columns = {role: " with ".join(map(repr, finding.flat([name]))) for role, name in places.items()}
 
     def whole(role: str, row: int) -> int:
         text = str(cells[role][row]).strip().removesuffix(".0")
@@ -359,16 +351,16 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
 
 def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> None:
     """Take known labels from a column of the table that has one value per item; `items` of the rows of the frame."""
-    there = [name for name in column_names(frame) if name in GOLD_BESIDE_LABELS and name not in used]
+    there = [name for name in finding.column_names(frame) if name in finding.GOLD_BESIDE_LABELS and name not in used]
     if there and "question" in taken.columns:
         taken.reading.notes.append(f"Column '{there[0]}' is not taken for known labels: there are several questions.")
         return
     for name in there:
-        label = naming.to_array(to_arrow(frame, [name])[name], name)
+        label = naming.to_array(finding.to_arrow(frame, [name])[name], name)
         item = naming.to_array(items, "item")
         known = pa.array(~naming.missing_rows(label))
         pairs = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
-        if count_rows(pairs["i"]) < pairs.num_rows:
+        if finding.count_rows(pairs["i"]) < pairs.num_rows:
             taken.reading.notes.append(f"Column '{name}' differs within items and is not taken for known labels.")
         elif pairs.num_rows and not taken.golds:
             taken.golds[""] = (pairs["i"].to_pylist(), pairs["g"].to_pylist())
@@ -377,8 +369,8 @@ def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> Non
 
 def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
     """Say which column holds times and what they span; text counts where all of it begins with a date."""
-    for name in time_column(column_names(frame), used):
-        column = chunked(to_arrow(frame, [name])[name])
+    for name in finding.time_column(finding.column_names(frame), used):
+        column = finding.chunked(finding.to_arrow(frame, [name])[name])
         kind = column.type
         if not (naming.is_text(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             continue
@@ -393,7 +385,7 @@ def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
 
 def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> Taken:
     """A column per annotator as rows; empty cells are no answers."""
-    data = to_arrow(frame, [*people, *([item] if item else [])])
+    data = finding.to_arrow(frame, [*people, *([item] if item else [])])
     n = len(data[people[0]])
     items = naming.to_array(data[item], item) if item else pa.array(np.arange(n))
     columns = [naming.to_array(data[name], name) for name in people]
@@ -409,7 +401,9 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
     reading = Reading(format=f"wide {format_name}", unit="cells", rows=n * len(people))
     reading.columns = {"item": repr(item) if item else ROW, "annotator": f"the columns {columns_named(people)}"}
     reading.columns["label"] = "their cells"
-    if left := [name for name in column_names(frame) if name not in (*people, item, *GOLD_BESIDE_LABELS)]:
+    if left := [
+        name for name in finding.column_names(frame) if name not in (*people, item, *finding.GOLD_BESIDE_LABELS)
+    ]:
         reading.columns["not read"] = columns_named(left)
     result = Taken(taken, reading, naming.encode(items, "item")[0], people)
     if len(result.items) < n:
