@@ -28,7 +28,7 @@ from dissensus.common.arrays import (
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, DataWarning, UnknownClass
-from dissensus.table import describe, encoding, kernels, kinds
+from dissensus.table import describe, kernels, kinds
 from dissensus.table import names as naming
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
@@ -176,23 +176,23 @@ class Annotations(ReadOnlyArrays, Named):
         """
         if label is None and proba is None:
             raise DataError("neither label nor proba is given; a table needs one of them.")
-        if proba is not None and encoding.as_list(abstain):
+        if proba is not None and naming.as_list(abstain):
             raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
         given = {"item": item, "annotator": annotator, "label": label}
         columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None or n != "label"}
         keep: BoolArray | None = None
         if proba is not None:
-            class_names, proba = encoding.encode_proba(proba, classes)
+            class_names, proba = naming.encode_proba(proba, classes)
             label_code = proba.argmax(axis=1)
-        weight = None if weight is None else encoding.check_weight(weight)
+        weight = None if weight is None else naming.check_weight(weight)
         n = len(columns["item"])
         for name, other in (*columns.items(), ("weight", weight), ("proba", proba)):
             if other is not None and len(other) != n:
                 raise DataError(f"'{name}' has {len(other):,} rows, 'item' has {n:,}; they must be equally long.")
-        item_names, item_code = encoding.encode_names(columns["item"], "item", items)
-        annotator_names, annotator_code = encoding.encode_names(columns["annotator"], "annotator", annotators)
+        item_names, item_code = naming.encode_names(columns["item"], "item", items)
+        annotator_names, annotator_code = naming.encode_names(columns["annotator"], "annotator", annotators)
         if proba is None:
-            class_names, label_code, keep = encoding.encode_labels(columns["label"], classes, abstain)
+            class_names, label_code, keep = naming.encode_labels(columns["label"], classes, abstain)
         if keep is not None:
             item_code, annotator_code = item_code[keep], annotator_code[keep]
             weight = None if weight is None else weight[keep]
@@ -283,7 +283,7 @@ class Annotations(ReadOnlyArrays, Named):
         empty.
         Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
         """
-        found = encoding.encode_matrix(matrix, missing, items, annotators, kind == "numbers")
+        found = naming.encode_matrix(matrix, missing, items, annotators, kind == "numbers")
         return cls.from_arrays(**found, classes=classes, kind=kind)
 
     @classmethod
@@ -342,7 +342,7 @@ class Annotations(ReadOnlyArrays, Named):
 
         `item`, `label` and `count` are equally long; `classes` and `items` are those of `from_arrays`.
         """
-        counts = encoding.floats(count, "count")
+        counts = naming.floats(count, "count")
         if not len(counts) == len(item) == len(label):
             raise DataError(
                 f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
@@ -357,8 +357,8 @@ class Annotations(ReadOnlyArrays, Named):
                 "give them as weights: Annotations.from_arrays(…, weight=count)."
             )
         times = counts.astype(np.int64)
-        item_names, item_code = encoding.encode_names(naming.to_column(item, "item"), "item", items)
-        class_names, label_code, _ = encoding.encode_labels(naming.to_column(label, "label"), classes, ())
+        item_names, item_code = naming.encode_names(naming.to_column(item, "item"), "item", items)
+        class_names, label_code, _ = naming.encode_labels(naming.to_column(label, "label"), classes, ())
         return cls.from_codes(
             np.repeat(item_code, times), np.zeros(times.sum(), np.int32), np.repeat(label_code, times),
             item_names, np.array([ANONYMOUS], object), class_names,
@@ -526,7 +526,7 @@ class Annotations(ReadOnlyArrays, Named):
         """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
         value = naming.to_array(value, "gold")
         rows = np.flatnonzero(~naming.missing_rows(value))
-        known = encoding.floats(value.take(rows), "gold")
+        known = naming.floats(value.take(rows), "gold")
         values: FloatArray = self._align(item, rows, known, np.full(self.n_items, np.nan), "numbers")
         return values
 

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table import names as naming
-from dissensus.table.encoding import floats
 from dissensus.table.kinds import numbers_of
 from dissensus.table.spans import are_tags
 
@@ -116,7 +115,7 @@ class Columns:
         by_class = found.pop("proba", {})
         columns: dict[str, Any] = {role: take_column(data, column, role) for role, column in found.items()}
         if by_class:
-            columns["proba"] = {name: floats(data[column], column) for name, column in by_class.items()}
+            columns["proba"] = {name: naming.floats(data[column], column) for name, column in by_class.items()}
         return columns
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
@@ -203,8 +204,6 @@ def _split(classes: Names) -> list[list[str]]:
 
 def pair_items(left: Any, right: Any, context: Any = None) -> Any:
     """(N,) names of items that compare two things, and `context` (a prompt), as an Arrow array."""
-    import pyarrow.compute as pc
-
     sides = [pc.cast(naming.to_array(one, name), pa.string()) for one, name in ((left, "left"), (right, "right"))]
     for side in sides:
         for thing in side.unique().to_pylist():
@@ -221,8 +220,6 @@ def pair_items(left: Any, right: Any, context: Any = None) -> Any:
 
 def sides_of(items: Names) -> Sides:
     """The two things of every item."""
-    import pyarrow.compute as pc
-
     if items.size == 0:
         return Sides(np.empty(0, object), np.empty(0, np.int32), np.empty(0, np.int32))
     names = pa.array(items, pa.string()) if items.dtype == object else pa.array([str(one) for one in items])

@@ -11,12 +11,15 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from dissensus.common.atomic import atomic
 from dissensus.common.formatting import word_list
 from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.exceptions import MissingColumn
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.io import write_frame
 from dissensus.table.questions import Questions
 
 StoredRows = tuple[Names, Callable[[], Any]]
@@ -153,9 +156,39 @@ class Dataset:
         `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. Features and images
         go along only where asked for.
         """
-        from dissensus.table.datasets.folder import write_folder  # it needs this class
+        folder, data = Path(folder), self.whole
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [folder / "README.md"]
+        for stem, frame in data._frames().items():
+            if frame is not None:
+                written.append(folder / f"{stem}.csv")
+                write_frame(frame, written[-1])
+        for stem, known in {"features": data.has_features, "images": data.has_image}.items() if features else ():
+            if known.any():
+                written.append(folder / f"{stem}.npz")
+                with atomic(written[-1]) as stream:
+                    np.savez_compressed(stream, item=data.item_names[known].astype(str), x=getattr(data, stem)[known])
+        with atomic(folder / "README.md") as stream:
+            stream.write(f"# {data.description}\n".encode())
+        return sorted(written)
 
-        return write_folder(self, folder, features=features)
+    def _frames(self) -> dict[str, Any]:
+        frames = {"items": self.items, "annotators": self.annotators, "responses": self.responses}
+        table = self.annotations
+        if isinstance(table, Questions):
+            asked = [
+                t.to_arrow().append_column("question", pa.array([question] * len(t))) for question, t in table.items()
+            ]
+            return frames | {"annotations": pa.concat_tables(asked)}
+        if self.gold is not None:
+            known = self.gold >= 0
+            frames["gold"] = pa.table({"item": table.items[known], "label": table.classes[self.gold[known]]})
+        if self.annotator_names.tolist() != [ANONYMOUS]:
+            return frames | {"annotations": table.to_arrow()}
+        votes = table.votes().astype(np.int64)
+        item, label = np.nonzero(votes)
+        counts = {"item": table.items[item], "label": table.classes[label], "count": votes[item, label]}
+        return frames | {"counts": pa.table(counts)}
 
     @property
     def missing(self) -> str:

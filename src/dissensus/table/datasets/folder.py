@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dissensus.common.atomic import atomic
 from dissensus.common.types import Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
 from dissensus.table import names as naming
-from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.annotations import Annotations
 from dissensus.table.datasets.dataset import Dataset, class_order
-from dissensus.table.io import read_frame, write_frame
+from dissensus.table.io import read_frame
 from dissensus.table.io.files import about
 from dissensus.table.questions import Questions
 
@@ -172,39 +171,3 @@ def _align_frame(frame: Any, key: str, names: Names) -> Any:
     at = naming.match(names, _once(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
     frame = frame.take(pa.array(at, mask=at < 0))
     return frame.set_column(frame.column_names.index(key), key, pa.array(names.tolist(), pa.string()))
-
-
-def write_folder(data: Dataset, folder: str | Path, *, features: bool = False) -> list[Path]:
-    """Write the files of a set, each whole or not at all; return their paths."""
-    folder, data = Path(folder), data.whole
-    folder.mkdir(parents=True, exist_ok=True)
-    written = [folder / "README.md"]
-    for stem, frame in _frames(data).items():
-        if frame is not None:
-            written.append(folder / f"{stem}.csv")
-            write_frame(frame, written[-1])
-    for stem, known in {"features": data.has_features, "images": data.has_image}.items() if features else ():
-        if known.any():
-            written.append(folder / f"{stem}.npz")
-            with atomic(written[-1]) as stream:
-                np.savez_compressed(stream, item=data.item_names[known].astype(str), x=getattr(data, stem)[known])
-    with atomic(folder / "README.md") as stream:
-        stream.write(f"# {data.description}\n".encode())
-    return sorted(written)
-
-
-def _frames(data: Dataset) -> dict[str, Any]:
-    frames = {"items": data.items, "annotators": data.annotators, "responses": data.responses}
-    table = data.annotations
-    if isinstance(table, Questions):
-        asked = [t.to_arrow().append_column("question", pa.array([question] * len(t))) for question, t in table.items()]
-        return frames | {"annotations": pa.concat_tables(asked)}
-    if data.gold is not None:
-        known = data.gold >= 0
-        frames["gold"] = pa.table({"item": table.items[known], "label": table.classes[data.gold[known]]})
-    if data.annotator_names.tolist() != [ANONYMOUS]:
-        return frames | {"annotations": table.to_arrow()}
-    votes = table.votes().astype(np.int64)
-    item, label = np.nonzero(votes)
-    counts = {"item": table.items[item], "label": table.classes[label], "count": votes[item, label]}
-    return frames | {"counts": pa.table(counts)}

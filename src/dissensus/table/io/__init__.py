@@ -141,7 +141,7 @@ def read(
 
 
 def _read_dataset(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] | None]:
-    """Read the columns needed of a Hugging Face dataset, and the label's class names where it declares them (`ClassLabel`).
+    """Read the columns needed of a Hugging Face dataset, and the class names that its label declares (ClassLabel).
 
     Integers of a ClassLabel become their names; −1, by which the hub marks a label that is held back, becomes missing.
     """

@@ -18,7 +18,6 @@ from dissensus.table import find_columns as finding
 from dissensus.table import kinds
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import floats
 from dissensus.table.io import pairs
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
@@ -177,7 +176,9 @@ class Taken:
         if self.annotators is None and "question" not in columns:
             self.annotators = naming.encode(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
         taken = {
-            role: floats(values, role)[rows] if role == "weight" else naming.to_array(values, role).take(pa.array(rows))
+            role: naming.floats(values, role)[rows]
+            if role == "weight"
+            else naming.to_array(values, role).take(pa.array(rows))
             for role, values in columns.items()
             if role != "label"
         }
