@@ -135,10 +135,10 @@ def _with(record: Record, name: str, ours: Record) -> Record:
     return record | {f"{name}-suggestion": ours["value"], f"{name}-suggestion-metadata": about}
 
 
-def _suggestion(label: Any, confidence: float, agent: str) -> Record:
+def _suggestion(label: Any, confidence: Any, agent: str) -> Record:
     if isinstance(label, list) and all(isinstance(one, Span) for one in label):
-        value = [{"start": one.start, "end": one.end, "label": one.label} for one in label]
-        return {"value": value, "score": [one.probability for one in label], "agent": agent}
+        confidence = [one.probability for one in label]
+        label = [{"start": one.start, "end": one.end, "label": one.label} for one in label]
     return {"value": label, "score": confidence, "agent": agent}
 
 

@@ -110,10 +110,10 @@ def _own_label(given: dict[str | None, Given] | None, agent: str) -> Record:
     if given is None:  # nobody has labelled it
         return {"label": []}
     (one,) = given.values()
+    label, score = [one.label], one.confidence
     if isinstance(one.label, list):
-        spans, sure = [[*span[:3]] for span in one.label], [span.probability for span in one.label]
-        return {"label": spans, "annotator": agent, "score": sure}
-    return {"label": [one.label], "annotator": agent, "score": one.confidence}
+        label, score = [[*span[:3]] for span in one.label], [span.probability for span in one.label]
+    return {"label": label, "annotator": agent, "score": score}
 
 
 add_export(

@@ -103,7 +103,11 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
     opener = next((one for magic, one in _OPENERS.items() if start.startswith(magic)), None)
     opened: BinaryFile
     if start.startswith(ZIP):
-        opened = open_member(zipfile.ZipFile(path), only_member(path), path)
+        if len(names := members(path)) != 1:
+            some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+            said = f"{path} is a zip of {len(names):,} files ({some})"
+            raise UnreadableFile(f"{said}; unpack it, and name one of them or their folder.")
+        opened = open_member(zipfile.ZipFile(path), names[0], path)
     elif opener:
         opened = io.BufferedReader(_Bounded(opener(path), path), 2**20)
     else:
@@ -146,17 +150,6 @@ def members(path: Path) -> list[str]:
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
     return [n for n in names if not n.startswith("__MACOSX/") and not PurePosixPath(n).name.startswith(".")]
-
-
-def only_member(path: Path) -> str:
-    """The one file in a zip; an error where there are several."""
-    names = members(path)
-    if len(names) != 1:
-        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        raise UnreadableFile(
-            f"{path} is a zip of {len(names):,} files ({some}); unpack it, and name one of them or their folder."
-        )
-    return names[0]
 
 
 def is_zip(path: Path) -> bool:

@@ -9,6 +9,7 @@ are known labels. Our labels become `predictions`: https://labelstud.io/guide/pr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,9 @@ def _controls(labels: Labels) -> dict[str | None, list[Record]]:
 
 
 def _prediction(given: dict[str | None, Given], controls: dict[str | None, list[Record]], agent: str) -> Record:
-    return {
-        "model_version": agent,
-        "score": min(one.confidence for one in given.values()),
-        "result": [
-            result for question, one in given.items() for result in _results(question, one, controls.get(question, []))
-        ],
-    }
+    results = [_results(question, one, controls.get(question, [])) for question, one in given.items()]
+    score = min(one.confidence for one in given.values())
+    return {"model_version": agent, "score": score, "result": list(chain.from_iterable(results))}
 
 
 def _results(question: str | None, given: Given, before: list[Record]) -> list[Record]:
