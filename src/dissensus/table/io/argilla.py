@@ -35,7 +35,13 @@ def answers(path: Path, columns: Columns) -> Rows:
         where = f"{path}: record {number:,} (from 0)"
         item = field(record, columns.item, ("id", "external_id"), "item", where)
         flat = _is_flat(record)
-        yield Item(item, _texts(record) if flat else part(record, "fields", dict, where))
+        fields = {} if flat else part(record, "fields", dict, where)
+        if flat:  # those that belong to no question
+            questions = [*(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)), *_asked(record)]
+            own = (*questions, "_server_id", "status", "id", "external_id", "metadata")
+            parts = tuple(f"{question}{mark}" for question in questions for mark in ".-")
+            fields = {key: value for key, value in record.items() if key not in own and not key.startswith(parts)}
+        yield Item(item, fields)
         for question, user, value, status in responses(record, where):
             if user is None:
                 raise DataError(f"{where} has a response to {question!r} without its user.")
@@ -79,14 +85,6 @@ def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]
             raise DataError(f"{where} has {len(values):,} responses to {question!r} by {len(users):,} users.")
         for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
             yield question, user, value, status
-
-
-def _texts(record: Record) -> Record:
-    """The fields of a flat record: those that belong to no question."""
-    questions = [*(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)), *_asked(record)]
-    parts = tuple(f"{question}{mark}" for question in questions for mark in ".-")
-    own = (*questions, "_server_id", "status", "id", "external_id", "metadata")
-    return {key: value for key, value in record.items() if key not in own and not key.startswith(parts)}
 
 
 def _asked(record: Record) -> list[str]:

@@ -114,8 +114,13 @@ class Taken:
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
             reading.leave_out("rows without an answer (abstain=)", abstained)
+            kind = build.kind or (self.kind if build.classes is None else None)
             for question, one in tables.items():
-                tables[question], note = _in_kind(one, build, self.kind)
+                note = ""
+                if kind is not None:
+                    tables[question] = one.as_kind(kind, ordered=build.classes is not None)
+                elif build.classes is None and not build.many_classes and one.proba is None:
+                    tables[question], note = in_guessed_kind(one)
                 joined = len(one) - len(tables[question])
                 reading.leave_out("rows that are one set with another of their item and annotator", joined)
                 said += [f"Question {question}: {note}" if several else note] if note else []
@@ -204,15 +209,6 @@ def _as_ticks(label: Any, build: Build) -> Any:
     if not kinds.look_like_sets(np.array([one for one in column.unique().to_pylist() if one is not None], object)):
         return label
     return pa.array([None if one is None else [p.strip() for p in one.split(kinds.JOIN)] for one in column.to_pylist()])
-
-
-def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annotations, str]:
-    """The table with its labels read as the kind asked for, that is plain, or guessed; and what to say of a guess."""
-    if (kind := build.kind or (plain if build.classes is None else None)) is not None:
-        return table.as_kind(kind, ordered=build.classes is not None), ""
-    if build.classes is not None or build.many_classes or table.proba is not None:
-        return table, ""
-    return in_guessed_kind(table)
 
 
 def in_guessed_kind(table: Annotations) -> tuple[Annotations, str]:

@@ -29,11 +29,16 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
     rows = records(path)
     first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
     wanted = needed(columns, list(dict.fromkeys(key for record in first for key in record)))
-    values: dict[str, list[Any]] = {name: [] for name in wanted}
+    values: dict[str, Any] = {name: [] for name in wanted}
     for record in chain(first, rows):
         for name in wanted:
             values[name].append(record.get(name))
-    return pa.table({name: _column(column, name) for name, column in values.items()})
+    for name, column in values.items():
+        try:
+            values[name] = pa.array(column)
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+            values[name] = to_column(column, name)  # says which kinds are mixed, and where
+    return pa.table(values)
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -93,13 +98,6 @@ def _checked(record: Any, where: str) -> Record:
     if not isinstance(record, dict):
         raise UnreadableFile(f"{where} holds {str(record)[:40]!r}; expected an object: {{…}}.")
     return record
-
-
-def _column(values: list[Any], name: str) -> Any:
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        return to_column(values, name)  # says which kinds are mixed, and where
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:

@@ -44,7 +44,11 @@ def answers(path: Path, columns: Columns) -> Rows:
             where = f"{path}: score {shown(score.get('id'))}"
             if "id" in score:
                 check_once(seen, str(score["id"]), where, "fetch the scores")
-            item = _item(score, columns.item, where)
+            item = first_of(score, (columns.item,) if isinstance(columns.item, str) else _ITEMS)
+            item = part(score, "subject", dict, where).get("id") if item is None else item
+            if item is None:
+                named = ", ".join(map(repr, _ITEMS))
+                raise DataError(f"{where} has none of {named} nor a subject; ask for fields=subject.")
             yield Item(item, {})
             yield _answer(score, item, columns, where)
 
@@ -73,14 +77,6 @@ def _answer(score: Record, item: Any, columns: Columns, where: str) -> Answer:
     if not isinstance(said, str):
         raise DataError(f"{where} is {kind} and has the value {shown(said)}; expected text.")
     return Answer(item, who, said, question, LABEL)
-
-
-def _item(score: Record, named: Any, where: str) -> Any:
-    own = first_of(score, (named,) if named else _ITEMS)
-    found = part(score, "subject", dict, where).get("id") if own is None else own
-    if found is None:
-        raise DataError(f"{where} has none of {', '.join(map(repr, _ITEMS))} nor a subject; ask for fields=subject.")
-    return found
 
 
 add_export(

@@ -73,7 +73,8 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
     for role, column in found.items():
         check_there(role, (column,), there)
     data = to_arrow(frame, list(dict.fromkeys(found.values())))
-    left, right, winner = (_text(data[found[role]]) for role in ("left", "right", "winner"))
+    cells = (naming.to_array(data[found[role]], "pairs").to_pylist() for role in ("left", "right", "winner"))
+    left, right, winner = (np.array(["" if one is None else str(one) for one in c], object) for c in cells)
     n = len(left)
     reading = Reading(format=f"comparisons in {format_name}", rows=n)
     reading.columns = {role: repr(column) for role, column in found.items()}
@@ -108,8 +109,3 @@ def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, s
         (left, a), (right, b) = pair[::-1] if swap else pair
         found.append((left, right, "tie" if a == b else "left" if a < b else "right"))
     return found
-
-
-def _text(column: Any) -> Any:
-    values = naming.to_array(column, "pairs").to_pylist()
-    return np.array(["" if value is None else str(value) for value in values], object)
