@@ -110,7 +110,8 @@ def _own_label(given: dict[str | None, Given] | None, agent: str) -> Record:
     if given is None:  # nobody has labelled it
         return {"label": []}
     (one,) = given.values()
-    label, score = [one.label], one.confidence
+    score: Any = one.confidence
+    label = [one.label]
     if isinstance(one.label, list):
         label, score = [[*span[:3]] for span in one.label], [span.probability for span in one.label]
     return {"label": label, "annotator": agent, "score": score}
