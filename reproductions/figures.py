@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dissensus.common.atomic import atomic
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
 from dissensus.report import charts
 from dissensus.report.study import Study, distinct
 from dissensus.table.annotations import Annotations
-from dissensus.table.io import atomic
 from reproductions import maps
 
 SIZE = 480, 300  # pixels

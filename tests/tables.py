@@ -5,10 +5,7 @@ import numpy as np
 from dissensus import Annotations
 from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.engines.local import Local, Threads
-from dissensus.table.simulate import Simulation, simulate_kind
-from dissensus.table.simulate_sets import simulate_sets
-from dissensus.table.simulate_spans import simulate_spans
-from dissensus.table.simulate_texts import simulate_texts
+from dissensus.table.simulate import Simulation, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
 KINDS = {
     "hard": {},

@@ -18,7 +18,7 @@ from dissensus import Annotations, methods
 from dissensus.evaluation import span_agreement, span_scores
 from dissensus.table.datasets.folder import data_folder
 from dissensus.table.io import read_frame
-from dissensus.table.simulate_spans import simulate_spans
+from dissensus.table.simulate import simulate_spans
 from dissensus.table.spans import place_names, scheme_of, spans_of
 
 HEADER = f"{'':34} {'F1':>6} {'prec.':>6} {'recall':>6} {'illegal':>7} {'s':>5} {'mean p':>6} {'right':>6} {'ECE':>6}"

@@ -118,8 +118,7 @@ def test_commands_for_classes_say_that_they_are(cli, files, command):
     ],
 )
 def test_sets_and_objects_are_described_answered_and_scored(cli, tmp_path, kind, coefficient, files):
-    from dissensus.table.simulate_sets import simulate_sets
-    from dissensus.table.simulate_texts import simulate_texts
+    from dissensus.table.simulate import simulate_sets, simulate_texts
 
     drawn = simulate_sets(40, 8, 4, seed=1) if kind == "sets" else simulate_texts(30, 8, seed=1)
     path, out, more = tmp_path / "labels.csv", tmp_path / "out", () if kind == "sets" else ("--kind", "objects")

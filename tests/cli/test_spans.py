@@ -9,7 +9,7 @@ import pytest
 
 from dissensus import read
 from dissensus.models.saving import load
-from dissensus.table.simulate_spans import simulate_spans
+from dissensus.table.simulate import simulate_spans
 from dissensus.table.spans import spans_of
 from table.test_spans import CHARACTERS, TOOLS, spans_said
 

@@ -10,7 +10,7 @@ import pytest
 from dissensus import Annotations
 from dissensus.evaluation import span_agreement, span_scores
 from dissensus.exceptions import DataError
-from dissensus.table.simulate_spans import simulate_spans
+from dissensus.table.simulate import simulate_spans
 
 
 def spans_by_reader(table: Annotations) -> dict:

@@ -7,9 +7,7 @@ from scipy.stats import t as student
 import dissensus as dz
 from dissensus import Annotations
 from dissensus.questions import habits
-from dissensus.table.simulate import simulate_kind
-from dissensus.table.simulate_spans import simulate_spans
-from dissensus.table.simulate_texts import simulate_texts
+from dissensus.table.simulate import simulate_kind, simulate_spans, simulate_texts
 from tables import drawn
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dissensus import Annotations, read
 from dissensus.exceptions import DataError, DataWarning
-from dissensus.table.spans import layers_of, place_names, spans_of, tags_of_spans
+from dissensus.table.spans import layers_of, place_names, spans_of, tags_of_layers
 
 TEXT = "Ann works at IBM in Rome ."
 MARKED = {
@@ -223,7 +223,7 @@ def test_names_that_are_no_places_are_refused(names, message):
 
 
 def test_spans_left_out_are_counted():
-    rows = tags_of_spans([("d", "x", 0, 3, "A"), ("d", "x", 2, 5, "A"), ("d", "x", 4, 4, "A")], tokens={"d": 6})
+    rows = tags_of_layers({"": [("d", "x", 0, 3, "A"), ("d", "x", 2, 5, "A"), ("d", "x", 4, 4, "A")]}, tokens={"d": 6})
     assert (rows.overlapping, rows.empty) == (1, 1)
     assert rows.label.tolist() == ["B-A", "I-A", "I-A", "O", "O", "O"]
     with pytest.warns(DataWarning, match="1 spans overlap another one of the same annotator and 0 are empty"):

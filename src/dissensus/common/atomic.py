@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from glob import escape
 from pathlib import Path
 from secrets import token_hex
 from typing import IO
@@ -122,19 +123,10 @@ class HeldFolder:
 
 def remove_stale(folder: Path, prefix: str) -> None:
     """Remove what killed runs left in a folder: our parts whose name begins so, old and locked by nobody."""
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if path.name.startswith(prefix) and PART.fullmatch(path.name):
-                _remove_if_stale(path)
-
-
-def _remove_if_stale(part: Path) -> None:
-    with suppress(OSError):
-        if fcntl is None or time.time() - part.stat().st_mtime < MIN_STALE_SECONDS:
-            return
-        descriptor = os.open(part, os.O_RDONLY)
-        try:
-            if lock(descriptor):
-                part.unlink() if part.is_file() else shutil.rmtree(part)
-        finally:
-            os.close(descriptor)
+    if fcntl is None:
+        return
+    for part in folder.glob(f"{escape(prefix)}*"):
+        with suppress(OSError):
+            if PART.fullmatch(part.name) and time.time() - part.stat().st_mtime >= MIN_STALE_SECONDS:
+                if HeldFolder(part).got:
+                    part.unlink() if part.is_file() else shutil.rmtree(part)

@@ -19,12 +19,8 @@ def compiled(function: F) -> F:
 
 @cache
 def _say_once() -> None:
-    warnings.warn(
-        "compiled code can be kept nowhere, so every process compiles for some seconds anew; set NUMBA_CACHE_DIR to a "
-        "folder that can be written to.",
-        DissensusWarning,
-        stacklevel=4,
-    )
+    said = "compiled code can be kept nowhere, so every process compiles for some seconds anew"
+    warnings.warn(f"{said}; set NUMBA_CACHE_DIR to a folder that can be written to.", DissensusWarning, stacklevel=4)
 
 
 class Kernel:

@@ -137,12 +137,10 @@ class _Signature:
     def __get__(self, instance: object, owner: type[Parameters]) -> inspect.Signature:
         if not owner._takes_declared():
             raise AttributeError("__signature__")  # `inspect.signature` then looks at `__init__`
-        kind = inspect.Parameter.KEYWORD_ONLY
-        hints = {name: owner.parameter_hint(name) for name in owner._declared}
-        defaults = owner._defaults()
-        return inspect.Signature(
-            [inspect.Parameter(name, kind, default=defaults[name], annotation=hint) for name, hint in hints.items()]
-        )
+        kind, hint = inspect.Parameter.KEYWORD_ONLY, owner.parameter_hint
+        declared = owner._declared.items()
+        found = [inspect.Parameter(name, kind, default=one.default, annotation=hint(name)) for name, one in declared]
+        return inspect.Signature(found)
 
 
 class _Documentation:

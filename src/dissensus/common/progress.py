@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -24,15 +24,8 @@ SECONDS_BEFORE_LINE = 2.0  # into a pipe; the pauses between lines get longer
 MAX_SECONDS_BETWEEN_LINES = 60.0
 
 
-@dataclass
-class Output:
-    """What may be written: nothing but results (quiet), and lines where stderr is no terminal."""
-
-    quiet: bool = False
-    lines: bool = False
-
-
-current = Output()
+current = SimpleNamespace(quiet=False, lines=False)
+"""What may be written: nothing but results (quiet), and lines where stderr is no terminal."""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import pkgutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -55,6 +55,12 @@ def guarded(entry: Entry[Any]) -> Iterator[None]:
 def _sentence(what: str, package: str, error: Exception) -> str:
     why = f"{type(error).__name__}: {error}".rstrip(".")
     return f"{what} of the package {package} is left out ({why}); update or uninstall {package}."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The question after a wrong name; "" where none of those known is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" did you mean '{near[0]}'?" if near else ""
 
 
 class Registry(Mapping[str, T]):
@@ -130,12 +136,11 @@ class Registry(Mapping[str, T]):
         if name in self._broken and name not in self._entries:
             raise UnknownName(self._broken[name])
         if name not in self._entries:
-            near = difflib.get_close_matches(str(name), self._entries, n=1)
-            guess = f"did you mean '{near[0]}'? " if near else ""
+            guess = nearest(str(name), self._entries)
             known = f"`dissensus {self.command}` lists all {len(self)}."
             if not self.command:
-                known = f"{'There' if near else 'there'} are {', '.join(self)}."
-            raise UnknownName(f"no {self.what} '{name}'; {guess}{known}")
+                known = f"{'There' if guess else 'there'} are {', '.join(self)}."
+            raise UnknownName(f"no {self.what} '{name}';{guess} {known}")
         return self._entries[name]
 
     def entries(self) -> list[tuple[str, Entry[T]]]:
@@ -149,9 +154,9 @@ class Registry(Mapping[str, T]):
 
     def name_of(self, value: T) -> str:
         """The name that `value` was registered under."""
-        if (entry := self.entry_of(value)) is not None:
-            return entry.name
-        raise UnknownName(f"{getattr(value, '__name__', value)} is no registered {self.what}; register it first.")
+        if (entry := self.entry_of(value)) is None:
+            raise UnknownName(f"{getattr(value, '__name__', value)} is no registered {self.what}; register it first.")
+        return entry.name
 
     def __getitem__(self, name: str) -> T:
         return self.entry(name).value

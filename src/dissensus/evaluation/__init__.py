@@ -23,10 +23,9 @@ from dissensus.evaluation.hard import (
     macro_f1,
     micro_f1,
 )
-from dissensus.evaluation.intervals import Estimate, bootstrap, bootstrap_sums
+from dissensus.evaluation.intervals import Difference, Estimate, bootstrap, bootstrap_sums, paired_bootstrap
 from dissensus.evaluation.pairs import Pairs, cohen_kappas, concordances
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate, hide_annotators
-from dissensus.evaluation.significance import Difference, paired_bootstrap
 from dissensus.evaluation.soft import (
     brier,
     cross_entropy,

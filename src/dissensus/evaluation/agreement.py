@@ -11,7 +11,7 @@ of item i that agree; Σ_i over items with a rating, Σ'_i over those with two o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.evaluation.ratings import FIXED, Ratings, Scale, places, ratio, statistics
 from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
@@ -155,17 +155,13 @@ def numeric_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: A
     mean_square = total**2 / np.maximum(m, 1)
     around = 2 * m * (squares - mean_square) / np.maximum(m - 1, 1)  # Σ_{a≠b} (x_a − x_b)² / (m − 1)
     columns = [several, m, m**2, total, squares, mean_square, around, apart, m * (m - 1) / 2]
-    sums = resampled_sums(
-        csr_array(np.stack([np.where(several, one, 0.0) for one in columns], 1)[several]), **bootstrap
-    )
-    return {name: sums.estimate(partial(_numeric, name), level) for name in NUMERIC}
-
-
-NUMERIC = ("mean_difference", "krippendorff_alpha", "icc", "icc_of_mean")
+    sums = bootstrap_sums(csr_array(np.stack(columns, 1)[several]), **bootstrap)
+    names = ("mean_difference", "krippendorff_alpha", "icc", "icc_of_mean")
+    return {name: sums.estimate(partial(_numeric, name), level) for name in names}
 
 
 def _numeric(name: str, sums: FloatArray) -> FloatArray:
-    """A coefficient of `NUMERIC` from sums (B, 9)."""
+    """A coefficient of `numeric_agreement` from sums (B, 9)."""
     items, n, n2, total, squares, mean_square, around, apart, pairs = sums.T
     if name == "mean_difference":
         return ratio(apart, pairs)
@@ -194,27 +190,27 @@ def _estimates(
     rated = found[np.flatnonzero(np.diff(found.indptr))]  # items without labels are not drawn
     if rated[:, [PAIRED]].sum() == 0:
         raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
-    sums = resampled_sums(rated, **bootstrap)
-    return {name: sums.estimate(partial(STATISTICS[name], scale, place), level) for name in names}
+    sums = bootstrap_sums(rated, **bootstrap)
+    return {name: sums.estimate(partial(_coefficient, name, scale, place), level) for name in names}
 
 
-# From sums (B, S) to coefficients (B,); `place` (K,) is where the classes lie -----------------------------------------
-
-
-def _beyond_chance(
-    chance: Callable[[FloatArray], FloatArray], of_pairs: bool, scale: Scale, place: FloatArray, sums: Any
-) -> FloatArray:
+def _coefficient(name: str, scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
+    """(B,) from sums (B, S); `place` (K,) is where the classes lie."""
     K = place.size
+    if name == "krippendorff_alpha":
+        return _alpha(scale, place, sums)
+    if name == "percent":
+        return ratio(sums[:, AGREE], sums[:, PAIRS])
     observed = ratio(sums[:, SHARE], sums[:, PAIRED])
-    shares = sums[:, FIXED + 2 * K : FIXED + 3 * K] if of_pairs else sums[:, FIXED : FIXED + K]
-    expected = chance(shares / np.maximum(sums[:, [PAIRED if of_pairs else RATED]], 1))
+    if name == "percent of items":
+        return observed
+    if name == "fleiss_kappa":
+        p = sums[:, FIXED + 2 * K : FIXED + 3 * K] / np.maximum(sums[:, [PAIRED]], 1)
+        expected = (p**2).sum(axis=1)  # two labels drawn from p agree
+    else:
+        p = sums[:, FIXED : FIXED + K] / np.maximum(sums[:, [RATED]], 1)
+        expected = (p * (1 - p)).sum(axis=1) / (K - 1) if K > 1 else np.ones(len(p))  # undefined
     return ratio(observed - expected, 1 - expected)
-
-
-def _chance_of_gwet(p: FloatArray) -> FloatArray:
-    if p.shape[1] < 2:
-        return np.ones(len(p))  # undefined
-    return np.asarray((p * (1 - p)).sum(axis=1) / (p.shape[1] - 1))
 
 
 def _alpha(scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
@@ -238,12 +234,3 @@ def _spread(counts: FloatArray, place: FloatArray) -> FloatArray:
     n = counts.sum(axis=1, keepdims=True)
     mean = (counts * place).sum(axis=1, keepdims=True) / np.maximum(n, 1)
     return np.asarray(2 * n[:, 0] * (counts * (place - mean) ** 2).sum(axis=1))
-
-
-STATISTICS: dict[str, Callable[[Scale, FloatArray, FloatArray], FloatArray]] = {
-    "percent": lambda scale, place, sums: ratio(sums[:, AGREE], sums[:, PAIRS]),
-    "percent of items": lambda scale, place, sums: ratio(sums[:, SHARE], sums[:, PAIRED]),
-    "krippendorff_alpha": _alpha,
-    "fleiss_kappa": partial(_beyond_chance, lambda p: (p**2).sum(axis=1), True),  # two labels drawn from p agree
-    "gwet_ac1": partial(_beyond_chance, _chance_of_gwet, False),
-}

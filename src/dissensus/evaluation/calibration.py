@@ -105,11 +105,11 @@ def gaps(gold: Any, h: Any, *, bins: int = 15) -> Any:
 
 def _confidence(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:
     """Probability of the predicted class of every known item, and the share to which that class is right."""
-    if np.ndim(gold) == 2:
-        y, h = pair(gold, h)
-        if len(h) == 0:
-            raise DataError("there are no items; calibration needs some.")
-        best = tied(h)
-        return h.max(axis=1), (y * best).sum(axis=1) / best.sum(axis=1)
-    gold, h = known_rows(gold, h, "h")
-    return h.max(axis=1), hits(gold, h)
+    if np.ndim(gold) != 2:
+        gold, h = known_rows(gold, h, "h")
+        return h.max(axis=1), hits(gold, h)
+    y, h = pair(gold, h)
+    if len(h) == 0:
+        raise DataError("there are no items; calibration needs some.")
+    best = tied(h)
+    return h.max(axis=1), (y * best).sum(axis=1) / best.sum(axis=1)

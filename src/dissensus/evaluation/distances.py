@@ -16,8 +16,10 @@ from scipy.sparse import csr_array, hstack
 from dissensus.common.jit import compiled
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation.intervals import Estimate, resampled_sums
+from dissensus.evaluation.agreement import agreement, numeric_agreement
+from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.evaluation.ratings import Ratings, ratio
+from dissensus.evaluation.spans import span_agreement
 from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
@@ -46,9 +48,6 @@ def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> Floa
 
 def agreement_by_kind(table: Annotations, *, scale: Any = "nominal", values: Any = None, **bootstrap: Any) -> Any:
     """Coefficient → estimate, those of the table's kind; `scale` and `values` of classes as in `agreement`."""
-    from dissensus.evaluation.agreement import agreement, numeric_agreement
-    from dissensus.evaluation.spans import span_agreement
-
     if table.kind == "spans":
         return span_agreement(table, **bootstrap)
     if table.kind == "numbers":
@@ -80,7 +79,7 @@ def distance_alpha(table: Annotations, distance: Any, level: float = 0.95, **boo
         raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
     itself = np.bincount(rows.rated_item, _within(own, delta), table.n_items)[m > 1]  # a rating of several labels
     apart = (_within(votes, delta) - itself) / (m[m > 1] - 1)
-    sums = resampled_sums(hstack([csr_array(apart[:, None]), votes], format="csr"), **bootstrap)
+    sums = bootstrap_sums(hstack([csr_array(apart[:, None]), votes], format="csr"), **bootstrap)
 
     def alpha(found: FloatArray) -> FloatArray:
         counts = found[:, 1:]
@@ -112,7 +111,13 @@ def pair_distances(
         return found
     check_argument("distance", distance, ObjectDistance)
     if distance == "boxes":
-        return _apart_boxes(np.array([_box(one) for one in labels]).reshape(-1, 4), left, right)
+        boxes = np.array([_box(one) for one in labels]).reshape(-1, 4)
+        a, b = boxes[left], boxes[right]
+        both = np.maximum(np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2]), 0).prod(axis=1)
+        areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
+        either = areas[left] + areas[right] - both
+        shared = np.divide(both, either, out=np.zeros_like(both), where=either > 0)
+        return np.where((a == b).all(axis=1), 0, 1 - shared)
     parts = [str(one).split() if distance == "words" else list(str(one)) for one in labels]
     place = {part: code for code, part in enumerate(sorted({part for one in parts for part in one}))}
     codes = np.array([place[part] for one in parts for part in one], np.int64)
@@ -142,15 +147,6 @@ def _box(label: Any) -> list[float]:
     except ValueError:
         raise DataError(f"label {str(label)[:40]!r} is no box; a box is 'x, y, width, height'.") from None
     return [x, y, x + width, y + height]
-
-
-def _apart_boxes(boxes: FloatArray, left: IntArray, right: IntArray) -> FloatArray:
-    a, b = boxes[left], boxes[right]
-    both = np.maximum(np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2]), 0).prod(axis=1)
-    areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
-    either = areas[left] + areas[right] - both
-    same = (a == b).all(axis=1)
-    return np.where(same, 0, 1 - np.divide(both, either, out=np.zeros_like(both), where=either > 0))
 
 
 @compiled

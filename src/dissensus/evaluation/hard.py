@@ -68,7 +68,8 @@ def balanced_accuracy(gold: Any, predicted: Any) -> float:
     >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
     0.5
     """
-    return float(mean_recall(_counts(gold, predicted))[0])
+    counts = confusion_matrix(gold, predicted)
+    return float((counts.diagonal() / np.maximum(counts.sum(axis=1), 1)).sum() / counts.any(axis=1).sum())
 
 
 def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
@@ -80,7 +81,8 @@ def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None)
     >>> round(macro_f1([0, 1, 2, 2], [0, 1, 2, 1]), 3)
     0.778
     """
-    return _f1("macro", gold, predicted, classes)
+    twice_found, of = _f1_parts(gold, predicted, classes)
+    return float((twice_found / np.maximum(of, 1)).mean())
 
 
 def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
@@ -89,7 +91,8 @@ def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None)
     >>> round(micro_f1([0, 1, 2, 2], [0, 1, 2, 1], classes=[1, 2]), 3)
     0.667
     """
-    return _f1("micro", gold, predicted, classes)
+    twice_found, of = _f1_parts(gold, predicted, classes).sum(axis=1)
+    return float(twice_found / max(of, 1))
 
 
 def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
@@ -129,22 +132,13 @@ def _mean_ratio(part: FloatArray, of: FloatArray) -> FloatArray:
     return np.asarray(shares.sum(axis=1) / there.sum(axis=1))
 
 
-def _counts(gold: Any, predicted: Any, n_classes: int | None = None) -> FloatArray:
-    """(1, 3 K) the sums of `outcomes` over the items whose gold is known."""
-    counts = confusion_matrix(gold, predicted, n_classes)
-    return np.concatenate([counts.diagonal(), counts.sum(axis=1), counts.sum(axis=0)])[None].astype(np.float64)
-
-
-def _f1(average: str, gold: Any, predicted: Any, classes: Sequence[int] | None) -> float:
-    counts = _counts(gold, predicted)
-    if classes is not None:
-        chosen = integers(classes, "classes")
-        if chosen.size == 0 or chosen.min() < 0 or np.unique(chosen).size < chosen.size:
-            raise DataError(f"classes must be different class codes, at least one; got {list(classes)}.")
-        n = max(counts.shape[1] // 3, int(chosen.max()) + 1)
-        counts = _counts(gold, predicted, n).reshape(3, n)[:, chosen].reshape(1, -1)
-    found, right, said = np.split(counts, 3, axis=1)
-    if average == "micro":
-        return float(2 * found.sum() / max((right + said).sum(), 1))
-    occur = 1 if classes is None else ((right + said) > 0).mean()  # a class that is given and never occurs counts 0
-    return float(mean_f1(counts)[0] * occur) if occur else 0.0
+def _f1_parts(gold: Any, predicted: Any, classes: Sequence[int] | None) -> IntArray:
+    """(2, K) 2 TP and 2 TP + FP + FN of the classes given, else of those that occur."""
+    counts = confusion_matrix(gold, predicted)
+    parts = np.stack([2 * counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)])
+    if classes is None:
+        return parts[:, parts[1] > 0]
+    chosen = integers(classes, "classes")
+    if chosen.size == 0 or chosen.min() < 0 or np.unique(chosen).size < chosen.size:
+        raise DataError(f"classes must be different class codes, at least one; got {list(classes)}.")
+    return np.pad(parts, [(0, 0), (0, int(chosen.max()) + 1)])[:, chosen]

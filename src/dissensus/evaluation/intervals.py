@@ -1,4 +1,4 @@
-"""Intervals by bootstrap over items (Efron & Tibshirani 1993), for every number that is a function of sums over items.
+"""Intervals and tests by bootstrap over items (Efron & Tibshirani 1993), for functions of sums over items.
 
 A mean, a ratio or an agreement coefficient needs of every item only a few statistics, and of a resample only their
 sums. So a resample costs one pass over the items, and many statistics share the same resamples: see `kernels.resample`.
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.local import thread_count
 from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
+from dissensus.evaluation._check import numbers
 from dissensus.exceptions import BadParameter, DataError
 
 Statistic = Callable[[FloatArray], FloatArray]
@@ -109,30 +110,15 @@ def bootstrap(
 def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
     """Sums of (I,) or (I, S) statistics over all items and over resamples, for several numbers from the same draws.
 
+    Statistics may be a csr_array.
+
     >>> sums = bootstrap_sums([[1, 0], [1, 1], [0, 1]] * 50)
     >>> print(sums.estimate(lambda s: s[:, 0] / s[:, 1]))
     1.000 (95 % interval 0.811 to 1.222)
     >>> [str(mean) for mean in sums.means(150)]
     ['0.667 (95 % interval 0.587 to 0.747)', '0.667 (95 % interval 0.587 to 0.740)']
     """
-    table = np.asarray(stats)
-    if table.ndim not in (1, 2) or table.dtype.kind not in "iufb":
-        raise DataError(f"stats must be numbers, one row per item; got {table.dtype} of shape {table.shape}.")
-    if len(table) == 0:
-        raise DataError("there are no items to resample.")
-    table = table.astype(np.float64).reshape(len(table), -1)
-    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
-    if bad.size:
-        raise DataError(
-            f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
-        )
-    I, S = table.shape
-    sparse = csr_array((table.reshape(-1), np.tile(np.arange(S), I), np.arange(I + 1) * S), shape=(I, S))
-    return resampled_sums(sparse, resamples=resamples, seed=seed, on_step=on_step)
-
-
-def resampled_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
-    """The same for sparse statistics, a csr_array (I, S)."""
+    stats = stats if issparse(stats) else csr_array(_checked(stats))
     check_argument("resamples", resamples, int, low=0)
     check_argument("seed", seed, int | None, low=0)
     (n_items, n_columns), batches = stats.shape, -(-resamples // LANES)
@@ -160,6 +146,22 @@ def resampled_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
     return Sums(total, np.ascontiguousarray(resampled))
 
 
+def _checked(stats: Any) -> FloatArray:
+    """(I, S) finite numbers."""
+    table = np.asarray(stats)
+    if table.ndim not in (1, 2) or table.dtype.kind not in "iufb":
+        raise DataError(f"stats must be numbers, one row per item; got {table.dtype} of shape {table.shape}.")
+    if len(table) == 0:
+        raise DataError("there are no items to resample.")
+    table = table.astype(np.float64).reshape(len(table), -1)
+    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if bad.size:
+        raise DataError(
+            f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
+        )
+    return table
+
+
 def percentile_interval(value: float, resampled: Any, level: float = 0.95) -> Estimate:
     """`value` with the quantiles of its resampled values (B,) that hold the share `level`; NaNs are left out."""
     check_argument("level", level, float, above=0, below=1)
@@ -175,3 +177,53 @@ def score_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
     middle = (mean + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = z / (1 + z**2 / trials) * np.sqrt(np.maximum(mean * (1 - mean), 0) / trials + z**2 / (4 * trials**2))
     return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean of `first − second` over items with its interval, and the chance of one as large if there were none."""
+
+    mean: Estimate
+    p_value: float
+
+
+def paired_bootstrap(
+    first: Any, second: Any, *, level: float = 0.95, resamples: int = 1000, **bootstrap: Any
+) -> Difference:
+    """Test whether the means of `first` and `second` over items differ.
+
+    Parameters
+    ----------
+    first, second : (I,)
+        Scores of the same items by two methods: right or not, log loss, held-out log-likelihood, ….
+    level, resamples, **bootstrap
+        `level`, `resamples`, `seed` and `on_step` as in `bootstrap`.
+
+    Returns
+    -------
+    Difference
+        `p_value` is two-sided: the share of resamples whose mean lies at least as far from the mean found as that lies
+        from 0, the one found counted among them (Efron & Tibshirani 1993, chapter 16: resampling under the null
+        hypothesis, by shifting). It cannot be below 1 / (resamples + 1).
+
+    >>> found = paired_bootstrap(np.repeat([1, 0], [80, 20]), np.repeat([1, 0], [70, 30]))
+    >>> print(found.mean, round(found.p_value, 3))
+    0.100 (95 % interval 0.050 to 0.170) 0.004
+    """
+    check_argument("resamples", resamples, int, low=1)
+    first, second = numbers(first, "first"), numbers(second, "second")
+    if first.size != second.size:
+        raise DataError(f"first has {first.size:,} items, second has {second.size:,}; they must be the same items.")
+    sums = bootstrap_sums(first - second, resamples=resamples, **bootstrap)
+    slack = 1e-12 * first.size * np.abs(first - second).max()  # sums of equal terms may differ in the last digit
+    extreme = int((np.abs(sums.resampled - sums.whole) >= np.abs(sums.whole) - slack).sum())
+    return Difference(sums.means(first.size, level)[0], (1 + extreme) / (1 + resamples))
+
+
+def holm(p_values: dict[str, float]) -> dict[str, float]:
+    """Correct p-values for their number by Holm's method (1979)."""
+    result, largest = {}, 0.0
+    for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))
+        result[name] = largest
+    return result

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -58,26 +60,25 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
     >>> pairs.first[:2], pairs.second[:2], pairs.shared[:2]
     (array([0, 0]), array([2, 4]), array([46, 48]))
     """
-    check_argument("least", least, int, low=1)
-    distance = _distance(table, weights, values)
-    if table.n_annotators < 2:
-        raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
-    parts = []
-    for found in label_pairs(Ratings.of(table), table.n_annotators, table.n_classes, least):
+    check_argument("weights", weights, Weights)
+    K = table.n_classes
+    place = places(table, "ordinal", values)  # from end to end 1
+    power = {"none": 0, "linear": 1, "quadratic": 2}[weights]
+    distance = np.abs(place[:, None] - place[None, :]) ** power * (1 - np.eye(K))  # (K, K) from 0 to 1
+
+    def sums(found: LabelPairs) -> Iterator[FloatArray]:
         apart = distance[found.mine, found.theirs]
-        sums = found.sums(found.mine == found.theirs), found.sums(apart), found.sums(apart**2)
-        parts.append((found.first, found.second, found.shared, *sums, _chance(found, distance)))
-    first, second, shared, same, apart, squares, chance = map(np.concatenate, zip(*parts, strict=True))
+        yield from map(found.sums, (apart, apart**2))
+        votes = (
+            np.bincount(found.pair * K + one, found.weight, found.first.size * K) for one in (found.mine, found.theirs)
+        )
+        mine, theirs = (one.reshape(-1, K) for one in votes)
+        yield (mine @ distance * theirs).sum(axis=1) / found.shared  # if each dealt out their labels at random
+
+    made, shared, (apart, squares, chance) = _of_pairs(table, least, sums)
     low, high = wilson(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
-    return Pairs(
-        table.annotators[first],
-        table.annotators[second],
-        shared.astype(np.int64),
-        same / shared,
-        1 - ratio(apart, chance),
-        np.maximum(1 - ratio((1 - low) * shared, chance), -1.0),
-        1 - ratio((1 - high) * shared, chance),
-    )
+    low, high = np.maximum(1 - ratio((1 - low) * shared, chance), -1.0), 1 - ratio((1 - high) * shared, chance)
+    return made(1 - ratio(apart, chance), low, high)
 
 
 def concordances(table: Annotations, *, least: int = 20) -> Pairs:
@@ -90,43 +91,35 @@ def concordances(table: Annotations, *, least: int = 20) -> Pairs:
     >>> concordances(simulate_kind("numbers", 60, 6, seed=1).annotations).kappa[:2].round(3)
     array([0.629, 0.663])
     """
-    check_argument("least", least, int, low=1)
-    if table.n_annotators < 2:
-        raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
-    place, parts = places(table, "interval", table.values), []
-    for found in label_pairs(Ratings.of(table), table.n_annotators, table.n_classes, least):
+    place = places(table, "interval", table.values)
+
+    def sums(found: LabelPairs) -> Iterator[FloatArray]:
         x, y = place[found.mine], place[found.theirs]
-        sums = [found.sums(one) for one in (found.mine == found.theirs, x, y, (x - y) ** 2, x**2 + y**2)]
-        parts.append((found.first, found.second, found.shared, *sums))
-    first, second, shared, same, x, y, apart, squares = map(np.concatenate, zip(*parts, strict=True))
-    x, y = x / shared, y / shared
-    rho = 1 - ratio(apart / shared, squares / shared - 2 * x * y)
+        yield from map(found.sums, (x, y, (x - y) ** 2, x**2 + y**2))
+
+    made, shared, found = _of_pairs(table, least, sums)
+    x, y, apart, squares = (one / shared for one in found)
+    rho = 1 - ratio(apart, squares - 2 * x * y)
     half = Z / np.sqrt(np.maximum(shared - 3, 1))
     with np.errstate(divide="ignore"):
         low, high = (np.tanh(np.arctanh(np.clip(rho, -1, 1)) + side * half) for side in (-1, 1))
-    return Pairs(
-        table.annotators[first], table.annotators[second], shared.astype(np.int64), same / shared, rho, low, high
-    )
+    return made(rho, low, high)
 
 
-def _chance(found: LabelPairs, distance: FloatArray) -> FloatArray:
-    """(P,) disagreement on the shared items if the labels of each annotator were dealt out among them at random."""
-    K, n = len(distance), found.first.size
-    mine, theirs = (
-        np.bincount(found.pair * K + label, found.weight, n * K).reshape(n, K) for label in (found.mine, found.theirs)
-    )
-    return np.asarray((mine @ distance * theirs).sum(axis=1) / found.shared)
-
-
-def _distance(table: Annotations, weights: Weights, values: Any) -> FloatArray:
-    """(K, K) how far two labels are apart, from 0 to 1."""
-    K = table.n_classes
-    place = places(table, "ordinal", values)  # from end to end 1
-    check_argument("weights", weights, Weights)
-    if weights == "none":
-        return 1 - np.eye(K)
-    apart = np.abs(place[:, None] - place[None, :])
-    return np.asarray(apart if weights == "linear" else apart**2)
+def _of_pairs(
+    table: Annotations, least: int, sums: Callable[[LabelPairs], Iterable[FloatArray]]
+) -> tuple[Callable[..., Pairs], FloatArray, list[FloatArray]]:
+    """What makes `Pairs` of kappa, low and high; the items that each pair shares; what `sums` makes of their labels."""
+    check_argument("least", least, int, low=1)
+    if table.n_annotators < 2:
+        raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
+    parts = [
+        (found.first, found.second, found.shared, found.sums(found.mine == found.theirs), *sums(found))
+        for found in label_pairs(Ratings.of(table), table.n_annotators, table.n_classes, least)
+    ]
+    first, second, shared, same, *others = map(np.concatenate, zip(*parts, strict=True))
+    people = table.annotators[first], table.annotators[second]
+    return partial(Pairs, *people, shared.astype(np.int64), same / shared), shared, others
 
 
 def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -28,7 +28,7 @@ import numpy as np
 
 from dissensus.common.arrays import pair_starts, random_ranks
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.evaluation._check import distributions, integers, positions_of
 from dissensus.evaluation.hard import tied
 from dissensus.exceptions import BadParameter, DataError
@@ -85,7 +85,10 @@ def absolute_distance(
     scale = float(np.ptp(place)) if scale is None else scale
     if not 0 < scale < np.inf:
         raise BadParameter(f"scale must be above 0, got {scale}; with one class, or one place, there is no distance.")
-    at = place[_median(predicted, place)]  # (N,)
+    order = np.argsort(place, kind="stable")
+    reached = np.cumsum(predicted[:, order], axis=1) >= 0.5 - 1e-12  # rounding
+    reached[:, -1] = True
+    at = place[order[reached.argmax(axis=1)]]  # (N,) the median; of two the lower
     far = (_given(table) * np.abs(place - at[:, None])).sum(axis=1)
     return _means(table, far / scale, by)
 
@@ -136,14 +139,6 @@ def _predicted(table: Annotations, predicted: Any) -> FloatArray:
             f"predicted: row {bad[0]} has code {codes[bad[0]]}; codes of {K} classes run from 0 to {K - 1}."
         )
     return np.eye(K)[codes]
-
-
-def _median(predicted: FloatArray, place: FloatArray) -> IntArray:
-    """(N,) the class at which half of a distribution (N, K) is reached, along the places; of two the lower."""
-    order = np.argsort(place, kind="stable")
-    reached = np.cumsum(predicted[:, order], axis=1) >= 0.5 - 1e-12  # rounding
-    reached[:, -1] = True
-    return np.asarray(order[reached.argmax(axis=1)])
 
 
 def _means(table: Annotations, values: FloatArray, by: By) -> FloatArray:

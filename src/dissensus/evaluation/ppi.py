@@ -29,7 +29,7 @@ their inverses add up to M, and relative ones will do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -88,20 +88,10 @@ def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) 
     return float(mean), float(np.sqrt(variance)), weight
 
 
-class _Found(NamedTuple):
-    """A mean and its standard error, tuned and by the human labels alone, and how many labels these are worth."""
-
-    mean: float
-    error: float
-    weight: float  # λ
-    alone: float
-    spread: float
-    trials: float  # independent labels with the variance of the human labels
-    known: float  # independent labels that the weights leave
-
-
-def _weighted(y: FloatArray, f: FloatArray, others: FloatArray, probability: FloatArray) -> _Found:
-    """The module's θ for known items that were drawn with these probabilities."""
+def _weighted(y: FloatArray, f: FloatArray, others: FloatArray, probability: FloatArray) -> tuple[float, ...]:
+    """θ, √Var θ and λ for known items that were drawn with these probabilities; mean and error of the human labels
+    alone; how many independent labels have their variance, and how many the weights leave.
+    """
     n, items = y.size, y.size + others.size
     scaled = probability * (1 / probability).sum() / items
     w = 1 / (scaled * items)
@@ -116,7 +106,7 @@ def _weighted(y: FloatArray, f: FloatArray, others: FloatArray, probability: Flo
     variance = between + float(drawn @ (y - alone) ** 2 * n / (n - 1))
     known = float(1 / (w @ w))
     trials = alone * (1 - alone) / variance if variance > 0 else known
-    return _Found(float(mean), float(error), weight, alone, float(np.sqrt(variance)), trials, known)
+    return float(mean), float(error), weight, alone, float(np.sqrt(variance)), trials, known
 
 
 def corrected_mean(
@@ -151,16 +141,17 @@ def corrected_mean(
     if n < MIN_KNOWN:
         raise DataError(f"{n} known items are too few to correct a mean by; {MIN_KNOWN} are the least.")
     tail = (1 + level) / 2
+    found: tuple[float, ...]
     if probability is None:
         tuned = tuned_mean(y, f, others, used=2 if others.size else 1)
-        found = _Found(*tuned, float(y.mean()), float(np.sqrt(y.var(ddof=1) / n)), n, n)
+        found = *tuned, float(y.mean()), float(np.sqrt(y.var(ddof=1) / n)), n, n
     else:
         found = _weighted(y, f, others, np.asarray(probability, np.float64))
-    mean, error, weight, alone, spread, *_ = found
-    freedom = max(found.known - 2, 1)
-    events, ratio, trials = found.known * min(alone, 1 - alone), 1.0, np.nan
+    mean, error, weight, alone, spread, independent, left = found
+    freedom = max(left - 2, 1)
+    events, ratio, trials = left * min(alone, 1 - alone), 1.0, np.nan
     if rate:
-        trials, mean = found.trials, float(np.clip(mean, 0, 1))
+        trials, mean = independent, float(np.clip(mean, 0, 1))
         ratio = (error / spread) ** 2 if spread > 0 and others.size else 1.0
         low, high = _rate_interval(mean, trials, ratio, events, freedom, level)
         low_alone, high_alone = _rate_interval(alone, trials, 1.0, events, freedom + 1, level)
@@ -192,13 +183,11 @@ def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
 
     Rates have their intervals made with the events and degrees of freedom of both: each R is drawn to 1 less.
     """
-    events, freedom = one.events + other.events, one.freedom + other.freedom
-    ends = []
-    for of in (one, other):
-        rate = np.isfinite(of.trials)
-        bounds = _rate_interval(of.value, of.trials, of.ratio, events, freedom, of.level) if rate else (of.low, of.high)
-        ends.append(bounds)
-    (low, high), (other_low, other_high) = ends
+    both = one.events + other.events, one.freedom + other.freedom
+    (low, high), (other_low, other_high) = (
+        _rate_interval(of.value, of.trials, of.ratio, *both, of.level) if np.isfinite(of.trials) else (of.low, of.high)
+        for of in (one, other)
+    )
     value = one.value - other.value
     low = value - np.hypot(one.value - low, other_high - other.value)
     high = value + np.hypot(high - one.value, other.value - other_low)

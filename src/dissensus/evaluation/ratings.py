@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -176,15 +177,11 @@ def places(table: Annotations, scale: Scale, values: Any) -> FloatArray:
 
 
 def _number(name: Any) -> float:
-    try:
+    with suppress(ValueError):
         if np.isfinite(value := float(name)):
             return value
-    except ValueError:
-        pass
-    raise DataError(
-        f"class {str(name)[:40]!r} is no number, which an interval scale needs; use scale 'ordinal' or 'nominal', or "
-        "give values=[…]."
-    )
+    said = f"class {str(name)[:40]!r} is no number, which an interval scale needs"
+    raise DataError(f"{said}; use scale 'ordinal' or 'nominal', or give values=[…].")
 
 
 def ratio(part: FloatArray, of: FloatArray) -> FloatArray:

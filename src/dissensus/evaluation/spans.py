@@ -18,12 +18,13 @@ Intervals are by bootstrap over documents: what one document has in it is read b
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dissensus.common.arrays import pair_starts, pairs_of_ranges
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.evaluation.ratings import ratio
 from dissensus.exceptions import DataError
@@ -38,7 +39,7 @@ def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any)
 
     NaN where undefined: F1 where nobody marked a span, α where only one value was ever given.
 
-    >>> from dissensus.table.simulate_spans import simulate_spans
+    >>> from dissensus.table.simulate import simulate_spans
     >>> print(span_agreement(simulate_spans(10, 4, 2, redundancy=3, seed=1).annotations)["exact_f1"])
     0.528 (95 % interval 0.421 to 0.604)
     """
@@ -48,20 +49,15 @@ def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any)
         "exact_f1": sums.estimate(lambda s: ratio(s[:, 0], s[:, 2]), level),
         "overlap_f1": sums.estimate(lambda s: ratio(s[:, 1], s[:, 2]), level),
         "krippendorff_alpha": sums.estimate(_alpha, level),
-        "unitizing_alpha": sums.estimate(_unitizing_alpha, level),
+        "unitizing_alpha": sums.estimate(partial(_alpha, of_units=True), level),
     }
 
 
-def _alpha(sums: FloatArray) -> FloatArray:
+def _alpha(sums: FloatArray, of_units: bool = False) -> FloatArray:
     counts = sums[:, FIXED:]
     n = counts.sum(axis=1)
-    return 1 - ratio((n - 1) * sums[:, 3], n**2 - (counts**2).sum(axis=1))
-
-
-def _unitizing_alpha(sums: FloatArray) -> FloatArray:
-    counts = sums[:, FIXED:]
-    n = counts.sum(axis=1)
-    return 1 - ratio((n**2 - sums[:, 4]) * sums[:, 3], n * (n**2 - (counts**2).sum(axis=1)))
+    apart = (n - ratio(sums[:, 4], n) if of_units else n - 1) * sums[:, 3]
+    return 1 - ratio(apart, n**2 - (counts**2).sum(axis=1))
 
 
 def _statistics(table: Annotations) -> FloatArray:
@@ -113,20 +109,15 @@ def _statistics(table: Annotations) -> FloatArray:
         np.stack([item[first], item[last], kind[first]]), axis=1, return_inverse=True, return_counts=True
     )
     stats[:, 0] = np.bincount(document, times[same.reshape(-1)] - 1, D)  # Σ c (c − 1) over spans that c people marked
-    stats[:, 1] = _overlaps(item[inside], kind[inside], annotator[inside], span[inside], document, D, A)
-    return stats
 
-
-def _overlaps(
-    item: IntArray, kind: IntArray, annotator: IntArray, span: IntArray, document: IntArray, D: int, A: int
-) -> FloatArray:
-    """(D,) pairs of a span and another annotator with a span of that type that shares a place with it."""
-    order = np.lexsort((annotator, kind, item))
+    # pairs of a span and another annotator with a span of that type that shares a place with it
+    order = np.flatnonzero(inside)[np.lexsort((annotator[inside], kind[inside], item[inside]))]
     item, kind, annotator, span = (column[order] for column in (item, kind, annotator, span))
-    starts = np.flatnonzero(np.concatenate([[True], (item[1:] != item[:-1]) | (kind[1:] != kind[:-1])])[: item.size])
+    starts = np.flatnonzero(pair_starts(item, kind))
     one, other = pairs_of_ranges(starts, np.diff(np.append(starts, item.size)))
     met = np.unique(np.concatenate([span[one] * A + annotator[other], span[other] * A + annotator[one]]))
-    return np.bincount(document[met // A], minlength=D).astype(np.float64)
+    stats[:, 1] = np.bincount(document[met // A], minlength=D)
+    return stats
 
 
 def span_scores(found: set[tuple[Any, ...]], known: set[tuple[Any, ...]]) -> dict[str, float]:

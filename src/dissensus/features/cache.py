@@ -88,7 +88,7 @@ def cached(
         return compute([])
     different, first, inverse = np.unique(np.array(keys, "S16"), return_index=True, return_inverse=True)
     folder = cache_folder(cache)
-    store = Store(None if folder is None else folder / model)
+    store = Store(folder and folder / model)
     known, rows = store.read(different)
     done = int(known.sum())
     missing = np.flatnonzero(~known)

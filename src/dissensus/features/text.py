@@ -252,11 +252,9 @@ def checked(texts: Sequence[str], name: str = "texts") -> list[str]:
     for row, text in enumerate(values):
         if not isinstance(text, str):
             raise DataError(f"{name}: row {row} is {shown(text)}, not a text; give one string per item ('' for none).")
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError as error:
-                raise DataError(
-                    f"{name}: row {row} holds half a character at place {error.start}; repair it."
-                ) from None
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            said = f"{name}: row {row} holds half a character at place {error.start}; repair it."
+            raise DataError(said) from None
     return values

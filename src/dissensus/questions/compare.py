@@ -28,7 +28,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
-from dissensus.evaluation.significance import holm
+from dissensus.evaluation.intervals import holm
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
 from dissensus.models.base import Aggregator, check_gold, default_method, methods
 from dissensus.models.numbers import check_values

@@ -28,7 +28,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.evaluation.calibration import gaps, log_losses
 from dissensus.evaluation.hard import mean_f1, mean_recall, outcomes, tied
-from dissensus.evaluation.intervals import Estimate, Statistic, percentile_interval, resampled_sums
+from dissensus.evaluation.intervals import Estimate, Statistic, bootstrap_sums, percentile_interval
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate
 from dissensus.evaluation.soft import MEASURES, entropy, wasserstein
 from dissensus.exceptions import BadParameter, DataError
@@ -153,7 +153,7 @@ def evaluate(
     found: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}
     for name, one in aligned.items():
         for part in judge.parts(one):
-            sums = resampled_sums(part.stats, resamples=resamples, seed=seed, on_step=on_step)
+            sums = bootstrap_sums(part.stats, resamples=resamples, seed=seed, on_step=on_step)
             for score, statistic in part.scores.items():
                 value, drawn = float(statistic(sums.whole[None])[0]), statistic(sums.resampled)
                 if score == CALIBRATION_ERROR and drawn.size:  # a resample of few items in a bin is further off

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines.local import Threads, balanced
-from dissensus.evaluation.significance import holm
+from dissensus.evaluation.intervals import holm
 from dissensus.exceptions import DataError
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

@@ -22,10 +22,10 @@ from dissensus.evaluation.hard import tied
 from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import encode_proba
 from dissensus.table.find_columns import column_names, guess_column, listed, no_column, to_arrow
 from dissensus.table.io import read_frame
 from dissensus.table.io.files import about
+from dissensus.table.names import encode_proba
 
 PREDICTED = ("predicted", "prediction", "predicted_label", "pred", "label", "answer")
 """Columns that are taken for the predicted label where none is named, the first that is there."""

@@ -30,18 +30,9 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import DataError, DataWarning, UnknownClass
 from dissensus.table import describe, kernels, kinds
 from dissensus.table import names as naming
-from dissensus.table.encoding import (
-    as_list,
-    check_weight,
-    encode_labels,
-    encode_matrix,
-    encode_names,
-    encode_proba,
-    floats,
-)
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
-from dissensus.table.spans import Sequences, sequences_of, tags_of_spans
+from dissensus.table.spans import Sequences, sequences_of, tags_of_layers
 
 MIN_COUNTED_ROWS = 10**6  # that `from_counts` always makes, however few counts there are
 MAX_ROWS_PER_COUNT = 1_000  # on average, beyond these
@@ -185,23 +176,23 @@ class Annotations(ReadOnlyArrays, Named):
         """
         if label is None and proba is None:
             raise DataError("neither label nor proba is given; a table needs one of them.")
-        if proba is not None and as_list(abstain):
+        if proba is not None and naming.as_list(abstain):
             raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
         given = {"item": item, "annotator": annotator, "label": label}
         columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None or n != "label"}
         keep: BoolArray | None = None
         if proba is not None:
-            class_names, proba = encode_proba(proba, classes)
+            class_names, proba = naming.encode_proba(proba, classes)
             label_code = proba.argmax(axis=1)
-        weight = None if weight is None else check_weight(weight)
+        weight = None if weight is None else naming.check_weight(weight)
         n = len(columns["item"])
         for name, other in (*columns.items(), ("weight", weight), ("proba", proba)):
             if other is not None and len(other) != n:
                 raise DataError(f"'{name}' has {len(other):,} rows, 'item' has {n:,}; they must be equally long.")
-        item_names, item_code = encode_names(columns["item"], "item", items)
-        annotator_names, annotator_code = encode_names(columns["annotator"], "annotator", annotators)
+        item_names, item_code = naming.encode_names(columns["item"], "item", items)
+        annotator_names, annotator_code = naming.encode_names(columns["annotator"], "annotator", annotators)
         if proba is None:
-            class_names, label_code, keep = encode_labels(columns["label"], classes, abstain)
+            class_names, label_code, keep = naming.encode_labels(columns["label"], classes, abstain)
         if keep is not None:
             item_code, annotator_code = item_code[keep], annotator_code[keep]
             weight = None if weight is None else weight[keep]
@@ -292,7 +283,7 @@ class Annotations(ReadOnlyArrays, Named):
         empty.
         Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
         """
-        found = encode_matrix(matrix, missing, items, annotators, kind == "numbers")
+        found = naming.encode_matrix(matrix, missing, items, annotators, kind == "numbers")
         return cls.from_arrays(**found, classes=classes, kind=kind)
 
     @classmethod
@@ -333,7 +324,7 @@ class Annotations(ReadOnlyArrays, Named):
         >>> Annotations.from_spans(["d", "d"], ["x", "y"], [0, 0], [2, 1], ["PER", "PER"], tokens={"d": 4})
         Annotations: 8 tags of 4 items by 2 annotators, 3 classes (B-PER, I-PER, O), 2.0 per item
         """
-        rows = tags_of_spans(zip(document, annotator, start, end, label, strict=True), readings, texts, tokens)
+        rows = tags_of_layers({"": zip(document, annotator, start, end, label, strict=True)}, readings, texts, tokens)
         if rows.overlapping or rows.empty:
             warn(
                 f"{rows.overlapping:,} spans overlap another one of the same annotator and {rows.empty:,} are empty; "
@@ -351,7 +342,7 @@ class Annotations(ReadOnlyArrays, Named):
 
         `item`, `label` and `count` are equally long; `classes` and `items` are those of `from_arrays`.
         """
-        counts = floats(count, "count")
+        counts = naming.floats(count, "count")
         if not len(counts) == len(item) == len(label):
             raise DataError(
                 f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
@@ -366,8 +357,8 @@ class Annotations(ReadOnlyArrays, Named):
                 "give them as weights: Annotations.from_arrays(…, weight=count)."
             )
         times = counts.astype(np.int64)
-        item_names, item_code = encode_names(naming.to_column(item, "item"), "item", items)
-        class_names, label_code, _ = encode_labels(naming.to_column(label, "label"), classes, ())
+        item_names, item_code = naming.encode_names(naming.to_column(item, "item"), "item", items)
+        class_names, label_code, _ = naming.encode_labels(naming.to_column(label, "label"), classes, ())
         return cls.from_codes(
             np.repeat(item_code, times), np.zeros(times.sum(), np.int32), np.repeat(label_code, times),
             item_names, np.array([ANONYMOUS], object), class_names,
@@ -535,7 +526,7 @@ class Annotations(ReadOnlyArrays, Named):
         """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
         value = naming.to_array(value, "gold")
         rows = np.flatnonzero(~naming.missing_rows(value))
-        known = floats(value.take(rows), "gold")
+        known = naming.floats(value.take(rows), "gold")
         values: FloatArray = self._align(item, rows, known, np.full(self.n_items, np.nan), "numbers")
         return values
 
@@ -559,15 +550,14 @@ class Annotations(ReadOnlyArrays, Named):
 
         Items and annotators that are asked for stay, with or without rows; the classes always stay.
         """
-        keep = np.ones(self.n_annotations, np.bool_) if rows is None else unmasked(rows, False)
+        N = self.n_annotations
+        keep = np.ones(N, np.bool_) if rows is None else unmasked(rows, False)
         if keep.dtype != np.bool_:
-            if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < self.n_annotations):
-                raise DataError(f"rows: expected row numbers from 0 to {self.n_annotations - 1:,}, or a mask.")
-            keep = np.isin(np.arange(self.n_annotations), keep)
-        if keep.shape != (self.n_annotations,):
-            raise DataError(
-                f"rows: a mask of {keep.size:,} for {self.n_annotations:,} annotations; they must be equally many."
-            )
+            if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < N):
+                raise DataError(f"rows: expected row numbers from 0 to {N - 1:,}, or a mask.")
+            keep = np.isin(np.arange(N), keep)
+        if keep.shape != (N,):
+            raise DataError(f"rows: a mask of {keep.size:,} for {N:,} annotations; they must be equally many.")
         item_keep = self._mask(items, self.items, "items")
         annotator_keep = self._mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
@@ -616,9 +606,9 @@ class Annotations(ReadOnlyArrays, Named):
             raise DataError(
                 f"tables of {' and '.join(sorted({t.kind for t in tables}))} cannot be joined; as_kind first."
             )
-        classes = tables[0].classes if same else _union([t.classes for t in tables], "classes")
+        classes = tables[0].classes
         if not same:
-            classes, _ = kinds.vocabulary(kind, classes)
+            classes, _ = kinds.vocabulary(kind, _union([t.classes for t in tables], "classes"))
         parts = [t.to_classes(classes) for t in tables]
         weight = proba = None
         if any(t.weight is not None for t in parts):
@@ -728,7 +718,4 @@ def _union(parts: Sequence[Names], what: str) -> Names:
     kept = [part for part in parts if part.size]
     for part in kept[1:]:
         naming.match(part[:1], kept[0][:1], what)  # an error where the kinds differ
-    if not kept:
-        return parts[0]
-    everything = np.concatenate(kept)
-    return np.array(sorted(set(everything.tolist())), dtype=everything.dtype)
+    return np.unique(np.concatenate(kept)) if kept else parts[0]

@@ -35,12 +35,9 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "weighted": table.weight is not None,
         "probabilistic": table.proba is not None,
     }
-    if table.kind == "numbers":
-        return about | _numbers(table)
-    if table.kind == "objects":
-        return about | {"distinct_values": table.n_classes}
-    if table.kind == "sets":
-        return about | _sets(table)
+    if table.kind in ("numbers", "objects", "sets"):
+        own = _numbers(table) if table.kind == "numbers" else _sets(table) if table.kind == "sets" else {}
+        return about | {"distinct_values": table.n_classes} | own
     if table.kind == "pairs":
         sides = table.sides
         about["things"] = int(sides.things.size)
@@ -67,7 +64,6 @@ def _sets(table: Annotations) -> dict[str, Any]:
     names, ticked = table.options
     shares = times @ ticked / max(len(table), 1)
     return {
-        "distinct_values": table.n_classes,
         "options": names.size,
         "option_shares": dict(zip(map(str, names), shares.tolist(), strict=True)),
         "ticks_per_annotation": float(times @ ticked.sum(axis=1) / max(len(table), 1)),
@@ -79,12 +75,11 @@ def _numbers(table: Annotations) -> dict[str, Any]:
     x = table.values[table.label]
     n = np.diff(table.item_ptr)
     if not x.size:
-        return {"distinct_values": 0, "values": None, "sd": None, "sd_within_items": None}
+        return {"values": None, "sd": None, "sd_within_items": None}
     around = x - (np.bincount(table.item, x, table.n_items) / np.maximum(n, 1))[table.item]
     free = int(np.maximum(n - 1, 0).sum())
     quantiles = np.quantile(x, [0, 0.25, 0.5, 0.75, 1]).tolist()
     return {
-        "distinct_values": table.n_classes,
         "values": dict(zip(("min", "quarter", "median", "three_quarters", "max"), quantiles, strict=True)),
         "sd": float(x.std()),
         "sd_within_items": float(np.sqrt((around**2).sum() / free)) if free else None,

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
@@ -131,9 +132,14 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
     found = numbers_of(classes)
     if found is None:
         bad = next(name for name in classes.tolist() if numbers_of(np.array([name], object)) is None)
+        how = "leave it out with abstain=, or read the labels as kind='classes'"
         if kind == "graded":
-            raise DataError(f"label {naming.shown(bad)} is no number; say the order of the grades: classes=[…].")
-        raise DataError(f"label {naming.shown(bad)} is no number; {_how_to_number(str(bad))}.")
+            how = "say the order of the grades: classes=[…]"
+        elif str(bad).strip().endswith("%"):
+            how = "write it without the % sign"
+        elif str(bad).count(",") == 1 and numbers_of(np.array([str(bad).replace(",", ".")], object)) is not None:
+            how = "write it with a decimal point in place of the comma"
+        raise DataError(f"label {naming.shown(bad)} is no number; {how}.")
     if (np.abs(found) > MAX_NUMBER).any():
         far = naming.shown(classes[int(np.abs(found).argmax())])
         raise DataError(f"label {far} is beyond {MAX_NUMBER:g}, where squares overflow; divide the labels first.")
@@ -143,15 +149,6 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
     values, place = np.unique(found, return_inverse=True)
     whole = (values == np.floor(values)).all() and (np.abs(values) < 2**53).all()
     return values.astype(np.int64) if whole else values, place
-
-
-def _how_to_number(name: str) -> str:
-    """What to do about a label that is no number."""
-    if name.strip().endswith("%"):
-        return "write it without the % sign"
-    if name.count(",") == 1 and numbers_of(np.array([name.replace(",", ".")], object)) is not None:
-        return "write it with a decimal point in place of the comma"
-    return "leave it out with abstain=, or read the labels as kind='classes'"
 
 
 def look_like_decimal_commas(classes: Names) -> bool:
@@ -207,8 +204,6 @@ def _split(classes: Names) -> list[list[str]]:
 
 def pair_items(left: Any, right: Any, context: Any = None) -> Any:
     """(N,) names of items that compare two things, and `context` (a prompt), as an Arrow array."""
-    import pyarrow.compute as pc
-
     sides = [pc.cast(naming.to_array(one, name), pa.string()) for one, name in ((left, "left"), (right, "right"))]
     for side in sides:
         for thing in side.unique().to_pylist():
@@ -225,8 +220,6 @@ def pair_items(left: Any, right: Any, context: Any = None) -> Any:
 
 def sides_of(items: Names) -> Sides:
     """The two things of every item."""
-    import pyarrow.compute as pc
-
     if items.size == 0:
         return Sides(np.empty(0, object), np.empty(0, np.int32), np.empty(0, np.int32))
     names = pa.array(items, pa.string()) if items.dtype == object else pa.array([str(one) for one in items])

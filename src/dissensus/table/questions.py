@@ -13,7 +13,6 @@ import numpy as np
 from dissensus.exceptions import DataWarning
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import check_weight, encode_names
 
 
 class Questions(dict[str, Annotations]):
@@ -57,12 +56,10 @@ class Questions(dict[str, Annotations]):
         `annotator`, `label`, `weight` and `abstain` are those of `Annotations.from_arrays`.
         """
         classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
-        weight = None if weight is None else check_weight(weight)
+        weight = None if weight is None else naming.check_weight(weight)
         question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
-        item, annotator, label = (
-            naming.to_array(c, n) for c, n in ((item, "item"), (annotator, "annotator"), (label, "label"))
-        )
-        items, item_code = encode_names(item, "item", items)
+        item, annotator, label = map(naming.to_array, (item, annotator, label), ("item", "annotator", "label"))
+        items, item_code = naming.encode_names(item, "item", items)
         annotators, _ = naming.encode(annotator, "annotator")
         n_asked = np.unique(item_code).size
         pairs = np.unique(question_code.astype(np.int64) * items.size + item_code).size
@@ -89,7 +86,7 @@ class Questions(dict[str, Annotations]):
         Every (item, annotator) pair that occurs anywhere answered every question: "1" where ticked, "0" elsewhere.
         """
         question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
-        items, item_code = encode_names(naming.to_column(item, "item"), "item", items)
+        items, item_code = naming.encode_names(naming.to_column(item, "item"), "item", items)
         annotators, annotator_code = naming.encode(naming.to_column(annotator, "annotator"), "annotator")
         pairs, pair_code = np.unique(item_code.astype(np.int64) * len(annotators) + annotator_code, return_inverse=True)
         classes = np.array(["0", "1"], object)

@@ -36,6 +36,11 @@ class Reading:
         """How many rows count."""
         return self.rows - self.unused.total()
 
+    def leave_out(self, why: str, count: int) -> None:
+        """Count rows that are not used."""
+        if count:
+            self.unused[why] += count
+
     def facts(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {

@@ -12,18 +12,21 @@ of the seed, the item and the leader. Any part of a simulation is therefore the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
-from scipy.special import ndtri
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.table import kinds
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.simulate_kinds import apportion
+from dissensus.table.simulate_kinds import simulate_kind as simulate_kind
+from dissensus.table.simulate_kinds import simulate_sets as simulate_sets
+from dissensus.table.simulate_kinds import simulate_spans as simulate_spans
+from dissensus.table.simulate_kinds import simulate_texts as simulate_texts
 
 BLOCK = 2**13
 """Items per block: the unit of seeding, and small enough that a block's arrays stay in the processor's cache."""
@@ -211,7 +214,7 @@ def make_crowd(
     if n_annotators < 1 or n_classes < 2:
         raise BadParameter(f"a crowd needs an annotator and two classes, got {n_annotators} and {n_classes}.")
     rng = _generator(seed, _CROWD)
-    kind = apportion(KINDS if kinds is None else kinds, n_annotators)
+    kind = apportion(KINDS if kinds is None else kinds, n_annotators, KINDS)
     if (kind == "clique").sum() == 1:
         kind[kind == "clique"] = "ordinary"
     kind = rng.permutation(kind)
@@ -346,100 +349,5 @@ def _tickets(activity: FloatArray) -> IntArray:
     return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))
 
 
-def apportion(shares: Mapping[str, float], n: int, known: Iterable[str] = tuple(KINDS)) -> Names:
-    """(n,) kinds in these shares, by largest remainder."""
-    for kind, share in shares.items():
-        if kind not in known:
-            raise BadParameter(f"kinds: no kind {kind!r}; there are {', '.join(known)}.")
-        if not share >= 0:
-            raise BadParameter(f"kinds: the share of {kind!r} must not be negative, got {share}.")
-    total = sum(shares.values())
-    if not total > 0:
-        raise BadParameter("kinds: the shares sum to nothing.")
-    exact = np.array([share / total * n for share in shares.values()])
-    count = np.floor(exact + 1e-9).astype(int)
-    short = np.argsort(count - exact, kind="stable")[: n - count.sum()]
-    count[short] += 1
-    return np.repeat(np.array(list(shares), object), count)
-
-
 def _generator(seed: int, *child: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=child))
-
-
-@dataclass(frozen=True, eq=False)
-class KindSimulation:
-    """A table of grades, numbers or pairs, and everything that is true about it."""
-
-    annotations: Annotations
-    truth: FloatArray  # (I,) numbers, or codes of grades; of pairs (T,) the scores of the things
-    kind: Names  # (A,) ordinary, spammer (does not look) or adversary (turns the scale round)
-    bias: FloatArray  # (A,) how far labels lie above the truth; of pairs, how far what stands left is favoured
-    stretch: FloatArray  # (A,) how far labels move where the truth moves by one
-    noise: FloatArray  # (A,) standard deviation of what labels have besides
-
-
-def simulate_kind(
-    kind: str,
-    n_items: int,
-    n_annotators: int,
-    *,
-    redundancy: int = 5,
-    spammers: float = 0.1,
-    adversaries: float = 0.05,
-    bias: float = 0.3,
-    noise: float = 0.5,
-    n_grades: int = 5,
-    n_things: int = 20,
-    ties: float = 0.5,
-    seed: int = 0,
-) -> KindSimulation:
-    """Draw a table of labels of the kind "numbers", "graded" or "pairs", with spammers, adversaries and bias.
-
-    An item has a truth θ ~ N(0, 1). An annotator with a bias ~ N(0, `bias`²), a stretch ~ N(1, 0.2²) and a noise of
-    about `noise` takes it for x = bias + stretch · θ + ε; a spammer for a draw that has nothing to do with it, an
-    adversary for bias − stretch · θ + ε. Numbers are x; grades are x rounded into `n_grades` steps of about equal
-    shares. Of pairs, θ is the difference of two scores, `ties` the odds of a tie between equals, and `noise` is not
-    used: ε is logistic. `n_items` items have `redundancy` labels each, by some of `n_annotators`; `seed` draws it all.
-
-    >>> simulate_kind("pairs", 200, 10, n_things=8).annotations.sides.things.size
-    8
-    """
-    if kind not in ("numbers", "graded", "pairs"):
-        raise BadParameter(
-            f"kind must be numbers, graded or pairs, got {naming.shown(kind)}; for others there are simulate_sets, "
-            "simulate_spans and simulate_texts."
-        )
-    if not 1 <= redundancy <= n_annotators:
-        raise BadParameter(f"redundancy must lie from 1 to the {n_annotators:,} annotators, got {redundancy}.")
-    rng = np.random.default_rng([seed, 25])
-    who = np.full(n_annotators, "ordinary", object)
-    odd = rng.permutation(n_annotators)
-    n_spam, n_turned = round(spammers * n_annotators), round(adversaries * n_annotators)
-    who[odd[:n_spam]], who[odd[n_spam : n_spam + n_turned]] = "spammer", "adversary"
-    biases, stretch = rng.normal(0, bias, n_annotators), rng.normal(1, 0.2, n_annotators)
-    stretch = np.where(who == "adversary", -stretch, np.where(who == "spammer", 0.0, stretch))
-    noises = noise * np.exp(rng.normal(0, 0.3, n_annotators))
-    item = np.repeat(np.arange(n_items), redundancy)
-    annotator = np.argsort(rng.random((n_items, n_annotators)), axis=1)[:, :redundancy].ravel()
-    if kind == "pairs":
-        scores = rng.normal(0, 1, n_things)
-        left = rng.integers(n_things, size=n_items)
-        right = (left + 1 + rng.integers(n_things - 1, size=n_items)) % n_things
-        half = (biases[annotator] + stretch[annotator] * (scores[left] - scores[right])[item]) / 2
-        odds = np.stack([np.exp(half), np.exp(-half), np.full(half.size, ties)])
-        outcome = (rng.random(half.size) > np.cumsum(odds / odds.sum(axis=0), axis=0)).sum(axis=0)
-        names = np.array([f"t{k:0{len(str(n_things - 1))}d}" for k in range(n_things)], object)
-        said = np.array(kinds.OUTCOMES, object)[np.minimum(outcome, 2)]
-        table = Annotations.from_pairs(names[left[item]], names[right[item]], said, annotator, context=item)
-        return KindSimulation(table, scores, who, biases, stretch, noises)
-    truth: FloatArray = rng.normal(0, 1, n_items)
-    x = biases[annotator] + stretch[annotator] * truth[item] + noises[annotator] * rng.normal(size=item.size)
-    x = np.where(who[annotator] == "spammer", rng.normal(0, 1, item.size), x)
-    if kind == "graded":
-        edges = ndtri(np.arange(1, n_grades) / n_grades)
-        table = Annotations.from_arrays(item, annotator, np.searchsorted(edges, x), n_grades, kind="graded")
-        truth = np.searchsorted(edges, truth).astype(np.float64)
-    else:
-        table = Annotations.from_arrays(item, annotator, x, kind="numbers")
-    return KindSimulation(table, truth, who, biases, stretch, noises)

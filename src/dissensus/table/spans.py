@@ -134,16 +134,6 @@ class Tags(NamedTuple):
     empty: int  # spans left out: without a character or token in them
 
 
-def tags_of_spans(
-    spans: Iterable[Span],
-    readings: Iterable[tuple[Any, Any]] = (),
-    texts: Mapping[Any, str] | None = None,
-    tokens: Mapping[Any, int] | None = None,
-) -> Tags:
-    """Turn the spans of one question into tags, see `tags_of_layers`."""
-    return tags_of_layers({"": spans}, readings, texts, tokens)
-
-
 def tags_of_layers(
     layers: Mapping[str, Iterable[Span]],
     readings: Iterable[tuple[Any, Any]] = (),
@@ -164,10 +154,7 @@ def tags_of_layers(
         for document, annotator, start, end, label in spans:
             own = by_reader.setdefault(document, {}).setdefault(annotator, {})
             own.setdefault(question, []).append((int(start), int(end), str(label)))
-    item: list[str] = []
-    who: list[Any] = []
-    given: list[str] = []
-    asked: list[str] = []
+    columns: tuple[list[Any], ...] = ([], [], [], [])  # items, annotators, labels, questions
     overlapping = empty = 0
     for document, readers in by_reader.items():
         marked = [span for reader in readers.values() for spans_of_one in reader.values() for span in spans_of_one]
@@ -191,11 +178,10 @@ def tags_of_layers(
                 else:
                     tags[inside] = f"I-{label}"
                     tags[inside.start] = f"B-{label}"
-            item += names
-            who += [annotator] * len(names)
-            given += tags.tolist()
-            asked += [question] * len(names)
-    items, annotators, labels, questions = (np.array(column, object) for column in (item, who, given, asked))
+            n = len(names)
+            for column, more in zip(columns, (names, [annotator] * n, tags.tolist(), [question] * n), strict=True):
+                column += more
+    items, annotators, labels, questions = (np.array(column, object) for column in columns)
     return Tags(items, annotators, labels, questions, overlapping, empty)
 
 

@@ -13,7 +13,7 @@ from dissensus.exceptions import DataError
 from dissensus.models.dependence import design_effect
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.bayesian_sequence import BayesianSequence, Expected
-from dissensus.table.simulate_spans import simulate_spans
+from dissensus.table.simulate import simulate_spans
 from dissensus.table.spans import place_names, spans_of
 
 TAGS = ["B-x", "B-y", "I-x", "I-y", "O"]

@@ -10,7 +10,7 @@ from dissensus.evaluation.distances import pair_distances
 from dissensus.exceptions import DataError
 from dissensus.models.methods.closest import Closest, apart_from_others, candidates, scores
 from dissensus.models.methods.rover import Rover, combine
-from dissensus.table.simulate_texts import simulate_texts
+from dissensus.table.simulate import simulate_texts
 
 
 @pytest.fixture(scope="module")

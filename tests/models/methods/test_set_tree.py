@@ -12,7 +12,7 @@ from dissensus.compute.kernels import sets as kernels
 from dissensus.evaluation.distances import distance_alpha, set_distances
 from dissensus.exceptions import DataError
 from dissensus.models.methods.set_tree import SetTree, likeliest_tree, marginals
-from dissensus.table.simulate_sets import simulate_sets
+from dissensus.table.simulate import simulate_sets
 
 CROWD = {"sparing": 4, "eager": 4, "spammer": 4, "adversary": 2}
 
@@ -96,10 +96,10 @@ def test_truth_and_annotators_are_found_again(drawn, fitted):
     wrong = (fitted.answer_ != drawn.truth).mean()
     assert wrong < 0.01
     assert wrong < 0.5 * ((shares > 0.5) != drawn.truth).mean()
-    mean = {kind: fitted.reliability_[drawn.kinds == kind].mean() for kind in ("good", "spammer", "adversary")}
+    mean = {kind: fitted.reliability_[drawn.kind == kind].mean() for kind in ("good", "spammer", "adversary")}
     assert mean["good"] > mean["spammer"] + 0.3
     assert mean["spammer"] > mean["adversary"]
-    np.testing.assert_allclose(fitted.hit_[drawn.kinds == "good"].mean(), 0.85, atol=0.05)
+    np.testing.assert_allclose(fitted.hit_[drawn.kind == "good"].mean(), 0.85, atol=0.05)
     assert ((fitted.confidence_ > 0) & (fitted.confidence_ <= 1)).all()
 
 

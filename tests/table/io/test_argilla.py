@@ -7,7 +7,7 @@ import pytest
 
 from dissensus.exceptions import DataError, RowsLeftOut
 from dissensus.table import io
-from dissensus.table.io.exports import comparisons
+from dissensus.table.io.pairs import comparisons
 
 GIVEN = [("r0", "ann", "pos", "submitted"), ("r0", "bob", "neg", "submitted"), ("r1", "ann", "neg", "submitted")]
 LEFT = [("r1", "bob", "pos", "discarded"), ("r1", "eve", "pos", "draft")]

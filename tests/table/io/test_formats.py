@@ -86,7 +86,7 @@ def test_an_export_is_a_function_that_yields_answers(tmp_path, monkeypatch):
 
     def answers(path, columns):
         for record in jsonl.records(path):
-            who = exports.field(record, columns.annotator, ("by",), "annotator", str(path))
+            who = jsonl.field(record, columns.annotator, ("by",), "annotator", str(path))
             yield exports.Answer(record["fancy_id"], who, record["says"])
 
     exports.add_export("fancy", answers, claims=lambda record: "fancy_id" in record, summary="", place=75)

@@ -41,9 +41,9 @@ from dissensus.compute.engines.local import cuts
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import encode_labels
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.files import reading
+from dissensus.table.names import encode_labels
 
 META, VERSION = "meta.json", 3
 BATCH = 1_000_000  # rows that DuckDB hands over at a time

@@ -35,7 +35,7 @@ from dissensus.compute.engines.options import Spark
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import encode_labels
+from dissensus.table.names import encode_labels
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # as Spark calls them
 ItemColumns = Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]

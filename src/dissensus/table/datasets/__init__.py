@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from dissensus.common.registry import nearest
 from dissensus.exceptions import BadParameter, UnknownName
 from dissensus.table.datasets import digits
 from dissensus.table.datasets.dataset import Dataset
@@ -89,15 +88,13 @@ def load_dataset(
     where = data_folder(folder)
     there = {} if where is None else set_folders(where)
     if name not in there:
-        near = difflib.get_close_matches(name, [digits.NAME, *there], n=1)
-        guess = f" did you mean '{near[0]}'?" if near else ""
         hint = f"`dissensus datasets` lists all {len(there) + 1}."
         if where is None:
             hint = f"{VARIABLE} is not set: to load from a data folder, `export {VARIABLE}=FOLDER` or give folder=."
-        raise UnknownName(f"no data set '{name}';{guess} {hint}")
+        raise UnknownName(f"no data set '{name}';{nearest(name, [digits.NAME, *there])} {hint}")
     if seed is not None:
         raise BadParameter(f"'{name}' is not drawn at random; seed= is for '{digits.NAME}'.")
     whole = read_folder(there[name], gold=gold, votes=votes)
     tables = whole.annotations.values() if isinstance(whole.annotations, Questions) else [whole.annotations]
     labelled = np.any([np.diff(table.item_ptr) > 0 for table in tables], axis=0)
-    return whole if labelled.all() else dataclasses.replace(whole.only(labelled), unlabelled_too=whole)
+    return whole if labelled.all() else replace(whole.only(labelled), unlabelled_too=whole)

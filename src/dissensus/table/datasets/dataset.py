@@ -11,25 +11,19 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from dissensus.common.atomic import atomic
 from dissensus.common.formatting import word_list
-from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.exceptions import MissingColumn
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.io import write_frame
 from dissensus.table.questions import Questions
 
-
-class StoredRows:
-    """Rows of an array by item name, read when first asked for."""
-
-    def __init__(self, item: Names, load: Callable[[], Any]):
-        self.item, self._load = item, load
-
-    @cached_property
-    def x(self) -> Any:
-        """(n, …) the rows, in the order of `item`."""
-        return self._load()
+StoredRows = tuple[Names, Callable[[], Any]]
+"""Names of items, and what reads their rows (n, …)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,20 +117,22 @@ class Dataset:
             unlabelled_too=None,
         )
 
+    def _rows(self, stem: str) -> IntArray:
+        """(I,) where the row of each item is stored, −1 for none."""
+        stored = self.stored[stem][0] if stem in self.stored else self.item_names[:0]
+        return naming.match(self.item_names, stored, stem)
+
     def _aligned(self, stem: str, dtype: Any, empty: float) -> Any:
-        """(I, …) the stored rows of these items, `empty` where an item has none; None where nothing is stored."""
-        if stem not in self.stored:
-            return None
-        at = naming.match(self.item_names, self.stored[stem].item, stem)
-        rows = np.asarray(self.stored[stem].x, dtype)[at]
+        """(I, …) the stored rows of these items, `empty` where an item has none."""
+        at = self._rows(stem)
+        rows = np.asarray(self.stored[stem][1](), dtype)[at]
         rows[at < 0] = empty
         return rows
 
     @cached_property
-    def features(self) -> FloatArray | None:
+    def features(self) -> Any:
         """(I, D) float32, NaN in the rows of items without; None where the set has none."""
-        features: FloatArray | None = self._aligned("features", np.float32, np.nan)
-        return features
+        return self._aligned("features", np.float32, np.nan) if "features" in self.stored else None
 
     @cached_property
     def images(self) -> Any:
@@ -152,8 +148,7 @@ class Dataset:
     @property
     def has_image(self) -> BoolArray:
         """(I,) True where the pixels of an item are stored."""
-        stored = self.stored["images"].item if "images" in self.stored else self.item_names[:0]
-        return np.asarray(naming.match(self.item_names, stored, "images") >= 0)
+        return self._rows("images") >= 0
 
     def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
         """Write the set, all its items, in the layout of a data folder; returns the paths of the files.
@@ -161,9 +156,39 @@ class Dataset:
         `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. Features and images
         go along only where asked for.
         """
-        from dissensus.table.datasets.folder import write_folder  # it needs this class
+        folder, data = Path(folder), self.whole
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [folder / "README.md"]
+        for stem, frame in data._frames().items():
+            if frame is not None:
+                written.append(folder / f"{stem}.csv")
+                write_frame(frame, written[-1])
+        for stem, known in {"features": data.has_features, "images": data.has_image}.items() if features else ():
+            if known.any():
+                written.append(folder / f"{stem}.npz")
+                with atomic(written[-1]) as stream:
+                    np.savez_compressed(stream, item=data.item_names[known].astype(str), x=getattr(data, stem)[known])
+        with atomic(folder / "README.md") as stream:
+            stream.write(f"# {data.description}\n".encode())
+        return sorted(written)
 
-        return write_folder(self, folder, features=features)
+    def _frames(self) -> dict[str, Any]:
+        frames = {"items": self.items, "annotators": self.annotators, "responses": self.responses}
+        table = self.annotations
+        if isinstance(table, Questions):
+            asked = [
+                t.to_arrow().append_column("question", pa.array([question] * len(t))) for question, t in table.items()
+            ]
+            return frames | {"annotations": pa.concat_tables(asked)}
+        if self.gold is not None:
+            known = self.gold >= 0
+            frames["gold"] = pa.table({"item": table.items[known], "label": table.classes[self.gold[known]]})
+        if self.annotator_names.tolist() != [ANONYMOUS]:
+            return frames | {"annotations": table.to_arrow()}
+        votes = table.votes().astype(np.int64)
+        item, label = np.nonzero(votes)
+        counts = {"item": table.items[item], "label": table.classes[label], "count": votes[item, label]}
+        return frames | {"counts": pa.table(counts)}
 
     @property
     def missing(self) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dissensus.common.arrays import read_only
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.table.datasets.dataset import Dataset, StoredRows
+from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.simulate import MAX_DIFFICULTY, annotate, make_crowd
 
 NAME = "digits-crowd"
@@ -76,7 +76,7 @@ def digits_crowd(seed: int = 0) -> Dataset:
         gold=truth,
         items=pa.table(about_items),
         annotators=pa.table({"annotator": names, "kind": crowd.kind, "accuracy": right, "copies": copies}),
-        stored={"features": StoredRows(items, lambda: features), "images": StoredRows(items, lambda: pixels)},
+        stored={"features": (items, lambda: features), "images": (items, lambda: pixels)},
     )
 
 
@@ -91,22 +91,18 @@ def _digits() -> tuple[Any, IntArray]:
 
 @cache
 def _pictures() -> list[str]:
-    """(1797,) the images as text, dark on light."""
-    pixels, _ = _digits()
-    return [_data_uri(one) for one in (255 - np.minimum(pixels.astype(np.int64) * 16, 255)).astype(np.uint8)]
-
-
-def _data_uri(pixels: Any) -> str:
-    """A grey picture (height, width) of bytes as a PNG inside text, which a column can hold and a page can show."""
+    """(1797,) the images as PNGs inside text, which a column can hold and a page can show, dark on light."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
-    height, width = pixels.shape
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # 8 bits of grey (PNG specification, 11.2.2)
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0: as they are
-    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
-    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode()
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0))  # 8 bits of grey (PNG specification, 11.2.2)
+    found = []
+    for pixels in (255 - np.minimum(_digits()[0].astype(np.int64) * 16, 255)).astype(np.uint8):
+        rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0: as they are
+        chunks = header + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
+        found.append("data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode())
+    return found
 
 
 @cache

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import zipfile
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ import pyarrow as pa
 from dissensus.common.types import Names
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
 from dissensus.table import names as naming
-from dissensus.table.annotations import ANONYMOUS, Annotations
-from dissensus.table.datasets.dataset import Dataset, StoredRows, class_order
-from dissensus.table.io import atomic, read_frame, write_frame
+from dissensus.table.annotations import Annotations
+from dissensus.table.datasets.dataset import Dataset, class_order
+from dissensus.table.io import read_frame
 from dissensus.table.io.files import about
 from dissensus.table.questions import Questions
 
@@ -74,10 +74,12 @@ def describe(path: Path) -> str:
 def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None) -> Dataset:
     """Read the set in one folder, with all its items; see `load_dataset`."""
     if not is_labelled(path):
-        raise DataError(
-            f"'{path.name}' is no labelled set: it has neither annotations.csv nor counts.csv (nor .csv.gz)."
-        )
-    rows = _read(path, _votes_file(path, votes))
+        said = "it has neither annotations.csv nor counts.csv (nor .csv.gz)"
+        raise DataError(f"'{path.name}' is no labelled set: {said}.")
+    there = [stem for stem in ("annotations", "counts") if _find(path, stem) is not None]
+    if votes not in (None, *there):
+        raise BadParameter(f"'{path.name}': votes must be {' or '.join(map(repr, there))}, got {votes!r}.")
+    rows = _read(path, votes or there[0])
     golds = tuple(sorted({file.name.split(".")[0].removeprefix("gold_") for file in path.glob("gold_*.csv*")}))
     known = _read(path, "gold" if gold is None else f"gold_{gold}")
     if gold is not None and known is None:
@@ -86,12 +88,12 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
         raise UnknownName(f"'{path.name}' has no gold '{gold}': it {others}, and {default}.")
     frame = {stem: _read(path, stem) for stem in ("items", "annotators", "responses")}
     stored = {
-        stem: StoredRows(_once(read_array(file, "item"), file.name), partial(read_array, file, "x"))
+        stem: (_once(read_array(file, "item"), file.name), cache(partial(read_array, file, "x")))
         for stem in ("features", "images")
         if (file := path / f"{stem}.npz").is_file()
     }
     named = [_distinct(part, "item") for part in (rows, known, frame["items"]) if part is not None]
-    items = np.array(sorted(set().union(*named, *(part.item.tolist() for part in stored.values()))), object)
+    items = np.array(sorted(set().union(*named, *(names.tolist() for names, _ in stored.values()))), object)
     with about(path):
         annotations = _annotations(rows, known, items)
         data = Dataset(
@@ -123,15 +125,6 @@ def _annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions
     except pa.ArrowInvalid as error:
         raise DataError(f"column 'count' must hold whole numbers: {error}.") from error
     return Annotations.from_counts(**columns, count=count, classes=classes, items=items)
-
-
-def _votes_file(path: Path, votes: str | None) -> str:
-    there = [stem for stem in ("annotations", "counts") if _find(path, stem) is not None]
-    if votes is None:
-        return there[0]
-    if votes not in there:
-        raise BadParameter(f"'{path.name}': votes must be {' or '.join(map(repr, there))}, got {votes!r}.")
-    return votes
 
 
 def _find(path: Path, stem: str) -> Path | None:
@@ -178,37 +171,3 @@ def _align_frame(frame: Any, key: str, names: Names) -> Any:
     at = naming.match(names, _once(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
     frame = frame.take(pa.array(at, mask=at < 0))
     return frame.set_column(frame.column_names.index(key), key, pa.array(names.tolist(), pa.string()))
-
-
-def write_folder(data: Dataset, folder: str | Path, *, features: bool = False) -> list[Path]:
-    """Write the files of a set, each whole or not at all; return their paths."""
-    folder, data = Path(folder), data.whole
-    folder.mkdir(parents=True, exist_ok=True)
-    frames = {folder / f"{stem}.csv": frame for stem, frame in _frames(data).items() if frame is not None}
-    has = {"features": data.has_features, "images": data.has_image} if features else {}
-    arrays = {folder / f"{stem}.npz": (known, getattr(data, stem)) for stem, known in has.items() if known.any()}
-    for path, frame in frames.items():
-        write_frame(frame, path)
-    for path, (known, x) in arrays.items():
-        with atomic(path) as stream:
-            np.savez_compressed(stream, item=data.item_names[known].astype(str), x=x[known])
-    with atomic(folder / "README.md") as stream:
-        stream.write(f"# {data.description}\n".encode())
-    return sorted([*frames, *arrays, folder / "README.md"])
-
-
-def _frames(data: Dataset) -> dict[str, Any]:
-    frames = {"items": data.items, "annotators": data.annotators, "responses": data.responses}
-    table = data.annotations
-    if isinstance(table, Questions):
-        asked = [t.to_arrow().append_column("question", pa.array([question] * len(t))) for question, t in table.items()]
-        return frames | {"annotations": pa.concat_tables(asked)}
-    if data.gold is not None:
-        known = data.gold >= 0
-        frames["gold"] = pa.table({"item": table.items[known], "label": table.classes[data.gold[known]]})
-    if data.annotator_names.tolist() != [ANONYMOUS]:
-        return frames | {"annotations": table.to_arrow()}
-    votes = table.votes().astype(np.int64)
-    item, label = np.nonzero(votes)
-    counts = {"item": table.items[item], "label": table.classes[label], "count": votes[item, label]}
-    return frames | {"counts": pa.table(counts)}

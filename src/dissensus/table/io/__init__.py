@@ -22,8 +22,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import BadParameter, DataError, DataWarning, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import Columns, column_names, guess_column, listed, no_column, to_arrow
-from dissensus.table.io import hub
+from dissensus.table.find_columns import Columns, column_names, guess_column, listed, needed, no_column, to_arrow
 from dissensus.table.io.build import Build, Taken, long_table
 from dissensus.table.io.files import PACKED_SUFFIXES, about, as_file
 from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of, unpacked_suffix
@@ -32,17 +31,6 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.questions import Questions
 
 MAX_FILES = 10_000  # in a folder that is read as one table
-__all__ = [
-    "atomic",
-    "gold_codes",
-    "gold_columns",
-    "gold_values",
-    "read",
-    "read_frame",
-    "read_gold",
-    "write_frame",
-    "write_json",
-]
 
 
 def read(
@@ -111,23 +99,26 @@ def read(
     Read as frame: item 'task', annotator 'worker', label 'label'; all 3 rows used. Change: item=, annotator=, label=.
     """
     check_argument("ticks", ticks, Literal["votes", "questions"] | None)
-    _check_kinds(item=item, annotator=annotator, label=label, question=question, weight=weight, format=format)
+    columns = Columns(item, annotator, label, question, weight, proba)
+    for name, given in (vars(columns) | {"format": format}).items():
+        several = name in ("item", "annotator") and isinstance(given, list | tuple) and given
+        if name != "proba" and not all(one is None or isinstance(one, str) for one in (given if several else [given])):
+            raise BadParameter(f"{name} must be text, got {given!r}.")
     for name, kinds, given in (
         ("proba", (Mapping, Sequence), proba), ("classes", (int, Iterable), classes), ("map", (Mapping,), map),
         ("abstain", (str, int, float, Iterable), abstain), ("wide", (bool,), wide),
     ):  # fmt: skip
         if not (given is None or isinstance(given, kinds)):
             raise BadParameter(f"{name} cannot be {given!r}; the guide to tables says what it is.")
-    columns = Columns(item, annotator, label, question, weight, proba)
     if kind is not None:
         check_kind(kind)
     build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
-        if not hub.is_dataset(source):
-            return long_table(lambda _: source, columns, wide, "frame", kind).finish(build)
-        frame, names = hub.read(source, columns)
-        build = replace(build, classes=names if classes is None else classes)
-        return long_table(lambda _: frame, columns, wide, "dataset", kind).finish(build)
+        name = "frame"
+        if type(source).__module__.partition(".")[0] == "datasets":  # whoever has such an object has the package
+            name, (source, names) = "dataset", _read_dataset(source, columns)
+            build = replace(build, classes=names if classes is None else classes)
+        return long_table(lambda _: source, columns, wide, name, kind).finish(build)
     if not str(source):
         raise UnreadableFile("the name of the file is empty; name one.")
     with as_file(source) as path, about(path):  # type: ignore[arg-type]
@@ -149,12 +140,24 @@ def read(
         return taken.finish(build)
 
 
-def _check_kinds(**names: Any) -> None:
-    """Raise where a keyword that names columns is no name; item and annotator may be lists of them."""
-    for keyword, given in names.items():
-        several = keyword in ("item", "annotator") and isinstance(given, list | tuple) and given
-        if not all(one is None or isinstance(one, str) for one in (given if several else [given])):
-            raise BadParameter(f"{keyword} must be text, got {given!r}.")
+def _read_dataset(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] | None]:
+    """Read the columns needed of a Hugging Face dataset, and the class names that its label declares (ClassLabel).
+
+    Integers of a ClassLabel become their names; −1, by which the hub marks a label that is held back, becomes missing.
+    """
+    if not hasattr(dataset, "select_columns") or not isinstance(getattr(dataset, "column_names", None), list):
+        raise DataError(f"a {type(dataset).__name__} holds several splits; name one: dataset['train'].")
+    if not hasattr(dataset, "__len__"):
+        raise DataError(f"a {type(dataset).__name__} is read piece by piece; load it whole, without streaming=True.")
+    wanted = needed(columns, dataset.column_names)
+    table = dataset.select_columns(wanted).with_format("arrow")[:]
+    declared = {name: dataset.features[name].names for name in wanted if hasattr(dataset.features[name], "names")}
+    for name, names in declared.items():
+        codes = table[name].fill_null(-1).to_numpy()
+        known = np.array([*names, None], object)
+        text = pa.array(known[np.where(codes >= 0, codes, -1)], pa.string())
+        table = table.set_column(table.column_names.index(name), name, text)
+    return table, declared.get(columns.find(wanted).get("label", ""))
 
 
 def read_frame(path: str | Path) -> pa.Table:
@@ -312,12 +315,10 @@ def write_json(value: Any, path: str | Path) -> None:
 
 def _spelt_as(labels: Any, classes: Names) -> Any:
     """Labels with the spelling of the one class that they differ from by capitals and spaces alone."""
-    alike: dict[Any, list[str]] = {}
-    for name in classes:
-        alike.setdefault(naming.folded(name), []).append(name)
-    meant = {fold: names[0] for fold, names in alike.items() if len(names) == 1}
-    own, said = set(classes), labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
-    found = [one if one in own else meant.get(naming.folded(one), one) for one in said]
+    meant = {fold: names[0] for fold, names in naming.spellings(classes).items() if len(names) == 1}
+    meant |= {name: name for name in classes}
+    said = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
+    found = [meant.get(one, meant.get(naming.folded(one), one)) for one in said]
     return labels if found == said else found
 
 

@@ -14,22 +14,9 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import (
-    COMPARED,
-    LABEL,
-    RATING,
-    SPANS,
-    Answer,
-    Item,
-    Rows,
-    add_export,
-    comparisons,
-    field,
-    objects,
-    part,
-    span_of,
-)
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import COMPARED, LABEL, RATING, SPANS, Answer, Item, Rows, add_export
+from dissensus.table.io.jsonl import Record, field, objects, part, records, span_of
+from dissensus.table.io.pairs import comparisons
 from dissensus.table.io.writers import Labels, Span, add
 
 _RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"
@@ -48,17 +35,24 @@ def answers(path: Path, columns: Columns) -> Rows:
         where = f"{path}: record {number:,} (from 0)"
         item = field(record, columns.item, ("id", "external_id"), "item", where)
         flat = _is_flat(record)
-        yield Item(item, _texts(record) if flat else part(record, "fields", dict, where))
+        fields = {} if flat else part(record, "fields", dict, where)
+        if flat:  # those that belong to no question
+            questions = [*(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)), *_asked(record)]
+            own = (*questions, "_server_id", "status", "id", "external_id", "metadata")
+            parts = tuple(f"{question}{mark}" for question in questions for mark in ".-")
+            fields = {key: value for key, value in record.items() if key not in own and not key.startswith(parts)}
+        yield Item(item, fields)
         for question, user, value, status in responses(record, where):
             if user is None:
                 raise DataError(f"{where} has a response to {question!r} without its user.")
             left_out = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
-            kind = _kind(value)
-            if kind == SPANS:
-                value = [span_of(one, ("start", "end", "label"), where) for one in value]
-            elif kind == COMPARED:
-                things = [one for one in value if isinstance(one, dict) and isinstance(one.get("rank"), int | float)]
-                value = comparisons({str(one.get("value", "")): one["rank"] for one in things}, item)
+            kind = RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
+            if isinstance(value, list) and value and isinstance(value[0], dict) and "rank" in value[0]:
+                kind, ranked = COMPARED, (one for one in value if isinstance(one, dict))
+                ranks = {str(one.get("value", "")): one.get("rank") for one in ranked}
+                value = comparisons({name: r for name, r in ranks.items() if isinstance(r, int | float)}, item)
+            elif isinstance(value, list) and value and isinstance(value[0], dict):
+                kind, value = SPANS, [span_of(one, ("start", "end", "label"), where) for one in value]
             yield Answer(item, user, value, question, kind, left_out)
         suggested = record.get("suggestions") or ()
         if flat:
@@ -93,21 +87,6 @@ def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]
             yield question, user, value, status
 
 
-def _kind(value: Any) -> str:
-    """What a value is: a label, a list of them, a rating, spans or a ranking."""
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return COMPARED if "rank" in value[0] else SPANS
-    return RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
-
-
-def _texts(record: Record) -> Record:
-    """The fields of a flat record: those that belong to no question."""
-    questions = [*(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)), *_asked(record)]
-    parts = tuple(f"{question}{mark}" for question in questions for mark in ".-")
-    own = (*questions, "_server_id", "status", "id", "external_id", "metadata")
-    return {key: value for key, value in record.items() if key not in own and not key.startswith(parts)}
-
-
 def _asked(record: Record) -> list[str]:
     """The questions that are fields of a record by themselves."""
     return [
@@ -123,7 +102,11 @@ def suggestions(labels: Labels) -> Iterator[Record]:
             ours = {question or "label": _suggestion(*one, labels.agent) for question, one in given.items()}
             yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
         return
-    said, values = labels.by_item(), _values(labels.source)
+    said = labels.by_item()
+    values: dict[str, dict[str, Any]] = {}  # question → what was answered, as text → as the tool has it
+    for record in records(labels.source):
+        for name, _, value, _ in responses(record, str(labels.source)):
+            values.setdefault(name, {})[str(value)] = value
     for record in records(labels.source):
         item = labels.item_of(record, "id", "external_id")
         for question, one in said.get(str(item), {}).items():
@@ -150,19 +133,10 @@ def _with(record: Record, name: str, ours: Record) -> Record:
     return record | {f"{name}-suggestion": ours["value"], f"{name}-suggestion-metadata": about}
 
 
-def _values(path: Path) -> dict[str, dict[str, Any]]:
-    """Question → what was answered, as text → as the tool has it."""
-    found: dict[str, dict[str, Any]] = {}
-    for record in records(path):
-        for name, _, value, _ in responses(record, str(path)):
-            found.setdefault(name, {})[str(value)] = value
-    return found
-
-
-def _suggestion(label: Any, confidence: float, agent: str) -> Record:
+def _suggestion(label: Any, confidence: Any, agent: str) -> Record:
     if isinstance(label, list) and all(isinstance(one, Span) for one in label):
-        value = [{"start": one.start, "end": one.end, "label": one.label} for one in label]
-        return {"value": value, "score": [one.probability for one in label], "agent": agent}
+        confidence = [one.probability for one in label]
+        label = [{"start": one.start, "end": one.end, "label": one.label} for one in label]
     return {"value": label, "score": confidence, "agent": agent}
 
 

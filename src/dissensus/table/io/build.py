@@ -14,23 +14,10 @@ import pyarrow.compute as pc
 
 from dissensus.common.types import BoolArray
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLeftOut
-from dissensus.table import kinds, sniff
+from dissensus.table import find_columns as finding
+from dissensus.table import kinds
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.encoding import floats
-from dissensus.table.find_columns import (
-    GOLD_BESIDE_LABELS,
-    Columns,
-    chunked,
-    column_names,
-    count_rows,
-    flat,
-    listed,
-    split,
-    take_column,
-    time_column,
-    to_arrow,
-)
 from dissensus.table.io import pairs
 from dissensus.table.io.formats import NOTE
 from dissensus.table.questions import Questions
@@ -96,61 +83,63 @@ class Taken:
         if "label" in columns and _is_list(columns["label"]):
             if (ticked := self._take_ticks(build)) is not None:
                 return self._with_source(ticked)
-        columns = self.columns
-        more = {"items": self.items} if self.items is not None else {}
-        if "question" in columns:
-            return self._with_source(
-                Questions.from_arrays(**columns, **more, classes=build.classes, abstain=build.abstain), build
-            )
-        more |= {"annotators": self.annotators} if self.annotators is not None else {}
-        table = Annotations.from_arrays(**columns, **more, classes=build.classes, abstain=build.abstain)
-        return self._with_source(table, build)
+        given = self.columns | {"items": self.items, "classes": build.classes, "abstain": build.abstain}
+        if "question" in given:
+            return self._with_source(Questions.from_arrays(**given), build)
+        return self._with_source(Annotations.from_arrays(**given, annotators=self.annotators), build)
 
     def _finish_parts(self, build: Build) -> Questions:
         """Make a table per question of an export with labels of several kinds; all have the account of the file."""
         if build.classes is not None:
-            raise BadParameter(f"classes= is for one question; choose it: label=, one of {listed(sorted(self.parts))}.")
+            raise BadParameter(
+                f"classes= is for one question; choose it: label=, one of {finding.listed(sorted(self.parts))}."
+            )
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
             part.reading.loud = False  # it is said of the whole file
-            tables[question] = part.finish(build)
-        for question, table in tables.items():
+            table: Any = part.finish(build)
             notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
             object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
-        kinds_read = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
-        self.reading.columns["label"] = kinds_read
+            tables[question] = table
+        self.reading.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
         return Questions(tables)
 
     def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
+        several = isinstance(made, Mapping)
         tables = dict(made) if isinstance(made, Mapping) else {"": made}
+        reading = self.reading
         if not tables:
-            raise DataError(f"no row has an answer; a table needs at least one. {self.reading.left_out()}".strip())
+            raise DataError(f"no row has an answer; a table needs at least one. {reading.left_out()}".strip())
+        said: list[str] = []
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
-            if abstained:
-                self.reading.unused["rows without an answer (abstain=)"] += abstained
-        said: list[str] = []
-        for question, one in tables.items():
-            tables[question], note = (one, "") if build is None else _in_kind(one, build, self.kind)
-            if joined_rows := len(one) - len(tables[question]):
-                self.reading.unused["rows that are one set with another of their item and annotator"] += joined_rows
-            said += [f"Question {question}: {note}"] if note and isinstance(made, Mapping) else [note] if note else []
+            reading.leave_out("rows without an answer (abstain=)", abstained)
+            kind = build.kind or (self.kind if build.classes is None else None)
+            for question, one in tables.items():
+                note = ""
+                if kind is not None:
+                    tables[question] = one.as_kind(kind, ordered=build.classes is not None)
+                elif build.classes is None and not build.many_classes and one.proba is None:
+                    tables[question], note = in_guessed_kind(one)
+                joined = len(one) - len(tables[question])
+                reading.leave_out("rows that are one set with another of their item and annotator", joined)
+                said += [f"Question {question}: {note}" if several else note] if note else []
         for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
-                _check_classes(table, self.reading.columns.get("label", "'label'"))
-            gold = self.golds.get(question) if isinstance(made, Mapping) else next(iter(self.golds.values()), None)
-            spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else None
-            notes = [*self.reading.notes, *said, *([spelt] if spelt else [])]
-            object.__setattr__(table, "source", replace(self.reading, gold=gold, notes=notes))
-        return Questions(tables) if isinstance(made, Mapping) else table
+                _check_classes(table, reading.columns.get("label", "'label'"))
+            gold = self.golds.get(question) if several else next(iter(self.golds.values()), None)
+            spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else ""
+            notes = [*reading.notes, *said, *filter(None, [spelt])]
+            object.__setattr__(table, "source", replace(reading, gold=gold, notes=notes))
+        return Questions(tables) if several else table
 
     def _check_questions(self) -> None:
         """Take no column of texts for questions; each would be a table."""
         if "question" not in self.columns:
             return
         question, item = (naming.to_column(self.columns[role], role) for role in ("question", "item"))
-        n, rows = count_rows(question), len(question)
-        own = n > 2 and n == count_rows(item) == count_rows(question, item)
+        n, rows = finding.count_rows(question), len(question)
+        own = n > 2 and n == finding.count_rows(item) == finding.count_rows(question, item)
         if not own and n <= max(MAX_QUESTIONS, rows // MIN_ROWS_PER_CLASS):
             return
         name = self.reading.columns["question"]
@@ -183,18 +172,18 @@ class Taken:
         if build.ticks == "questions" and "question" in columns:
             raise BadParameter("ticks='questions' is for one question; read each by itself.")
         rows = np.repeat(np.arange(len(sizes)), sizes)
-        if empty := int((sizes == 0).sum()):
-            self.reading.unused["answers without a choice"] += empty
+        self.reading.leave_out("answers without a choice", int((sizes == 0).sum()))
         if several.any():
             what = "votes" if build.ticks == "votes" else "yes/no questions"
-            said = f"Answers with several ticks were taken apart into {what}: {several.sum():,}."
-            self.reading.notes.append(said)
+            self.reading.notes.append(f"Answers with several ticks were taken apart into {what}: {several.sum():,}.")
         if self.items is None:
             self.items = naming.encode(naming.to_column(columns["item"], "item"), "item")[0]
         if self.annotators is None and "question" not in columns:
             self.annotators = naming.encode(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
         taken = {
-            role: floats(values, role)[rows] if role == "weight" else naming.to_array(values, role).take(pa.array(rows))
+            role: naming.floats(values, role)[rows]
+            if role == "weight"
+            else naming.to_array(values, role).take(pa.array(rows))
             for role, values in columns.items()
             if role != "label"
         }
@@ -222,15 +211,6 @@ def _as_ticks(label: Any, build: Build) -> Any:
     return pa.array([None if one is None else [p.strip() for p in one.split(kinds.JOIN)] for one in column.to_pylist()])
 
 
-def _in_kind(table: Annotations, build: Build, plain: str | None) -> tuple[Annotations, str]:
-    """The table with its labels read as the kind asked for, that is plain, or guessed; and what to say of a guess."""
-    if (kind := build.kind or (plain if build.classes is None else None)) is not None:
-        return table.as_kind(kind, ordered=build.classes is not None), ""
-    if build.classes is not None or build.many_classes or table.proba is not None:
-        return table, ""
-    return in_guessed_kind(table)
-
-
 def in_guessed_kind(table: Annotations) -> tuple[Annotations, str]:
     """The table with its labels read as the kind that they look like, and what to say of the guess."""
     if are_tags(table.classes) and are_places(table.items):
@@ -247,8 +227,8 @@ def in_guessed_kind(table: Annotations) -> tuple[Annotations, str]:
 
 
 def long_table(
-    read_columns: Callable[[Columns | None], Any],
-    columns: Columns,
+    read_columns: Callable[[finding.Columns | None], Any],
+    columns: finding.Columns,
     wide: bool | None,
     format_name: str,
     kind: str | None = None,
@@ -256,7 +236,7 @@ def long_table(
     """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
     if kind == "pairs":
         whole = read_columns(None)
-        if not pairs.are_items(column_names(whole), columns):
+        if not pairs.are_items(finding.column_names(whole), columns):
             return Taken(*pairs.take(whole, columns, format_name), kind="pairs")
     guessed: dict[str, str] = {}
     frame = shape = None
@@ -264,43 +244,45 @@ def long_table(
     if not wide:
         try:
             frame = read_columns(columns)
-            columns.find(column_names(frame))
+            columns.find(finding.column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
-            if kind in (None, "spans") and (places := sniff.place_columns(frame, columns)) is not None:
+            if kind in (None, "spans") and (places := finding.place_columns(frame, columns)) is not None:
                 return _noted(_places(frame, places, format_name), frame)
             unnamed = kind is None and columns.item is None  # two columns that are named may be a composite key
-            if unnamed and pairs.find(column_names(frame), columns) is not None:
+            if unnamed and pairs.find(finding.column_names(frame), columns) is not None:
                 return Taken(*pairs.take(frame, columns, format_name), kind="pairs")
             try:
-                columns, guessed = sniff.complete(frame, columns, error)
+                columns, guessed = finding.complete(frame, columns, error)
             except MissingColumn as none:
-                several = len(split(columns.annotator, column_names(frame))) > 1  # which may have a column each
-                may_be_wide = isinstance(none, sniff.NoAnnotator) or several
+                several = (
+                    len(finding.split(columns.annotator, finding.column_names(frame))) > 1
+                )  # which may have a column each
+                may_be_wide = isinstance(none, finding.NoAnnotator) or several
                 if wide is None and may_be_wide and columns.label is None and columns.proba is None:
-                    shape = sniff.wide_columns(frame, columns, insist=False)
+                    shape = finding.wide_columns(frame, columns, insist=False)
                 if shape is None:
                     hint = " If each annotator has a column, say wide=True." if several else ""
                     raise MissingColumn(f"{none}{hint}") from None
     else:
         frame = read_columns(None)
-        shape = sniff.wide_columns(frame, columns, insist=True)
+        shape = finding.wide_columns(frame, columns, insist=True)
     if shape is not None:
         return _noted(_wide(frame, *shape, format_name), frame)
-    found = columns.find(column_names(frame))
+    found = columns.find(finding.column_names(frame))
     taken = columns.take(frame)
-    if asked.item is None and (system := sniff.system_column(read_columns, found, taken)):
+    if asked.item is None and (system := finding.system_column(read_columns, found, taken)):
         frame, columns = read_columns(None), replace(columns, item=(found["item"], system))
         guessed["item"] = "by name and content"
-        found, taken = columns.find(column_names(frame)), columns.take(frame)
+        found, taken = columns.find(finding.column_names(frame)), columns.take(frame)
     reading = Reading(format=format_name, rows=len(taken["item"]))
     for role, names in found.items():
-        named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in flat([names]))
+        named = "'p_…'" if role == "proba" else " with ".join(repr(name) for name in finding.flat([names]))
         reading.columns[role] = named + (f" (guessed {guessed[role]})" if role in guessed else "")
     result = Taken(taken, reading, guessed_question=columns.question is None)
     if asked.item is None and isinstance(found["item"], str) and not guessed.get("item"):
-        sniff.check_item(read_columns, found, taken)
-    used = flat(found.values())
+        finding.check_item(read_columns, found, taken)
+    used = finding.flat(found.values())
     _take_gold(frame, used, result, taken["item"])
     _take_time(frame, used, result)
     return _noted(result, frame)
@@ -315,11 +297,11 @@ def _noted(taken: Taken, frame: Any) -> Taken:
 
 def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     """Tags of tokens, or spans with a start and an end, as tags of places; a row without a start says who read."""
-    data = to_arrow(frame, flat(places.values()))
-    cells = {role: take_column(data, name, role) for role, name in places.items()}
-    cells = {role: chunked(naming.to_column(column, role)).to_pylist() for role, column in cells.items()}
+    data = finding.to_arrow(frame, finding.flat(places.values()))
+    cells = {role: finding.take_column(data, name, role) for role, name in places.items()}
+    cells = {role: finding.chunked(naming.to_column(column, role)).to_pylist() for role, column in cells.items()}
     reading = Reading(format=format_name, rows=len(cells["annotator"]))
-    reading.columns = {role: " with ".join(map(repr, flat([name]))) for role, name in places.items()}
+    reading.columns = {role: " with ".join(map(repr, finding.flat([name]))) for role, name in places.items()}
 
     def whole(role: str, row: int) -> int:
         text = str(cells[role][row]).strip().removesuffix(".0")
@@ -348,9 +330,10 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
     reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
     reading.unit = "spans"
     layers = layers_of(marked)
-    by_layer: dict[str, list[Any]] = {f"spans, {layer}" if layer else "spans": [] for layer in sorted({*layers, ""})}
+    called = {layer: f"spans, {layer}" if layer else "spans" for layer in sorted({*layers, ""})}
+    by_layer: dict[str, list[Any]] = {name: [] for name in called.values()}
     for span, layer in zip(marked, layers, strict=True):
-        by_layer[f"spans, {layer}" if layer else "spans"].append(span)
+        by_layer[called[layer]].append(span)
     tags = tags_of_layers(by_layer, readings, tokens=tokens)
     taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
     reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
@@ -365,16 +348,16 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
 
 def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> None:
     """Take known labels from a column of the table that has one value per item; `items` of the rows of the frame."""
-    there = [name for name in column_names(frame) if name in GOLD_BESIDE_LABELS and name not in used]
+    there = [name for name in finding.column_names(frame) if name in finding.GOLD_BESIDE_LABELS and name not in used]
     if there and "question" in taken.columns:
         taken.reading.notes.append(f"Column '{there[0]}' is not taken for known labels: there are several questions.")
         return
     for name in there:
-        label = naming.to_array(to_arrow(frame, [name])[name], name)
+        label = naming.to_array(finding.to_arrow(frame, [name])[name], name)
         item = naming.to_array(items, "item")
         known = pa.array(~naming.missing_rows(label))
         pairs = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
-        if count_rows(pairs["i"]) < pairs.num_rows:
+        if finding.count_rows(pairs["i"]) < pairs.num_rows:
             taken.reading.notes.append(f"Column '{name}' differs within items and is not taken for known labels.")
         elif pairs.num_rows and not taken.golds:
             taken.golds[""] = (pairs["i"].to_pylist(), pairs["g"].to_pylist())
@@ -383,8 +366,8 @@ def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> Non
 
 def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
     """Say which column holds times and what they span; text counts where all of it begins with a date."""
-    for name in time_column(column_names(frame), used):
-        column = chunked(to_arrow(frame, [name])[name])
+    for name in finding.time_column(finding.column_names(frame), used):
+        column = finding.chunked(finding.to_arrow(frame, [name])[name])
         kind = column.type
         if not (naming.is_text(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
             continue
@@ -399,7 +382,7 @@ def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
 
 def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> Taken:
     """A column per annotator as rows; empty cells are no answers."""
-    data = to_arrow(frame, [*people, *([item] if item else [])])
+    data = finding.to_arrow(frame, [*people, *([item] if item else [])])
     n = len(data[people[0]])
     items = naming.to_array(data[item], item) if item else pa.array(np.arange(n))
     columns = [naming.to_array(data[name], name) for name in people]
@@ -415,7 +398,9 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
     reading = Reading(format=f"wide {format_name}", unit="cells", rows=n * len(people))
     reading.columns = {"item": repr(item) if item else ROW, "annotator": f"the columns {columns_named(people)}"}
     reading.columns["label"] = "their cells"
-    if left := [name for name in column_names(frame) if name not in (*people, item, *GOLD_BESIDE_LABELS)]:
+    if left := [
+        name for name in finding.column_names(frame) if name not in (*people, item, *finding.GOLD_BESIDE_LABELS)
+    ]:
         reading.columns["not read"] = columns_named(left)
     result = Taken(taken, reading, naming.encode(items, "item")[0], people)
     if len(result.items) < n:
@@ -423,8 +408,7 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
             f"column {item!r} names {n - len(result.items):,} rows of this wide table as another one is named."
         )
     _take_gold(frame, [], result, items)
-    if empty := reading.rows - len(taken["label"]):
-        reading.unused["empty cells"] = empty
+    reading.leave_out("empty cells", reading.rows - len(taken["label"]))
     return result
 
 
@@ -434,11 +418,11 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
         return column
     if _is_list(column):
         lists = _flat_list(column)
-        values = _relabelled(lists.flatten(), build, reading)
-        new = pa.ListArray.from_arrays(lists.offsets, values) if lists.null_count == 0 else None
-        if new is None:
+        if lists.null_count:
             raise DataError("map= and normalize= need a list of labels in every row; write [] where there is none.")
-        return pa.array([list(dict.fromkeys(one)) for one in new.to_pylist()], pa.list_(values.type))
+        values = _relabelled(lists.flatten(), build, reading)
+        found = pa.ListArray.from_arrays(lists.offsets, values).to_pylist()
+        return pa.array([list(dict.fromkeys(one)) for one in found], pa.list_(values.type))
     labels = naming.to_array(column, "label").dictionary_encode()
     codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     old = labels.dictionary.to_pylist()
@@ -467,11 +451,8 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
 def _check_classes(table: Annotations, label: str) -> None:
     """Refuse labels that do not look like classes: every method counts items × classes."""
     K, N = table.n_classes, len(table)
-    if (
-        table.kind in kinds.CLASS_KINDS
-        and K > MAX_CLASSES
-        and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
-    ):
+    many = K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
+    if many and table.kind in kinds.CLASS_KINDS:
         raise DataError(
             f"column {label} holds {K:,} different labels in {N:,} rows of {table.n_items:,} items; these do not look "
             "like classes. Name another column: label=<column>, or insist: many_classes=True."

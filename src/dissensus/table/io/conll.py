@@ -33,7 +33,10 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
     rows: list[tuple[str, str, str, str]] = []
     with reading(path):
         sentences = list(_sentences(path))
-    people = _header(sentences)
+    people: list[str] = []  # of columns, where the first line names them
+    if sentences and len(sentences[0][0]) > 1 and not any(map(_TAG.fullmatch, sentences[0][0][1:])):
+        people = sentences[0].pop(0)
+        sentences = sentences if sentences[0] else sentences[1:]
     width = len(sentences[0][0]) if sentences else 0
     tagged = [
         place for place in range(1, width)
@@ -92,16 +95,6 @@ def _sentences(path: Path) -> Iterator[Sentence]:
             sentence.append(cells)
     if sentence:
         yield sentence
-
-
-def _header(sentences: list[Sentence]) -> list[str]:
-    """The first line, taken away, where it names columns; [] where it is a token."""
-    if sentences and len(sentences[0][0]) > 1 and not any(_TAG.fullmatch(cell) for cell in sentences[0][0][1:]):
-        header = sentences[0].pop(0)
-        if not sentences[0]:
-            sentences.pop(0)
-        return header
-    return []
 
 
 def write(labels: Labels, file: BinaryFile) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import chain, dropwhile
 from pathlib import Path
@@ -143,30 +141,21 @@ def _check_quotes(path: Path, delimiter: str) -> None:
 
 def _check_each_row(path: Path, delimiter: str) -> None:
     """Raise where a row over several lines ends inside a quoted cell, or has letters after a closing quote."""
-    with open_bytes(path) as file, _long_cells():
-        lines = (line.decode("utf-8-sig", "replace") for line in file)
-        rows = csv.reader(lines, delimiter=delimiter, strict=True)
-        first = 1
-        while True:
-            try:
-                next(rows)
-            except StopIteration:
-                return
-            except csv.Error:
-                if rows.line_num > first:
-                    raise UnreadableFile(
-                        f"{path}: a quote in line {first:,} is never closed, and the lines after it would be one cell; "
-                        "mend it."
-                    ) from None
-            first = rows.line_num + 1
-
-
-@contextmanager
-def _long_cells() -> Iterator[None]:
-    """Let Python's reader take cells of any length; the limit is one for the whole process."""
-    limit = csv.field_size_limit(_LAST_BLOCK)
+    limit = csv.field_size_limit(_LAST_BLOCK)  # of a cell; it is one for the whole process
     try:
-        yield
+        with open_bytes(path) as file:
+            lines = (line.decode("utf-8-sig", "replace") for line in file)
+            rows, first = csv.reader(lines, delimiter=delimiter, strict=True), 1
+            while True:
+                try:
+                    next(rows)
+                except StopIteration:
+                    return
+                except csv.Error:
+                    if rows.line_num > first:
+                        said = f"a quote in line {first:,} is never closed, and the lines after it would be one cell"
+                        raise UnreadableFile(f"{path}: {said}; mend it.") from None
+                first = rows.line_num + 1
     finally:
         csv.field_size_limit(limit)
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from dissensus.exceptions import BadParameter, DataWarning
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export, field, objects, span_of
+from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export
 from dissensus.table.io.files import is_zip, members, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
-from dissensus.table.io.jsonl import Record, parse, records
+from dissensus.table.io.jsonl import Record, field, objects, parse, records, span_of
 from dissensus.table.io.writers import Given, Labels, add
 
 _LABELS = ("label", "labels", "cats", "entities")
@@ -52,8 +52,11 @@ def answers(path: Path, columns: Columns) -> Rows:
             annotator = "" if nobody and not labels else named if user is None else user
             found += 1
             unnamed += nobody and bool(labels)
-            marked = [_span(one, where) for one in labels] if spans else labels
-            yield Answer(item, annotator, marked, kind=SPANS if spans else LABEL)
+            if spans:  # lists [start, end, label], or objects
+                lists = (isinstance(one, list) and len(one) == 3 for one in labels)
+                whole = (dict(zip(_SPAN, a, strict=True)) if b else a for a, b in zip(labels, lists, strict=True))
+                labels = [span_of(one if isinstance(one, dict) else {}, _SPAN, where) for one in whole]
+            yield Answer(item, annotator, labels, kind=SPANS if spans else LABEL)
     if unnamed:
         said = "answers name no annotator and count as one annotator's, called after the file"
         warnings.warn(f"{path}: {unnamed:,} of {found:,} {said}.", DataWarning, stacklevel=2)
@@ -88,13 +91,6 @@ def _labels(record: Record, where: str) -> list[tuple[Any, list[Any], bool]]:
     return [(None, labels, any(isinstance(label, list | dict) for label in labels))]
 
 
-def _span(one: Any, where: str) -> tuple[int, int, str]:
-    """A span as a list [start, end, label], or an object."""
-    if isinstance(one, list) and len(one) == 3:
-        one = dict(zip(_SPAN, one, strict=True))
-    return span_of(one if isinstance(one, dict) else {}, _SPAN, where)
-
-
 def examples(labels: Labels) -> Iterator[Record]:
     """Yield one line per example: what the export says of it first, and our label in place of the annotators'."""
     if len(labels.questions) > 1:
@@ -114,10 +110,11 @@ def _own_label(given: dict[str | None, Given] | None, agent: str) -> Record:
     if given is None:  # nobody has labelled it
         return {"label": []}
     (one,) = given.values()
+    score: Any = one.confidence
+    label = [one.label]
     if isinstance(one.label, list):
-        spans, sure = [[*span[:3]] for span in one.label], [span.probability for span in one.label]
-        return {"label": spans, "annotator": agent, "score": sure}
-    return {"label": [one.label], "annotator": agent, "score": one.confidence}
+        label, score = [[*span[:3]] for span in one.label], [span.probability for span in one.label]
+    return {"label": label, "annotator": agent, "score": score}
 
 
 add_export(

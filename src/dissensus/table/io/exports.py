@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -64,7 +62,7 @@ class Item(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What an item was asked for: a known label where it is one of the labels given, else a text like others."""
+    """What an item was asked for: a known label where it is one of the labels given; None where there is none."""
 
     item: Any
     value: Any
@@ -171,14 +169,12 @@ def _collect(rows: Rows, ask: Ask) -> Taken:
             reading.notes += [] if text in reading.notes else [text]
             reading.loud |= row.loud
             continue
-        for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
-            if not isinstance(name, str | int | float):
-                said = f"{role} {shown(name)} is no text or number; name another field: {role}=<field>."
-                raise DataError(f"{ask.path}: {said}")
+        _check_names(row, ask.path)
         if isinstance(row, Item):
             reading.texts[row.item] = row.fields
         elif isinstance(row, Target):
-            ask.targets[row.item] = row.value
+            if isinstance(row.value, str | int | float) and str(row.value).strip():
+                ask.targets[row.item] = row.value
         else:
             row = _compared(row, ask.kind) if row.kind == COMPARED and not row.left_out else row
             is_label = row.kind in _LABELS and not row.left_out
@@ -186,7 +182,14 @@ def _collect(rows: Rows, ask: Ask) -> Taken:
     if any(one.at is not None for one in given):
         reading.times = ([one.item for one in given], [one.annotator for one in given], [one.at for one in given])
     given = _layered(_unranked(given, ask.columns.label, reading) if ask.kind is None else given, reading)
-    own = _by_question(given, ask.aside) if ask.columns.label is ask.ticks is ask.kind is None else {}
+    own: dict[str, list[Answer]] = {}  # question → all its answers, of those that can be read
+    if ask.columns.label is ask.ticks is ask.kind is None:
+        own = {
+            one.question: [] for one in given if _is_used(one) and one.kind in _READABLE and not ask.aside(one.question)
+        }
+        for one in given:
+            if one.question in own:
+                own[one.question].append(one)
     if len({_table_kind(answers) for answers in own.values()}) < 2:
         return _collect_one(given, reading, ask)
     reading.columns = ask.roles(own)
@@ -231,24 +234,22 @@ def _sort_out(
     return used, gold
 
 
-def _by_question(given: list[Answer], aside: Callable[[str], bool]) -> dict[str, list[Answer]]:
-    """Question → all its answers, of those that can be read."""
-    there = {
-        one.question: None
-        for one in given
-        if one.kind in _READABLE and not aside(one.question) and one.label and not one.left_out
-    }
-    return {question: [one for one in given if one.question == question] for question in there}
+def _is_used(one: Answer) -> bool:
+    return bool(one.label) and not one.left_out
+
+
+def _check_names(row: Answer | Item | Target, path: Path) -> None:
+    for role, name in (("item", row.item), ("annotator", getattr(row, "annotator", ""))):
+        if not isinstance(name, str | int | float):
+            raise DataError(f"{path}: {role} {shown(name)} is no text or number; name another field: {role}=<field>.")
 
 
 def _table_kind(answers: list[Answer]) -> str | None:
     """The kind of table that the answers to one question make; None where the labels tell."""
-    used = [one for one in answers if one.label and not one.left_out]
+    used = list(filter(_is_used, answers))
     kinds = {one.kind for one in used}
-    if SPANS in kinds:
-        return "spans"
-    if COMPARED in kinds:
-        return "pairs"
+    if own := [table for kind, table in _TABLES.items() if kind in kinds]:
+        return own[0]
     if kinds == {RATING}:
         return "graded"
     if kinds == {NUMBER}:
@@ -267,29 +268,30 @@ def _collect_one(given: list[Answer], reading: Reading, ask: Ask, everything: li
         raise DataError(f"{path} holds no spans of text; leave out kind='spans'.")
     if ranked := _questions_alone(answered, COMPARED, _LABELS, ask):
         return _collect_compared(given, ranked, reading, ask)
-    chosen = _choose_questions(answered, path, ask.columns.label, ticks)
+    chosen = _choose_questions(answered, ask)
     if ask.kind in (None, "sets") and ticks is None:  # who ticks nothing where several may be ticked has answered
         sets = {one.question for one in answered if one.kind == LABEL and len(one.label or ()) > 1}
         for n, one in enumerate(given):
             if one.question in sets and one.label == [] and one.kind == LABEL and one.annotator != "":
                 given[n] = one._replace(label=[EMPTY_SET])
-    used, gold = _sort_out(
-        given, reading, lambda one: (one.question, one.kind) in chosen, known="known labels, no votes"
-    )
+    known = "known labels, no votes"
+    used, gold = _sort_out(given, reading, lambda one: (one.question, one.kind) in chosen, known=known)
     if not used:
-        raise DataError(
-            f"{path} holds no answer that can be used; a table needs at least one. {reading.left_out()}".strip()
-        )
+        said = f"{path} holds no answer that can be used; a table needs at least one."
+        raise DataError(f"{said} {reading.left_out()}".strip())
     several = any(len(one.label) > 1 for one in used)
-    label = [one.label if several else one.label[0] for one in used]
-    made: dict[str, Any] = {
-        "item": to_column([one.item for one in used], "item"),
-        "annotator": to_column([str(one.annotator) for one in used], "annotator"),
-        "label": pa.array(label) if several else to_column(label, "label"),
+    columns: dict[str, list[Any]] = {
+        "item": [one.item for one in used],
+        "annotator": [str(one.annotator) for one in used],
+        "label": [one.label if several else one.label[0] for one in used],
     }
     questions = sorted({one.question for one in used})
     if len(questions) > 1:
-        made["question"] = to_column([one.question for one in used], "question")
+        columns["question"] = [one.question for one in used]
+    made = {
+        role: pa.array(values) if several and role == "label" else to_column(values, role)
+        for role, values in columns.items()
+    }
     reading.columns = ask.roles(questions)
     if texts := list(dict.fromkeys(key for fields in reading.texts.values() for key in fields)):
         reading.columns["text"] = ", ".join(f"'{key}'" for key in texts[:3])
@@ -358,19 +360,6 @@ def _layered(given: list[Answer], reading: Reading) -> list[Answer]:
     return [piece for n, one in enumerate(given) for piece in pieces.get(n, [one])]
 
 
-def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
-    """Every two things of a ranking, as a comparison: a smaller rank is better, an equal one a tie.
-
-    A checksum tells which thing is left, alike for all annotators: no thing is left more often than by chance.
-    """
-    found = []
-    for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):
-        swap = crc32(f"{pair[0][0]}{VERSUS}{pair[1][0]}{CONTEXT}{item}".encode()) % 2
-        (left, a), (right, b) = pair[::-1] if swap else pair
-        found.append((left, right, "tie" if a == b else "left" if a < b else "right"))
-    return found
-
-
 def _compared(one: Answer, kind: str | None) -> Answer:
     """An answer that compares; as a label, left or right, where kind= asks for classes."""
     if not one.label:
@@ -385,18 +374,17 @@ def _compared(one: Answer, kind: str | None) -> Answer:
 
 def _unranked(given: list[Answer], label: str | None, reading: Reading) -> list[Answer]:
     """Of things that no two items share none can be ranked: choices of two are labels then, rankings are left out."""
-    first: dict[tuple[str, str], Any] = {}
-    items: dict[str, set[Any]] = {}
-    shared = set()
-    for one in given:
-        if one.kind == COMPARED and not one.left_out:
-            items.setdefault(one.question, set()).add(one.item)
-            for thing in {thing for left, right, _ in one.label for thing in (left, right)}:
-                if first.setdefault((one.question, thing), one.item) != one.item:
-                    shared.add(one.question)
-    alone = {question for question, there in items.items() if len(there) > 1} - shared
-    for n, one in enumerate(given):
-        if one.kind != COMPARED or one.left_out or one.question not in alone:
+    compared = [(n, one) for n, one in enumerate(given) if one.kind == COMPARED and not one.left_out]
+    items: dict[tuple[str, Any], set[Any]] = {}  # question, and a thing or None for all → its items
+    for _, one in compared:
+        for thing in {None, *(thing for left, right, _ in one.label for thing in (left, right))}:
+            items.setdefault((one.question, thing), set()).add(one.item)
+    several = [key for key, own in items.items() if len(own) > 1]
+    alone = {question for question, thing in several if thing is None} - {
+        q for q, thing in several if thing is not None
+    }
+    for n, one in compared:
+        if one.question not in alone:
             continue
         if one.seen:
             given[n] = one._replace(kind=LABEL, label=[one.label[0][2]])
@@ -454,8 +442,12 @@ def _collect_spans(
                 reading.unused["answers marked as right (known spans, no votes)"] += max(len(one.label), 1)
         elif one.label:
             reading.unused[_not_read(one.question, one.kind)] += 1
-    about = {str(item): _marked_text(fields, lengths.get(str(item), 0)) for item, fields in reading.texts.items()}
-    tags = tags_of_layers(spans, [*readings, *known], {item: text for item, text in about.items() if text})
+    texts: dict[str, str] = {}  # item → its text that spans are of: `text`, or the first that is as long as these
+    for name, fields in reading.texts.items():
+        for key in sorted(fields, key=lambda key: key != "text"):
+            if isinstance(text := fields[key], str) and len(text) >= max(lengths.get(str(name), 0), 1):
+                texts.setdefault(str(name), text)
+    tags = tags_of_layers(spans, [*readings, *known], texts)
     reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
     reading.unused["spans without a character"] += tags.empty
     votes = tags.annotator != np.array(None)
@@ -470,34 +462,20 @@ def _collect_spans(
     return Taken(made, reading, kind="spans", golds=golds)
 
 
-def _marked_text(fields: dict[str, Any], length: int) -> str | None:
-    """The text of an item that spans are of: `text`, or the first that is as long as this."""
-    texts = [fields[key] for key in sorted(fields, key=lambda key: key != "text") if isinstance(fields[key], str)]
-    return next((text for text in texts if len(text) >= length), None)
-
-
-def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
-    """The start, end and label of a span; a DataError where one of them is missing."""
-    start, end, label = (record.get(key) for key in keys)
-    if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
-        raise DataError(f"{where} has the span {shown(record)}; expected whole numbers {keys[0]}, {keys[1]}, a label.")
-    return start, end, str(label)
-
-
-def _choose_questions(answers: list[Answer], path: Path, label: str | None, ticks: str | None) -> set[tuple[str, str]]:
+def _choose_questions(answers: list[Answer], ask: Ask) -> set[tuple[str, str]]:
     """The questions and kinds of answers that are read: labels, or what is rated where there are none."""
+    path, label = ask.path, ask.columns.label
     kinds = Counter((one.question, one.kind) for one in answers if one.kind not in _LABELS or one.label)
-    there = [question for question, _ in kinds]
+    there = sorted({question for question, _ in kinds})
     if label is not None and label not in there:
-        raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(sorted(set(there)))}.")
+        raise DataError(f"{path} has no answers called {label!r} for label; there are {listed(there)}.")
     wanted = {one: count for one, count in kinds.items() if label in (None, one[0])}
-    single = {(question, kind) for question, kind in wanted if kind == LABEL}
-    rated = {(question, kind) for question, kind in wanted if kind in _RATED}
+    single, rated = ({one for one in wanted if one[1] in kinds_read} for kinds_read in ((LABEL,), _RATED))
     if kinds and not single and not rated:
         what = ", ".join(f"{count:,} {kind}" for (_, kind), count in wanted.items())
         holds = f"{path} holds {what}" if label is None else f"{path}: {label!r} holds {next(iter(wanted))[1]}"
-        raise DataError(f"{holds}; only {_READ} are read.")
-    if ticks == "questions" and len(single) > 1:
+        raise DataError(f"{holds}; only labels, ratings, spans of text and comparisons are read.")
+    if ask.ticks == "questions" and len(single) > 1:
         names = listed(sorted(question for question, _ in single))
         raise BadParameter(f"ticks='questions' is for one question; choose it: label=, one of {names}.")
     return single or rated
@@ -518,8 +496,7 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
     for row in rows:
         if isinstance(row, Note):
             continue
-        if not isinstance(row.item, str | int | float):
-            raise DataError(f"{path}: an item is called {shown(row.item)}; expected text or a number.")
+        _check_names(row, path)
         of_item = about.setdefault(row.item, {})
         if isinstance(row, Item):
             of_item |= {key: value for key, value in row.fields.items() if isinstance(value, str | int | float)}
@@ -529,42 +506,13 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
         raise UnreadableFile(f"{path} holds no item.")
     names = list(dict.fromkeys(key for fields in about.values() for key in fields if key != "item"))
     check_names(names)
-    columns = {name: [fields.get(name) for fields in about.values()] for name in names}
-    return pa.table({"item": to_column(list(about), "item")} | {name: _column(c, name) for name, c in columns.items()})
-
-
-def _column(values: list[Any], name: str) -> Any:
-    kinds = {type(value) for value in values if value is not None}
-    return to_column(values if len(kinds) == 1 else [None if v is None else str(v) for v in values], name)
-
-
-def field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
-    """Read the field that the caller named for a role, or the first usual one that is there; none raises."""
-    keys = usual if named is None else (named,)
-    for key in keys:
-        if record.get(key) is not None:
-            return record[key]
-    raise DataError(f"{where} has no {' nor '.join(map(repr, keys))} for {role}; name the field: {role}=<field>.")
-
-
-def part(record: Any, key: str, kind: type[Any], where: str) -> Any:
-    """The entry of a record, empty where it is missing or null; a DataError where it is of another kind."""
-    value = record.get(key)
-    if value is None:
-        return kind()
-    if not isinstance(value, kind):
-        words: dict[Any, str] = {dict: "an object: {…}", list: "a list: […]", str: "text"}
-        raise DataError(f"{where} has {shown(value)} as {key!r}; expected {words[kind]}.")
-    return value
-
-
-def objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
-    """The entry of a record that is a list of objects; empty where it is missing or null."""
-    entries = part(record, key, list, where)
-    for entry in entries:
-        if not isinstance(entry, dict):
-            raise DataError(f"{where} has {shown(entry)} in {key!r}; expected an object: {{…}}.")
-    return list(entries)
+    columns = {"item": to_column(list(about), "item")}
+    for name in names:
+        values = [fields.get(name) for fields in about.values()]
+        if len({type(value) for value in values if value is not None}) != 1:
+            values = [None if value is None else str(value) for value in values]
+        columns[name] = to_column(values, name)
+    return pa.table(columns)
 
 
 def _one_line(words: str) -> str:
@@ -573,12 +521,9 @@ def _one_line(words: str) -> str:
     return plain if len(plain) <= MAX_REASON_LENGTH else plain[: MAX_REASON_LENGTH - 1] + "…"
 
 
-_PLURAL = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
-_READ = "labels, ratings, spans of text and comparisons"
-
-
 def _not_read(question: str, kind: str) -> str:
     """What is not read, and by which keyword it is."""
-    named, what = f" '{question}'" if question else "", _PLURAL.get(kind, kind)
-    on_request = kind in _READABLE and (named or kind in _PLURAL)
-    return f"{what}{named} (read by label='{question}')" if on_request else what + named
+    plural = {LABEL: "answers", RATING: "ratings", NUMBER: "scores"}
+    what = plural.get(kind, kind) + (f" '{question}'" if question else "")
+    on_request = kind in plural or (kind in _READABLE and question)
+    return f"{what} (read by label='{question}')" if on_request else what

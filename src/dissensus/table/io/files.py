@@ -12,7 +12,7 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, TypeAlias
@@ -60,9 +60,7 @@ def reading(path: Path) -> Iterator[None]:
         raise UnreadableFile(f"{path} is a folder; name one file in it.")
     try:
         yield
-    except (DissensusError, MemoryError):
-        raise
-    except UnicodeEncodeError:  # a name that Arrow cannot open
+    except (DissensusError, MemoryError, UnicodeEncodeError):  # the last: a name that Arrow cannot open
         raise
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
@@ -105,16 +103,21 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
     opener = next((one for magic, one in _OPENERS.items() if start.startswith(magic)), None)
     opened: BinaryFile
     if start.startswith(ZIP):
-        opened = open_member(zipfile.ZipFile(path), only_member(path), path)
+        if len(names := members(path)) != 1:
+            some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+            said = f"{path} is a zip of {len(names):,} files ({some})"
+            raise UnreadableFile(f"{said}; unpack it, and name one of them or their folder.")
+        opened = open_member(zipfile.ZipFile(path), names[0], path)
     elif opener:
-        opened = io.BufferedReader(_bounded(opener(path), path), 2**20)
+        opened = io.BufferedReader(_Bounded(opener(path), path), 2**20)
     else:
         if for_arrow and start[:2] not in UTF16:
             with suppress(UnicodeEncodeError):  # Arrow opens no file whose name is not UTF-8
                 return pa.OSFile(str(path))
         opened = path.open("rb")
     if opened.peek(2)[:2] in UTF16:
-        return io.BufferedReader(_as_utf8(opened), 2**20)
+        with opened:
+            return io.BytesIO(opened.read().decode("utf-16").encode())
     return opened
 
 
@@ -123,7 +126,7 @@ def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Pat
     entry = archive.getinfo(name) if isinstance(name, str) else name
     if entry.compress_type == ZIP_ZSTD:
         return io.BufferedReader(io.BytesIO(_zstd_member(entry, path)))
-    return io.BufferedReader(_bounded(archive.open(entry), path), 2**20)
+    return io.BufferedReader(_Bounded(archive.open(entry), path), 2**20)
 
 
 def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
@@ -135,7 +138,7 @@ def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
         file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # its name and extra fields
         packed = file.read(min(entry.compress_size, path.stat().st_size))
     stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
-    with io.BufferedReader(_bounded(stream, path), 2**20) as unpacked:
+    with io.BufferedReader(_Bounded(stream, path), 2**20) as unpacked:
         found = unpacked.read()
     if zlib.crc32(found) != entry.CRC:
         raise zipfile.BadZipFile(f"bad CRC-32 of {entry.filename}")
@@ -147,17 +150,6 @@ def members(path: Path) -> list[str]:
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
     return [n for n in names if not n.startswith("__MACOSX/") and not PurePosixPath(n).name.startswith(".")]
-
-
-def only_member(path: Path) -> str:
-    """The one file in a zip; an error where there are several."""
-    names = members(path)
-    if len(names) != 1:
-        some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-        raise UnreadableFile(
-            f"{path} is a zip of {len(names):,} files ({some}); unpack it, and name one of them or their folder."
-        )
-    return names[0]
 
 
 def is_zip(path: Path) -> bool:
@@ -173,50 +165,29 @@ def not_utf8(path: Path, where: str = "") -> UnreadableFile:
     )
 
 
-class _Stream(io.RawIOBase):
-    """Bytes that `more(n)` gives: at most n of them, none at the end."""
+def max_unpacked(path: Path) -> int:
+    """Bytes that a packed file may have when unpacked: a few may else fill a machine."""
+    return max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT)
 
-    def __init__(self, file: Any, more: Callable[[int], bytes]):
-        self._file, self._more = file, more
+
+class _Bounded(io.RawIOBase):
+    """What is unpacked, up to `max_unpacked`."""
+
+    def __init__(self, file: Any, path: Path):
+        self._file, self._path, self._left = file, path, max_unpacked(path)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        part = self._more(len(buffer))
+        part = self._file.read(len(buffer))
+        self._left -= len(part)
+        if self._left < 0:
+            said = f"{self._path} unpacks to more than {MAX_UNPACKED_RATIO} times its size"
+            raise UnreadableFile(f"{said}; if it is meant to, unpack it first.")
         buffer[: len(part)] = part
         return len(part)
 
     def close(self) -> None:
         self._file.close()
         super().close()
-
-
-def _bounded(file: Any, path: Path) -> _Stream:
-    """What is unpacked, up to a multiple of the packed file's size: a few bytes may else fill a machine."""
-    left = max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT)
-
-    def more(size: int) -> bytes:
-        nonlocal left
-        part: bytes = file.read(size)
-        left -= len(part)
-        if left < 0:
-            raise UnreadableFile(
-                f"{path} unpacks to more than {MAX_UNPACKED_RATIO} times its size; if it is meant to, unpack it first."
-            )
-        return part
-
-    return _Stream(file, more)
-
-
-def _as_utf8(file: Any) -> _Stream:
-    """UTF-16 text with a byte order mark, as UTF-8."""
-    text, rest = io.TextIOWrapper(file, "utf-16", newline=""), b""
-
-    def more(size: int) -> bytes:
-        nonlocal rest
-        rest = rest or text.read(max(size // 4, 1)).encode()
-        part, rest = rest[:size], rest[size:]
-        return part
-
-    return _Stream(text, more)

@@ -70,8 +70,8 @@ def unpacked_suffix(path: Path) -> str:
 
 def _by_content(path: Path) -> Format:
     with reading(path):
-        if is_zip(path) and len(members(path)) != 1:
-            return _by_members(path)
+        if is_zip(path) and len(names := members(path)) != 1:
+            return _by_members(path, names)
         with open_bytes(path) as file:
             start = file.read(4096)
     if start.lstrip()[:1] in (b"{", b"["):
@@ -84,9 +84,8 @@ def _by_content(path: Path) -> Format:
     return FORMATS["csv"]
 
 
-def _by_members(path: Path) -> Format:
+def _by_members(path: Path, names: list[str]) -> Format:
     """The format of a zip of several files: a spreadsheet, a log of Inspect, or doccano's files per annotator."""
-    names = members(path)
     if "header.json" in names or any(name.startswith("_journal/") for name in names):
         return FORMATS["inspect"]
     if "xl/workbook.xml" in names or {"mimetype", "content.xml"} <= set(names):

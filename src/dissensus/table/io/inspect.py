@@ -22,15 +22,14 @@ from typing import Any, NamedTuple
 
 from dissensus.exceptions import DataError, UnreadableFile
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, Target, add_export, field, objects, part
-from dissensus.table.io.files import is_zip, open_bytes, open_member, reading
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, Target, add_export
+from dissensus.table.io.files import is_zip, open_member, reading
 from dissensus.table.io.formats import JSON_SUFFIXES
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.jsonl import Record, check_once, field, objects, part, records
 from dissensus.table.io.writers import OURS, Given, Labels, add, our_name
 from dissensus.table.names import shown
 
 HEADER, START = "header.json", "_journal/start.json"  # the second where a run did not end
-REDUCTIONS = "reductions.json"
 NO_GRADE = "Grade not found in model output"  # which versions before 0.3.245 scored as incorrect
 _GRADE = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # the last one
 _GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
@@ -41,16 +40,10 @@ class Vote(NamedTuple):
     """One judge's answer under one key of a sample's scores; `judge` is "" where the key itself is the judge."""
 
     item: Any
-    key: str
+    slot: tuple[str, str]  # the key, and a part of an object of scores: what may be a question of its own
     judge: str
     label: Any
     left_out: str = ""
-    part: str = ""  # of an object of scores
-
-    @property
-    def slot(self) -> tuple[str, str]:
-        """What may be a question of its own."""
-        return self.key, self.part
 
 
 def claims(record: Record) -> bool:
@@ -59,12 +52,11 @@ def claims(record: Record) -> bool:
 
 
 def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
-    """What a log says of the run, and its samples."""
+    """A log, which says of the run what it is, and its samples."""
     with reading(path):
         if not is_zip(path):
             log = next(records(path), {})
-            samples = objects(log, "samples", str(path))
-            return {key: value for key, value in log.items() if key != "samples"}, iter(samples)
+            return log, iter(objects(log, "samples", str(path)))
     header = next((found for name in (HEADER, START) for found in _entries(path, name)), None)
     if header is None:
         raise UnreadableFile(f"{path} is a zip without {HEADER}; expected a log of Inspect.")
@@ -105,16 +97,20 @@ def answers(path: Path, columns: Columns) -> Rows:
         where = f"{path}: sample {shown(sample.get('id'))}"
         item = sample_name(sample, epochs, columns.item, where)
         key = (str(sample.get("id")), str(sample.get("epoch", 1)))
-        if key in seen:
-            raise DataError(f"{where}, epoch {key[1]}, is there twice; write the log again.")
-        seen.add(key)
+        check_once(seen, key, f"{where}, epoch {key[1]},", "write the log")
         output = part(sample, "output", dict, where)
         yield Item(item, {"input": _text(sample.get("input")), "answer": _text(output.get("completion"))})
-        if (target := _target(sample.get("target"))) is not None:
-            yield Target(item, target)
+        target = sample.get("target")
+        yield Target(item, target[0] if isinstance(target, list) and len(target) == 1 else target)
         found = list(_votes(sample, item, declared, models, where))
-        votes += found or [Vote(item, "", "", None, "samples without a score")]
-    yield from _missing(about, seen, path)
+        votes += found or [Vote(item, ("", ""), "", None, "samples without a score")]
+    there, expected = (
+        {name for name, _ in seen},
+        part(part(about, "dataset", dict, str(path)), "sample_ids", list, str(path)),
+    )
+    if missing := [name for name in expected if str(name) not in there]:
+        said = f"Samples of the run that are not in the log: {len(missing):,}, such as {shown(missing[0])}."
+        yield Note(said, loud=True)
     status = header.get("status")
     if status not in ("success", None):
         yield Note(f"The run has the status {shown(status)}.", loud=True)
@@ -133,7 +129,7 @@ def _votes(
         metadata = part(score, "metadata", dict, where)
         value = score.get("value")
         if key.startswith(OURS) and str(metadata.get("agent")).startswith(OURS):
-            yield Vote(item, key, "", None, "scores by dissensus")
+            yield Vote(item, (key, ""), "", None, "scores by dissensus")
             continue
         if str(score.get("explanation")).startswith(NO_GRADE):
             value = None
@@ -149,13 +145,14 @@ def _votes(
         elif len(set(behind)) > 1 and (graded := _grades(calls, value)):
             given = graded
         else:
-            models.setdefault(key, set()).update(behind or _graders(metadata, where))
-            of_parts = value.items() if isinstance(value, dict) else [("", value)]
-            for name, one in of_parts:
-                yield Vote(item, key, "", *_label(one, invalid), str(name))
+            said = metadata.get("grading") if isinstance(metadata.get("grading"), list) else []
+            graders = [str(one["model"]) for one in said if isinstance(one, dict) and one.get("model")]
+            models.setdefault(key, set()).update(behind or graders)
+            for name, one in value.items() if isinstance(value, dict) else [("", value)]:
+                yield Vote(item, (key, str(name)), "", *_label(one, invalid))
             continue
         for judge, one in given.items():
-            yield Vote(item, key, judge, *_label(one, invalid))
+            yield Vote(item, (key, ""), judge, *_label(one, invalid))
 
 
 def _label(value: Any, invalid: str) -> tuple[Any, str]:
@@ -229,13 +226,6 @@ def _declared(about: Record, path: str) -> dict[str, list[str]]:
     return found
 
 
-def _graders(metadata: Record, where: str) -> list[str]:
-    """The models in the messages of a grading."""
-    grading = metadata.get("grading")
-    said = grading if isinstance(grading, list) else []
-    return [str(message["model"]) for message in said if isinstance(message, dict) and message.get("model")]
-
-
 def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns) -> Rows:
     """The votes as answers. Scorers are judges of one question where they have the same name but for a number, or where
     they give the same labels (or numbers) and no model is behind two of them; a model behind two is asked two things.
@@ -257,11 +247,12 @@ def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns)
             named = (f"{key} ({', '.join(sorted(models[key]))})" if models.get(key) else key for key, _ in group)
             yield Note(f"Scorers are the judges of one question: {', '.join(named)}.")
     for vote in votes:
-        who = vote.judge or vote.key
-        if not vote.judge and columns.annotator == "model" and len(models.get(vote.key, ())) == 1:
-            (who,) = models[vote.key]
+        key, _ = vote.slot
+        who = vote.judge or key
+        if not vote.judge and columns.annotator == "model" and len(models.get(key, ())) == 1:
+            (who,) = models[key]
         number = isinstance(vote.label, int | float)
-        asked = question.get(vote.slot, vote.key)
+        asked = question.get(vote.slot, key)
         yield Answer(vote.item, who, vote.label, asked, NUMBER if number else LABEL, vote.left_out)
 
 
@@ -293,23 +284,6 @@ def _base(key: str) -> str:
     return key.rstrip("0123456789") or key
 
 
-def _missing(about: Record, seen: set[tuple[Any, Any]], path: Path) -> Iterator[Note]:
-    """Say how many samples the run had that are not in the log."""
-    dataset = part(about, "dataset", dict, str(path))
-    expected = part(dataset, "sample_ids", list, str(path))
-    there = {name for name, _ in seen}
-    if missing := [name for name in expected if str(name) not in there]:
-        yield Note(
-            f"Samples of the run that are not in the log: {len(missing):,}, such as {shown(missing[0])}.", loud=True
-        )
-
-
-def _target(value: Any) -> Any:
-    if isinstance(value, list):
-        value = value[0] if len(value) == 1 else None
-    return value if isinstance(value, str | int | float) and str(value).strip() else None
-
-
 def _text(value: Any) -> str:
     """The text of a message, of its parts, or of the last message."""
     if isinstance(value, list):
@@ -323,21 +297,17 @@ def scored(labels: Labels) -> Record | Iterator[Record]:
     if labels.source is None:
         return ({"id": item} | _together(given, labels.agent) for item, given in labels.named_items())
     said = labels.by_item()
-    with reading(labels.source):
-        if is_zip(labels.source):
-            header, samples = open_log(labels.source)
-            log = header | {"samples": list(samples)}
-            for found in _entries(labels.source, REDUCTIONS, object):
-                log["reductions"] = found
-        else:
-            with open_bytes(labels.source) as log_file:
-                log = json.load(log_file)
+    log, samples = open_log(labels.source)
+    log["samples"] = list(samples)
+    if is_zip(labels.source):
+        for found in _entries(labels.source, "reductions.json", object):
+            log["reductions"] = found
     epochs = log["eval"].get("config", {}).get("epochs")
     for sample in log["samples"]:
         if (given := said.get(str(sample_name(sample, epochs, labels.item)))) is not None:
             ours = {our_name(question): _score(one, labels.agent) for question, one in given.items()}
             sample["scores"] = (sample.get("scores") or {}) | ours
-    return dict(log)
+    return log
 
 
 def _score(one: Given, agent: str) -> Record:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import DataError, UnreadableFile
 from dissensus.table.find_columns import Columns, needed
 from dissensus.table.io.files import BinaryFile, open_bytes, reading
 from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
-from dissensus.table.names import to_column
+from dissensus.table.names import shown, to_column
 
 Record = dict[str, Any]
 N_RECORDS_FOR_COLUMNS = 1000  # the first ones, which say which columns there are
@@ -29,11 +29,16 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
     rows = records(path)
     first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
     wanted = needed(columns, list(dict.fromkeys(key for record in first for key in record)))
-    values: dict[str, list[Any]] = {name: [] for name in wanted}
+    values: dict[str, Any] = {name: [] for name in wanted}
     for record in chain(first, rows):
         for name in wanted:
             values[name].append(record.get(name))
-    return pa.table({name: _column(column, name) for name, column in values.items()})
+    for name, column in values.items():
+        try:
+            values[name] = pa.array(column)
+        except (pa.ArrowException, OverflowError, UnicodeEncodeError):
+            values[name] = to_column(column, name)  # says which kinds are mixed, and where
+    return pa.table(values)
 
 
 def records(path: Path) -> Iterator[Record]:
@@ -53,22 +58,22 @@ def parse(file: BinaryFile, where: str) -> Iterator[Record]:
             for position, record in enumerate(_loads(line + file.read(), where, number)):
                 yield _checked(record, f"{where}: record {position:,} (from 0)")
             return
-        if (first and line.strip() == b"{") or (first and line.lstrip()[:1] == b"{" and not _is_whole(line)):
+        if first and line.lstrip()[:1] == b"{" and _goes_on(line):
             yield _checked(_loads(line + file.read(), where, number), where)
             return
         first = False
         yield _checked(_loads(line.rstrip(), where, number), f"{where}: line {number:,}")
 
 
-def _is_whole(line: bytes) -> bool:
-    """False where an object goes on after its first line."""
+def _goes_on(line: bytes) -> bool:
+    """True where an object goes on after its first line."""
     try:
         json.loads(line)
     except json.JSONDecodeError as error:
-        return bool(error.doc[error.pos :].strip())
+        return not error.doc[error.pos :].strip()
     except (ValueError, RecursionError):
         pass
-    return True
+    return False
 
 
 def _loads(text: bytes, where: str, number: int) -> Any:
@@ -95,13 +100,6 @@ def _checked(record: Any, where: str) -> Record:
     return record
 
 
-def _column(values: list[Any], name: str) -> Any:
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        return to_column(values, name)  # says which kinds are mixed, and where
-
-
 def write(table: pa.Table, file: BinaryFile) -> None:
     """Write one object per row; NaN and infinity, for which JSON has no word, are null."""
     for batch in table.to_batches():
@@ -124,6 +122,54 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
+    """Read the field that the caller named for a role, or the first usual one that is there; none raises."""
+    keys = usual if named is None else (named,)
+    if (value := first_of(record, keys)) is not None:
+        return value
+    raise DataError(f"{where} has no {' nor '.join(map(repr, keys))} for {role}; name the field: {role}=<field>.")
+
+
+def first_of(record: dict[str, Any], keys: Iterable[str]) -> Any:
+    """The first of these fields that a record has; None where it has none."""
+    return next((record[key] for key in keys if record.get(key) is not None), None)
+
+
+def check_once(seen: set[Any], name: Any, where: str, what: str) -> None:
+    """Add a name to those seen; a DataError where it is there already."""
+    if name in seen:
+        raise DataError(f"{where} is there twice; {what} again.")
+    seen.add(name)
+
+
+def part(record: Any, key: str, kind: type[Any], where: str) -> Any:
+    """The entry of a record, empty where it is missing or null; a DataError where it is of another kind."""
+    value = record.get(key)
+    if value is None:
+        return kind()
+    if not isinstance(value, kind):
+        words: dict[Any, str] = {dict: "an object: {…}", list: "a list: […]", str: "text"}
+        raise DataError(f"{where} has {shown(value)} as {key!r}; expected {words[kind]}.")
+    return value
+
+
+def objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
+    """The entry of a record that is a list of objects; empty where it is missing or null."""
+    entries = part(record, key, list, where)
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise DataError(f"{where} has {shown(entry)} in {key!r}; expected an object: {{…}}.")
+    return list(entries)
+
+
+def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
+    """The start, end and label of a span; a DataError where one of them is missing."""
+    start, end, label = (record.get(key) for key in keys)
+    if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
+        raise DataError(f"{where} has the span {shown(record)}; expected whole numbers {keys[0]}, {keys[1]}, a label.")
+    return start, end, str(label)
 
 
 # after the exports, whose records it would take too

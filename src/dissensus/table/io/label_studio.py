@@ -9,28 +9,14 @@ are known labels. Our labels become `predictions`: https://labelstud.io/guide/pr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import (
-    COMPARED,
-    LABEL,
-    NOTHING,
-    RATING,
-    SPANS,
-    Answer,
-    Item,
-    Note,
-    Rows,
-    add_export,
-    comparisons,
-    field,
-    objects,
-    part,
-)
-from dissensus.table.io.jsonl import Record, records
-from dissensus.table.io.pairs import SIDES
+from dissensus.table.io.exports import COMPARED, LABEL, NOTHING, RATING, SPANS, Answer, Item, Note, Rows, add_export
+from dissensus.table.io.jsonl import Record, field, objects, part, records
+from dissensus.table.io.pairs import SIDES, comparisons
 from dissensus.table.io.writers import Given, Labels, add
 from dissensus.table.kinds import CONTEXT, OUTCOMES, VERSUS
 from dissensus.table.names import shown
@@ -57,7 +43,8 @@ def task_answers(task: Record, columns: Columns, where: str) -> Rows:
     item = field(task if columns.item is None else data, columns.item, ("id",), "item", where)
     yield Item(item, data)
     for annotation in objects(task, _key(task), where):
-        annotator = _annotator(annotation, columns.annotator, where)
+        who = field(annotation, columns.annotator, ("completed_by", "created_username"), "annotator", where)
+        annotator = field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
         results = objects(annotation, "result", where)
         gold = bool(annotation.get("ground_truth"))
         if annotation.get("was_cancelled") or not results:
@@ -131,12 +118,6 @@ def _key(task: Record) -> str:
     return "annotations" if "annotations" in task else "completions"  # the latter before version 1.0
 
 
-def _annotator(annotation: Record, named: Any, where: str) -> Any:
-    """Name who made an annotation: a user's number, or the email address where the export has it."""
-    who = field(annotation, named, ("completed_by", "created_username"), "annotator", where)
-    return field(who, None, ("email", "id"), "annotator", where) if isinstance(who, dict) else who
-
-
 def tasks(labels: Labels) -> Iterator[Record]:
     """Yield the tasks of the export, each with one prediction more; its score is that of its least sure answer.
 
@@ -172,13 +153,9 @@ def _controls(labels: Labels) -> dict[str | None, list[Record]]:
 
 
 def _prediction(given: dict[str | None, Given], controls: dict[str | None, list[Record]], agent: str) -> Record:
-    return {
-        "model_version": agent,
-        "score": min(one.confidence for one in given.values()),
-        "result": [
-            result for question, one in given.items() for result in _results(question, one, controls.get(question, []))
-        ],
-    }
+    results = [_results(question, one, controls.get(question, [])) for question, one in given.items()]
+    score = min(one.confidence for one in given.values())
+    return {"model_version": agent, "score": score, "result": list(chain.from_iterable(results))}
 
 
 def _results(question: str | None, given: Given, before: list[Record]) -> list[Record]:

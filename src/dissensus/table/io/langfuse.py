@@ -8,14 +8,13 @@ name the model, it is taken out of the question: "tone-gpt" by "gpt" is "tone".
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export, field, objects, part
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export
+from dissensus.table.io.jsonl import Record, check_once, field, first_of, objects, part, records
 from dissensus.table.names import shown
 
 _OF_A_SCORE = {"name", "dataType", "source"}
@@ -34,13 +33,22 @@ def answers(path: Path, columns: Columns) -> Rows:
     """Yield one answer per score."""
     seen: set[str] = set()
     for page in records(path):
-        yield from _pages(page, path)
+        meta, there = part(page, "meta", dict, str(path)), page.get("data")
+        total = meta.get("totalItems")
+        if isinstance(total, int) and isinstance(there, list) and total > len(there):
+            said = f"This page has {len(there):,} of {total:,} scores"
+            yield Note(f"{said}; give all pages, in one folder.", loud=True, alone=True)
+        elif meta.get("cursor"):
+            yield Note("There are more scores after this page; give all pages, in one folder.", loud=True, alone=True)
         for score in objects(page, "data", str(path)) if "data" in page else [page]:
             where = f"{path}: score {shown(score.get('id'))}"
-            if (name := str(score.get("id"))) in seen and "id" in score:
-                raise DataError(f"{where} is there twice; fetch the scores again.")
-            seen.add(name)
-            item = _item(score, columns.item, where)
+            if "id" in score:
+                check_once(seen, str(score["id"]), where, "fetch the scores")
+            item = first_of(score, (columns.item,) if isinstance(columns.item, str) else _ITEMS)
+            item = part(score, "subject", dict, where).get("id") if item is None else item
+            if item is None:
+                named = ", ".join(map(repr, _ITEMS))
+                raise DataError(f"{where} has none of {named} nor a subject; ask for fields=subject.")
             yield Item(item, {})
             yield _answer(score, item, columns, where)
 
@@ -69,28 +77,6 @@ def _answer(score: Record, item: Any, columns: Columns, where: str) -> Answer:
     if not isinstance(said, str):
         raise DataError(f"{where} is {kind} and has the value {shown(said)}; expected text.")
     return Answer(item, who, said, question, LABEL)
-
-
-def _item(score: Record, named: Any, where: str) -> Any:
-    subject = part(score, "subject", dict, where)
-    for key in (named,) if named else _ITEMS:
-        if score.get(key) is not None:
-            return score[key]
-    if subject.get("id") is not None:
-        return subject["id"]
-    raise DataError(f"{where} has none of {', '.join(map(repr, _ITEMS))} nor a subject; ask for fields=subject.")
-
-
-def _pages(page: Record, path: Path) -> Iterator[Note]:
-    """Say where there are more scores than in this page."""
-    meta = part(page, "meta", dict, str(path))
-    total, there = meta.get("totalItems"), page.get("data")
-    if isinstance(total, int) and isinstance(there, list) and total > len(there):
-        yield Note(
-            f"This page has {len(there):,} of {total:,} scores; give all pages, in one folder.", loud=True, alone=True
-        )
-    elif meta.get("cursor"):
-        yield Note("There are more scores after this page; give all pages, in one folder.", loud=True, alone=True)
 
 
 add_export(

@@ -11,8 +11,8 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, Item, Rows, add_export, part
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import Answer, Item, Rows, add_export
+from dissensus.table.io.jsonl import Record, part, records
 from dissensus.table.names import shown
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, Item, Rows, Target, add_export, field, part
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import Answer, Item, Rows, Target, add_export
+from dissensus.table.io.jsonl import Record, check_once, field, part, records
 from dissensus.table.names import shown
 
 _FILE = re.compile(r"(?:(?P<model>.+)_)?samples_(?P<task>.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl?(?:\.\w+)?")
@@ -42,15 +42,12 @@ def answers(path: Path, columns: Columns) -> Rows:
         if chosen != first:
             yield Answer(item, "", None, task, left_out=f"answers by the filter {chosen}")
             continue
-        if str(item) in seen:
-            raise DataError(f"{where} is there twice; write the samples again.")
-        seen.add(str(item))
+        check_once(seen, str(item), where, "write the samples")
         document = part(sample, "doc", dict, where)
         fields = {key: value for key, value in document.items() if isinstance(value, str | int | float)}
         yield Item(item, fields, task)
         target = sample.get("target")
-        if isinstance(target, str | int | float) and str(target).strip():
-            yield Target(item, str(target).strip(), task)
+        yield Target(item, str(target).strip() if isinstance(target, str | int | float) else None, task)
         yield Answer(item, who, _label(sample, where), task)
 
 

@@ -6,7 +6,10 @@ label= the winner, annotator= who judged, "anonymous" where nobody is named.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -14,7 +17,7 @@ from dissensus.exceptions import DataError, MissingColumn
 from dissensus.table import kinds
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS
-from dissensus.table.find_columns import Columns, column_names, count_rows, listed, no_column, split, to_arrow
+from dissensus.table.find_columns import Columns, check_there, column_names, count_rows, listed, split, to_arrow
 from dissensus.table.reading import Reading
 
 SIDES = (
@@ -68,10 +71,10 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
             f"{listed(there)}. Name them: item='LEFT,RIGHT', label=<column>."
         )
     for role, column in found.items():
-        if column not in there:
-            raise no_column(role, there, column)
+        check_there(role, (column,), there)
     data = to_arrow(frame, list(dict.fromkeys(found.values())))
-    left, right = (data[found[side]] for side in ("left", "right"))
+    cells = (naming.to_array(data[found[role]], "pairs").to_pylist() for role in ("left", "right", "winner"))
+    left, right, winner = (np.array(["" if one is None else str(one) for one in c], object) for c in cells)
     n = len(left)
     reading = Reading(format=f"comparisons in {format_name}", rows=n)
     reading.columns = {role: repr(column) for role, column in found.items()}
@@ -79,34 +82,30 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
     if context is not None and count_rows(naming.to_column(context, "context")) == n > 1:
         context = None  # it numbers the rows
         del reading.columns["context"]
-    same = np.flatnonzero(np.asarray(_text(left)) == np.asarray(_text(right)))
-    if same.size:
-        raise DataError(
-            f"{same.size:,} of {n:,} rows compare a thing with itself; first at row {same[0]} (from 0): "
-            f"{naming.shown(_text(left)[same[0]])}."
-        )
-    columns = {"item": kinds.pair_items(left, right, context), "label": _outcomes(data[found["winner"]], left, right)}
-    columns["annotator"] = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
-    return columns, reading
-
-
-def _outcomes(winner: Any, left: Any, right: Any) -> Any:
-    """(N,) left, right or tie: as it says, or by the name of the better thing."""
-    said, names = np.asarray(_text(winner)), [np.asarray(_text(side)) for side in (left, right)]
-    found = np.full(said.size, -1)
-    for code, own in enumerate(names):
-        found[said == own] = code
-    for value in set(said[found < 0].tolist()):
+    if (same := left == right).any():
+        where = f"first at row {same.argmax()} (from 0): {naming.shown(left[same.argmax()])}"
+        raise DataError(f"{same.sum():,} of {n:,} rows compare a thing with itself; {where}.")
+    better = np.select([winner == right, winner == left], [1, 0], -1)  # by the name of the better thing, or as it says
+    for value in set(winner[better < 0].tolist()):
         plain = value.strip().lower()
         code = next((k for k, words in enumerate((LEFT, RIGHT, TIE)) if plain in words), -1)
-        found[(said == value) & (found < 0)] = code
-    if (found < 0).any():
-        raise DataError(
-            naming.bad_rows("column of winners", found < 0, "rows name neither of the two, nor a tie", said)
-        )
-    return np.array(kinds.OUTCOMES, object)[found]
+        better[(winner == value) & (better < 0)] = code
+    if (better < 0).any():
+        problem = "rows name neither of the two, nor a tie"
+        raise DataError(naming.bad_rows("column of winners", better < 0, problem, winner))
+    items = kinds.pair_items(data[found["left"]], data[found["right"]], context)
+    people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
+    return {"item": items, "annotator": people, "label": np.array(kinds.OUTCOMES, object)[better]}, reading
 
 
-def _text(column: Any) -> Any:
-    values = naming.to_array(column, "pairs").to_pylist()
-    return np.array(["" if value is None else str(value) for value in values], object)
+def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
+    """Every two things of a ranking, as a comparison: a smaller rank is better, an equal one a tie.
+
+    A checksum tells which thing is left, alike for all annotators: no thing is left more often than by chance.
+    """
+    found = []
+    for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):
+        swap = crc32(f"{pair[0][0]}{kinds.VERSUS}{pair[1][0]}{kinds.CONTEXT}{item}".encode()) % 2
+        (left, a), (right, b) = pair[::-1] if swap else pair
+        found.append((left, right, "tie" if a == b else "left" if a < b else "right"))
+    return found

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from dissensus.exceptions import DataError, DataWarning
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import SPANS, Answer, Item, Rows, add_export, field, objects, span_of
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export
+from dissensus.table.io.jsonl import Record, field, objects, records, span_of
 from dissensus.table.io.writers import Labels, add
 
 _CHOICE = "choice"
@@ -41,15 +41,13 @@ def answers(path: Path, columns: Columns) -> Rows:
         yield Item(item, {"text": record["text"]} if isinstance(record.get("text"), str) else {})
         ignored = "tasks ignored" if answer == "ignore" else ""
         question = _asked(record)
+        label, kind, rejected = answer, LABEL, ""
         if question == _CHOICE:
-            rejected = "choice tasks rejected" if answer == "reject" else ""
-            yield Answer(item, annotator, record.get("accept"), question, left_out=ignored or rejected)
+            label, rejected = record.get("accept"), "choice tasks rejected"
         elif question == SPANS:
-            rejected = "tasks with spans rejected" if answer == "reject" else ""
-            spans = [span_of(one, ("start", "end", "label"), where) for one in objects(record, "spans", where)]
-            yield Answer(item, annotator, spans, question, SPANS, left_out=ignored or rejected)
-        else:
-            yield Answer(item, annotator, answer, question, left_out=ignored)
+            label = [span_of(one, ("start", "end", "label"), where) for one in objects(record, "spans", where)]
+            kind, rejected = SPANS, "tasks with spans rejected"
+        yield Answer(item, annotator, label, question, kind, ignored or (rejected if answer == "reject" else ""))
     if len(sessions) > 1 and (unnamed := sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)):
         said = "annotators are unnamed sessions, called after their time; one person may count as several"
         warnings.warn(f"{path}: {unnamed:,} of {len(sessions):,} {said}.", DataWarning, stacklevel=2)

@@ -18,8 +18,8 @@ from typing import Any
 
 from dissensus.exceptions import DataError
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export, field, objects, part
-from dissensus.table.io.jsonl import Record, records
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, add_export
+from dissensus.table.io.jsonl import Record, check_once, field, objects, part, records
 from dissensus.table.io.writers import OURS, Given, Labels, add, our_name
 from dissensus.table.names import shown
 
@@ -53,36 +53,25 @@ def item_names(found: list[Record], path: Path) -> list[Any]:
             raise DataError(
                 f"{path}: a result has testIdx {shown(test)} and promptIdx {shown(prompt)}; expected numbers."
             )
-        places.append((test, prompt, answered_by(result)))
+        places.append((test, prompt, str(_name(result.get("provider")))))
     differ = [place for place in (1, 2) if len({one[place] for one in places}) > 1]
     names = ["/".join(map(str, (one[0], *(one[k] for k in differ)))) if differ else one[0] for one in places]
     seen: set[Any] = set()
-    for name, (test, prompt, provider) in zip(names, places, strict=True):
-        if name in seen:
-            raise DataError(
-                f"{path}: test {test} with prompt {prompt} and provider {shown(provider)} is there twice; write the "
-                "results again."
-            )
-        seen.add(name)
+    for name, (test, prompt, by) in zip(names, places, strict=True):
+        where = f"{path}: test {test} with prompt {prompt} and provider {shown(by)}"
+        check_once(seen, name, where, "write the results")
     return names
 
 
-def answered_by(result: Record) -> str:
-    """How the model that answered is called."""
-    given = result.get("provider")
-    about: Record = given if isinstance(given, dict) else {"id": given}
-    return str(about.get("label") or about.get("id"))
+def _name(value: Any) -> Any:
+    """How what a field holds is called; a provider may be an object."""
+    return value.get("label") or value.get("id") if isinstance(value, dict) else value
 
 
 def judge(assertion: Record, named: Any = None) -> str:
     """How the judge of an assertion is called: by the field named, else by the first usual one."""
-    for key in ("metric", "provider", "type") if named is None else (named,):
-        value = assertion.get(key)
-        if isinstance(value, dict):
-            value = value.get("label") or value.get("id")
-        if value:
-            return str(value)
-    return "assertion"
+    keys = ("metric", "provider", "type") if named is None else (named,)
+    return str(next(filter(None, (_name(assertion.get(key)) for key in keys)), "assertion"))
 
 
 def _where(result: Record, path: Path) -> str:
@@ -106,11 +95,14 @@ def answers(path: Path, columns: Columns) -> Rows:
     ]  # fmt: skip
     questions = _questions(found, path, columns.annotator)
     several = len(set(questions.values())) > 1
-    providers = [answered_by(result) for result in found]
+    providers = [str(_name(result.get("provider"))) for result in found]
     for item, result, by in zip(names, found, providers, strict=True):
         where = _where(result, path)
         about = {"provider": by, "test": result.get("testIdx")} if len(set(providers)) > 1 else {}
-        fields = _fields(result, where)
+        said = part(result, "response", dict, where).get("output")
+        of_test = {"description": part(result, "testCase", dict, where).get("description")}
+        fields = {**of_test, **part(result, "vars", dict, where), "answer": said}
+        fields = {key: value for key, value in fields.items() if value is not None}
         yield Item(item, fields | {key: value for key, value in about.items() if key not in fields})
         given = components(result, path)
         if not given:
@@ -164,13 +156,6 @@ def _questions(found: list[Record], path: Path, named: Any) -> dict[str, str]:
             if home != other:
                 group = {name: other if first == home else first for name, first in group.items()}
     return dict.fromkeys(group, PASS) if len(set(group.values())) < 2 else group
-
-
-def _fields(result: Record, where: str) -> Record:
-    said = part(result, "response", dict, where).get("output")
-    about = part(result, "testCase", dict, where).get("description")
-    fields = {"description": about, **part(result, "vars", dict, where), "answer": said}
-    return {key: value for key, value in fields.items() if value is not None}
 
 
 def tests(labels: Labels) -> Iterator[Record]:

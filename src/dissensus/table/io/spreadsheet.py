@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from datetime import date, time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow as pa
 from dissensus.common.extras import need
 from dissensus.exceptions import UnreadableFile
 from dissensus.table.find_columns import Columns, needed
-from dissensus.table.io.files import MAX_UNPACKED_RATIO, MIN_UNPACKED_LIMIT, is_zip, reading
+from dissensus.table.io.files import MAX_UNPACKED_RATIO, is_zip, max_unpacked, reading
 from dissensus.table.io.formats import NOTE, Format, add
 
 SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
@@ -23,7 +24,13 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
     import python_calamine
 
     with reading(path):
-        _check_size(path)
+        if is_zip(path):
+            with zipfile.ZipFile(path) as archive:
+                size = sum(one.file_size for one in archive.infolist())
+            if size > max_unpacked(path):
+                raise UnreadableFile(
+                    f"{path} unpacks to more than {MAX_UNPACKED_RATIO} times its size; save it as CSV."
+                )
         book = python_calamine.CalamineWorkbook.from_path(str(path))
         if not book.sheet_names:
             raise UnreadableFile(f"{path} holds no sheet; a table needs a header and rows.")
@@ -38,17 +45,6 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
         said = f"Sheet {book.sheet_names[0]!r} was read; not read: {', '.join(map(repr, others[:5]))}."
         return found.replace_schema_metadata({NOTE: said})
     return found
-
-
-def _check_size(path: Path) -> None:
-    """Raise where the sheets, which are packed, would fill the memory."""
-    import zipfile
-
-    if is_zip(path):
-        with zipfile.ZipFile(path) as archive:
-            size = sum(one.file_size for one in archive.infolist())
-        if size > max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT):
-            raise UnreadableFile(f"{path} unpacks to more than {MAX_UNPACKED_RATIO} times its size; save it as CSV.")
 
 
 def _text(cell: Any) -> str | None:

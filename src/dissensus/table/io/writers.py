@@ -176,14 +176,10 @@ def _write_xlsx(labels: Labels, file: BinaryFile) -> None:
     book.save(file)
 
 
-def _write_csv(labels: Labels, file: BinaryFile) -> None:
-    delimited.write(pa.table(_columns(labels)), file)
-
-
-def _write_jsonl(labels: Labels, file: BinaryFile) -> None:
-    jsonl.write(pa.table(_columns(labels)), file)
-
-
-WRITERS.register("csv", summary="a sheet of labels", place=60)(Writer("to-csv.csv", _write_csv))
-WRITERS.register("jsonl", summary="one label a line", place=65)(Writer("to-jsonl.jsonl", _write_jsonl))
+WRITERS.register("csv", summary="a sheet of labels", place=60)(
+    Writer("to-csv.csv", lambda labels, file: delimited.write(pa.table(_columns(labels)), file))
+)
+WRITERS.register("jsonl", summary="one label a line", place=65)(
+    Writer("to-jsonl.jsonl", lambda labels, file: jsonl.write(pa.table(_columns(labels)), file))
+)
 WRITERS.register("xlsx", summary="the same for Excel", place=70)(Writer("to-xlsx.xlsx", _write_xlsx))

@@ -1,0 +1,301 @@
+"""Tables of other labels than classes, drawn with known truth: numbers, grades, pairs, sets, spans and texts.
+
+A span is read by an annotator who misses it, or marks it with a wrong type or a boundary moved by one token; between
+spans it may mark what is none. A spammer marks at random, an adversary always gives another type: the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.exceptions import BadParameter
+from dissensus.table.annotations import Annotations
+from dissensus.table.kinds import OUTCOMES, set_name
+from dissensus.table.names import shown
+from dissensus.table.spans import place_names
+
+TICKS = {
+    "good": (0.85, 0.03),
+    "sparing": (0.4, 0.01),
+    "eager": (0.9, 0.3),
+    "spammer": (0.2, 0.2),
+    "adversary": (0.1, 0.6),
+}
+"""Kind of annotator of sets → how often a true option is ticked, and another one."""
+
+
+class Habits(NamedTuple):
+    """How an annotator of spans errs; rates are per span, `extra` per token."""
+
+    miss: float
+    boundary: float
+    wrong_type: float
+    extra: float
+
+
+HABITS = {
+    "expert": Habits(0.05, 0.03, 0.03, 0.001),
+    "ordinary": Habits(0.25, 0.10, 0.10, 0.005),
+    "sloppy": Habits(0.25, 0.50, 0.10, 0.005),
+    "spammer": Habits(1.0, 0.0, 0.0, 0.15),
+    "adversary": Habits(0.10, 0.05, 1.0, 0.005),
+}
+"""The kinds of annotators of spans."""
+READERS = {"expert": 0.15, "ordinary": 0.6, "sloppy": 0.1, "spammer": 0.1, "adversary": 0.05}
+"""Their shares in a default crowd."""
+SPAN_RATE = 0.12  # spans per token that is outside
+SPAN_GOES_ON = 0.4  # chance that a span has one more token
+Span = tuple[int, int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """A table and what is true about it."""
+
+    annotations: Annotations
+    truth: Any  # (I,) numbers, codes of grades or tags, or texts; of sets (I, L) bool; of pairs (T,) scores of things
+    kind: Names  # (A,) such as ordinary, spammer (does not look) or adversary (turns the scale round)
+    bias: FloatArray | None = None  # (A,) how far numbers lie above the truth; of pairs, how far the left is favoured
+    error: FloatArray | None = None  # (A,) chance that an annotator of texts errs on a word
+    options: Names | None = None  # (L,) of sets
+
+
+def simulate_kind(
+    kind: str,
+    n_items: int,
+    n_annotators: int,
+    *,
+    redundancy: int = 5,
+    spammers: float = 0.1,
+    adversaries: float = 0.05,
+    bias: float = 0.3,
+    noise: float = 0.5,
+    n_grades: int = 5,
+    n_things: int = 20,
+    ties: float = 0.5,
+    seed: int = 0,
+) -> Drawn:
+    """Draw a table of labels of the kind "numbers", "graded" or "pairs", with spammers, adversaries and bias.
+
+    An item has a truth θ ~ N(0, 1). An annotator with a bias ~ N(0, `bias`²), a stretch ~ N(1, 0.2²) and a noise of
+    about `noise` takes it for x = bias + stretch · θ + ε; a spammer for a draw that has nothing to do with it, an
+    adversary for bias − stretch · θ + ε. Numbers are x; grades are x rounded into `n_grades` steps of about equal
+    shares. Of pairs, θ is the difference of two scores, `ties` the odds of a tie between equals, and `noise` is not
+    used: ε is logistic. `n_items` items have `redundancy` labels each, by some of `n_annotators`; `seed` draws it all.
+
+    >>> simulate_kind("pairs", 200, 10, n_things=8).annotations.sides.things.size
+    8
+    """
+    if kind not in ("numbers", "graded", "pairs"):
+        raise BadParameter(
+            f"kind must be numbers, graded or pairs, got {shown(kind)}; for others there are simulate_sets, "
+            "simulate_spans and simulate_texts."
+        )
+    rng = np.random.default_rng([seed, 25])
+    who = np.full(n_annotators, "ordinary", object)
+    odd = rng.permutation(n_annotators)
+    n_spam, n_turned = round(spammers * n_annotators), round(adversaries * n_annotators)
+    who[odd[:n_spam]], who[odd[n_spam : n_spam + n_turned]] = "spammer", "adversary"
+    biases, stretch = rng.normal(0, bias, n_annotators), rng.normal(1, 0.2, n_annotators)
+    stretch = np.where(who == "adversary", -stretch, np.where(who == "spammer", 0.0, stretch))
+    noises = noise * np.exp(rng.normal(0, 0.3, n_annotators))
+    item, annotator = _who_labels(rng, n_items, n_annotators, redundancy)
+    if kind == "pairs":
+        scores = rng.normal(0, 1, n_things)
+        left = rng.integers(n_things, size=n_items)
+        right = (left + 1 + rng.integers(n_things - 1, size=n_items)) % n_things
+        half = (biases[annotator] + stretch[annotator] * (scores[left] - scores[right])[item]) / 2
+        odds = np.stack([np.exp(half), np.exp(-half), np.full(half.size, ties)])
+        outcome = (rng.random(half.size) > np.cumsum(odds / odds.sum(axis=0), axis=0)).sum(axis=0)
+        names, said = _numbered("t", n_things), np.array(OUTCOMES, object)[np.minimum(outcome, 2)]
+        table = Annotations.from_pairs(names[left[item]], names[right[item]], said, annotator, context=item)
+        return Drawn(table, scores, who, biases)
+    truth: FloatArray = rng.normal(0, 1, n_items)
+    x = biases[annotator] + stretch[annotator] * truth[item] + noises[annotator] * rng.normal(size=item.size)
+    x = np.where(who[annotator] == "spammer", rng.normal(0, 1, item.size), x)
+    if kind == "numbers":
+        return Drawn(Annotations.from_arrays(item, annotator, x, kind=kind), truth, who, biases)
+    edges = ndtri(np.arange(1, n_grades) / n_grades)
+    table = Annotations.from_arrays(item, annotator, np.searchsorted(edges, x), n_grades, kind=kind)
+    return Drawn(table, np.searchsorted(edges, truth).astype(np.float64), who, biases)
+
+
+def simulate_sets(
+    n_items: int,
+    n_annotators: int,
+    n_options: int,
+    *,
+    redundancy: int = 5,
+    kinds: dict[str, int] | None = None,
+    seed: int = 0,
+) -> Drawn:
+    """Draw sets; `kinds`: how many annotators of which kind, all others are good.
+
+    An option is true on one item of five; from the second on it follows the one before it where that is true (80 %).
+    """
+    rng = np.random.default_rng(seed)
+    truth = np.zeros((n_items, n_options), np.bool_)
+    for c in range(n_options):
+        after = truth[:, c - 1] & (rng.random(n_items) < 0.8) if c else False
+        truth[:, c] = after | (rng.random(n_items) < (0.2 if c == 0 else 0.05))
+    special = [kind for kind, count in (kinds or {}).items() for _ in range(count)]
+    of_annotator = np.array([*special, *["good"] * (n_annotators - len(special))], object)
+    item, annotator = _who_labels(rng, n_items, n_annotators, redundancy)
+    hit, false_tick = np.array([TICKS[kind] for kind in of_annotator])[annotator].T
+    chance = np.where(truth[item], hit[:, None], false_tick[:, None])
+    options = _numbered("o", n_options)
+    sets, label = np.unique(rng.random(chance.shape) < chance, axis=0, return_inverse=True)
+    names = np.array([set_name(options[one]) for one in sets], object)[label.reshape(-1)]
+    everybody = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
+    table = Annotations.from_arrays(item, annotator, names, kind="sets", **everybody)
+    return Drawn(table, truth, of_annotator, options=options)
+
+
+def simulate_texts(
+    n_items: int,
+    n_annotators: int,
+    *,
+    words: int = 12,
+    vocabulary: int = 200,
+    redundancy: int = 5,
+    spammers: int = 0,
+    seed: int = 0,
+) -> Drawn:
+    """Draw texts of about so many `words`; annotators replace, leave out and add 2 to 30 % of them, spammers all."""
+    rng = np.random.default_rng(seed)
+    truth = [rng.integers(0, vocabulary, rng.integers(words // 2, words * 3 // 2)) for _ in range(n_items)]
+    error = np.append(np.ones(spammers), rng.uniform(0.02, 0.3, n_annotators - spammers))
+    item, annotator = _who_labels(rng, n_items, n_annotators, redundancy)
+    texts = []
+    for i, a in zip(item, annotator, strict=True):
+        wrong = rng.random(truth[i].size) < error[a]
+        text = np.where(wrong, rng.integers(0, vocabulary, truth[i].size), truth[i]).tolist()
+        places = np.flatnonzero(wrong)[::-1]
+        for place, how in zip(places, rng.integers(0, 3, places.size), strict=True):
+            if how == 0:
+                del text[place]
+            elif how == 1:
+                text.insert(place, int(rng.integers(0, vocabulary)))
+        texts.append(_written(text) or "w")
+    everybody = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
+    table = Annotations.from_arrays(item, annotator, texts, kind="objects", **everybody)
+    kind = np.where(error == 1, "spammer", "ordinary").astype(object)
+    return Drawn(table, np.array([_written(one) for one in truth], object), kind, error=error)
+
+
+def simulate_spans(
+    n_documents: int,
+    n_annotators: int,
+    n_types: int,
+    *,
+    length: int = 20,
+    redundancy: int = 5,
+    kinds: Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> Drawn:
+    """Draw documents of `length` tokens on average, each read by `redundancy` annotators; `kinds` are kind → share.
+
+    >>> simulate_spans(50, 8, 2, seed=1).annotations
+    Annotations: 4,940 tags of 988 items by 8 annotators, 5 classes (B-t0, B-t1, I-t0, I-t1, O), 5.0 per item
+    """
+    _check_redundancy(redundancy, n_annotators)
+    rng = np.random.default_rng(seed)
+    kind = rng.permutation(apportion(kinds or READERS, n_annotators, tuple(HABITS)))
+    sizes = rng.integers(max(length // 2, 1), length + length // 2 + 1, n_documents)
+    all_places, truth, item, annotator, label = [], [], [], [], []
+    for document, size in enumerate(sizes.tolist()):
+        spans = _draw_spans(rng, size, n_types, SPAN_RATE)
+        places = place_names([f"d{document:05d}"] * size, range(size))
+        all_places += places
+        truth += _tags(spans, size)
+        for a in rng.choice(n_annotators, redundancy, replace=False).tolist():
+            item += places
+            annotator += [f"a{a:03d}"] * size
+            label += _tags(_mark(rng, spans, size, n_types, HABITS[str(kind[a])]), size)
+    types = [f"{mark}-t{k}" for mark in "BI" for k in range(n_types)]
+    people = [f"a{a:03d}" for a in range(n_annotators)]
+    table = Annotations.from_arrays(item, annotator, label, [*types, "O"], annotators=people, kind="spans")
+    return Drawn(table, table.gold_codes(all_places, truth), kind)
+
+
+def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Names:
+    """(n,) kinds in these shares, by largest remainder; `known` are all kinds."""
+    for kind, share in shares.items():
+        if kind not in known:
+            raise BadParameter(f"kinds: no kind {kind!r}; there are {', '.join(known)}.")
+        if not share >= 0:
+            raise BadParameter(f"kinds: the share of {kind!r} must not be negative, got {share}.")
+    total = sum(shares.values())
+    if not total > 0:
+        raise BadParameter("kinds: the shares sum to nothing.")
+    exact = np.array([share / total * n for share in shares.values()])
+    count = np.floor(exact + 1e-9).astype(int)
+    short = np.argsort(count - exact, kind="stable")[: n - count.sum()]
+    count[short] += 1
+    return np.repeat(np.array(list(shares), object), count)
+
+
+def _check_redundancy(redundancy: int, n_annotators: int) -> None:
+    if not 1 <= redundancy <= n_annotators:
+        raise BadParameter(f"redundancy must lie from 1 to the {n_annotators:,} annotators, got {redundancy}.")
+
+
+def _who_labels(
+    rng: np.random.Generator, n_items: int, n_annotators: int, redundancy: int
+) -> tuple[IntArray, IntArray]:
+    """(N,) items and annotators of `redundancy` labels of every item, each by another annotator."""
+    _check_redundancy(redundancy, n_annotators)
+    annotator = np.argsort(rng.random((n_items, n_annotators)), axis=1)[:, :redundancy].reshape(-1)
+    return np.repeat(np.arange(n_items), redundancy), annotator
+
+
+def _numbered(letter: str, n: int) -> Names:
+    return np.array([f"{letter}{k:0{len(str(n - 1))}d}" for k in range(n)], object)
+
+
+def _written(words: Iterable[int]) -> str:
+    return " ".join(f"w{word}" for word in words)
+
+
+def _draw_spans(rng: np.random.Generator, size: int, n_types: int, rate: float) -> list[Span]:
+    found, at = [], 0
+    while at < size:
+        end = at + 1
+        if rng.random() < rate:
+            while end < size and rng.random() < SPAN_GOES_ON:
+                end += 1
+            found.append((at, end, int(rng.integers(n_types))))
+        at = end
+    return found
+
+
+def _mark(rng: np.random.Generator, spans: list[Span], size: int, n_types: int, habits: Habits) -> list[Span]:
+    """What somebody with these habits marks."""
+    found = _draw_spans(rng, size, n_types, habits.extra)
+    for start, end, kind in spans:
+        if rng.random() < habits.miss:
+            continue
+        if rng.random() < habits.boundary:
+            moved = int(rng.choice([-1, 1]))
+            start, end = (start, end + moved) if rng.random() < 0.5 else (start + moved, end)
+        if rng.random() < habits.wrong_type:
+            kind = (kind + 1) % n_types
+        if 0 <= start < end <= size:
+            found.append((start, end, kind))
+    return found
+
+
+def _tags(spans: list[Span], size: int) -> list[str]:
+    """Tags of spans; where two overlap the later one goes over the earlier."""
+    tags = ["O"] * size
+    for start, end, kind in spans:
+        tags[start:end] = [f"B-t{kind}"] + [f"I-t{kind}"] * (end - start - 1)
+        if end < size and tags[end][0] == "I":  # the rest of a span whose begin was overwritten
+            tags[end] = "B" + tags[end][1:]
+    return tags
