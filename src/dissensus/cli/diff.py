@@ -11,7 +11,6 @@ import typer
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import Source, option
-from dissensus.common.frames import as_frame
 
 if TYPE_CHECKING:
     from dissensus.questions.diff import Diff, FrameKind
@@ -63,7 +62,7 @@ def diff(
         found = answers[None]
         with folder.results(output, FILES, {"new": show.path(source.file), **head, **_facts(found)}) as part:
             for kind in TABLES:
-                folder.write_file(found.columns(kind), part / f"{kind}.csv")
+                folder.write_file(found.to_frame(kind, "pyarrow"), part / f"{kind}.csv")
     source.print_each(answers, _show, _facts, **head | show.paths(folder=output))
     if not source.json:
         show.written(output, "All changes are", "FOLDER to keep all changes")
@@ -78,16 +77,15 @@ def _check_order(before: Any, after: Any, old: str, new: str) -> None:
 
 
 def _facts(found: Diff) -> dict[str, Any]:
-    people = found.columns("annotators")
-    drifting = found.drift.drifts.nonzero()[0].tolist()
+    people = found.to_frame("annotators", "pyarrow").drop_columns("drifts")
     return {
         "verdict": found.verdict(),
         "labels": {"old": found.old_labels, "new": found.new_labels, **found.counts()},
         "items": {"only_new": found.new_items, "only_old": found.lost_items},
         "annotators": {"only_new": found.new_annotators, "only_old": found.lost_annotators},
-        "flipped": as_frame(found.columns("items"), "pyarrow").to_pylist(),
-        "tested_annotators": int((found.drift.p_value == found.drift.p_value).sum()),
-        "drifting": [{name: values[at] for name, values in people.items() if name != "drifts"} for at in drifting],
+        "flipped": found.to_frame("items", "pyarrow").to_pylist(),
+        "tested_annotators": found.drift.tested,
+        "drifting": people.filter(found.drift.drifts).to_pylist(),
     }
 
 
@@ -119,7 +117,7 @@ def _show(title: str, found: Diff) -> None:
         show.table("Items with another answer", ("item", "was", "is", "because"), rows)
     for sentence in found.drift.sentences(found.annotators):
         show.text(show.clean(sentence))
-    few = found.annotators.size - int((found.drift.p_value == found.drift.p_value).sum())
+    few = found.annotators.size - found.drift.tested
     if few and found.changes.item.size:
         from dissensus.questions.diff import MIN_LABELS
 

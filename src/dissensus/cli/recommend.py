@@ -113,7 +113,7 @@ def recommend(
             found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
         else:
             found = ask_next(fitted, table, budget=budget)
-    frame = found.to_arrow() if classes else found.to_frame("pyarrow")
+    frame = found.to_frame("pyarrow")
     folder.write_file(frame, output)
     if source.json:
         head: dict[str, Any] = {"budget": budget, "seconds": time.perf_counter() - began}

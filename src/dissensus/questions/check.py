@@ -184,7 +184,7 @@ class _Checks:
         if not (len(old) and len(table)):
             return None, "no item has the labels that it had before"
         annotators, found = drift(old, table, self.level)
-        tested, drifting = (int(mask.sum()) for mask in (~np.isnan(found.p_value), found.drifts))
+        tested, drifting = found.tested, int(found.drifts.sum())
         if not tested:
             return None, "no annotator has enough labels before and now"
         return (

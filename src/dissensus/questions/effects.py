@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate
@@ -93,11 +94,5 @@ def _slope(x: FloatArray, y: FloatArray, item: IntArray, level: float) -> Estima
     slope = float(x @ y / (x @ x))
     own = np.bincount(item, x * (y - y.mean() - slope * x))  # sums of each item (Liang & Zeger 1986)
     n = np.unique(item).size
-    return _around(slope, float(np.sqrt(own @ own * n / (n - 1)) / (x @ x)), n - 2, level)
-
-
-def _around(value: float, error: float, freedom: int, level: float) -> Estimate:
-    from scipy.stats import t
-
-    half = float(t.ppf((1 + level) / 2, freedom)) * error
-    return Estimate(value, value - half, value + half, level)
+    half = float(stdtrit(n - 2, (1 + level) / 2) * np.sqrt(own @ own * n / (n - 1)) / (x @ x))
+    return Estimate(slope, slope - half, slope + half, level)

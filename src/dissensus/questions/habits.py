@@ -28,24 +28,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtri, stdtr
 
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation.distances import pair_distances
 from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
 Flag = Literal[
-    "unrelated", "contrary", "apart", "higher", "lower", "left", "right", "more_ties", "fewer_ties", "more", "fewer"
-]
+    "unrelated", "contrary", "copies", "apart", "higher", "lower", "left", "right", "more_ties", "fewer_ties", "more",
+    "fewer",
+]  # fmt: skip
 FLAG_WORDS: dict[Flag, str] = {
     "unrelated": "unrelated to the items",
     "contrary": "contrary to the others",
+    "copies": "same as another's",
     "apart": "further from the others than most",
     "higher": "higher than the others'",
     "lower": "lower than the others'",
@@ -56,7 +59,7 @@ FLAG_WORDS: dict[Flag, str] = {
     "more": "more than the others mark",
     "fewer": "fewer than the others mark",
 }
-"""What the answers of somebody with a flag are, for people to read."""
+"""What the answers of somebody with a flag are, for people to read: on the command line, in the report, in Python."""
 
 LEVEL = 0.01  # of those who are flagged, at most this share is like the crowd
 MIN_LABELS = 10  # on items that others have labelled too; with fewer nobody is flagged
@@ -91,28 +94,15 @@ class Trait(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Habits(Shown):
-    """Flags, reasons and traits of every annotator of a table, and the items whose labels differ most.
+class Flagged(Shown):
+    """Flags and reasons of every annotator of a table."""
 
-    >>> from dissensus import diagnose, simulate
-    >>> found = diagnose(simulate.simulate_kind("numbers", 60, 8, seed=1).annotations)
-    >>> isinstance(found, Habits), sum(map(len, found.flags)), len(found.reasons), int(found.most_contested(1)[0][0])
-    (True, 0, 8, 29)
-    >>> found.flagged("scale"), found.to_frame().shape
-    ([], (8, 8))
-    """
-
+    words: ClassVar[dict[Flag, str]] = FLAG_WORDS  # of the flags that there may be
     annotators: Names  # (A,)
-    labels: IntArray  # (A,) how many it gave to items that others have labelled too
-    traits: dict[str, FloatArray]  # name → (A,)
-    p_values: dict[str, FloatArray]  # name → (A,) P(somebody like the crowd is as extreme); NaN with too few labels
+    labels: Any  # (A,) how many it gave to items that others have labelled too, by weight
     said: tuple[dict[Flag, str], ...]  # (A,) flag → the reason
-    items: Names  # (I,)
-    disagreement: FloatArray  # (I,) how far labels of an item are from each other; NaN with fewer than two
-    active_annotators: int
+    active_annotators: int  # those with labels
     too_few_labels: int  # how many of them have fewer than `MIN_LABELS` labels that can be judged
-    groups: tuple[Any, ...] = ()
-    unsettled: str = ""
 
     @property
     def flags(self) -> tuple[tuple[Flag, ...], ...]:
@@ -124,13 +114,46 @@ class Habits(Shown):
         """(A,) a sentence for each flag, or nothing."""
         return tuple("; ".join(one.values()) for one in self.said)
 
+    def flagged(self, flag: Flag) -> list[Any]:
+        """The annotators with this flag."""
+        check_argument("flag", flag, Literal[tuple(self.words)])
+        return [name for name, said in zip(self.annotators.tolist(), self.said, strict=True) if flag in said]
+
+    def measures(self) -> dict[str, Any]:
+        """Name → (A,) what the flags rest on."""
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table.
+
+        Its columns are annotator, flag ("" where none), evidence (the reasons of the flags), and measures.
+        """
+        said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
+        return as_frame({"annotator": self.annotators} | said | self.measures())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Habits(Flagged):
+    """Flags, reasons and traits of every annotator of a table, and the items whose labels differ most.
+
+    >>> from dissensus import diagnose, simulate
+    >>> found = diagnose(simulate.simulate_kind("numbers", 60, 8, seed=1).annotations)
+    >>> isinstance(found, Habits), sum(map(len, found.flags)), len(found.reasons), int(found.most_contested(1)[0][0])
+    (True, 0, 8, 29)
+    >>> found.flagged("higher"), found.to_frame().shape
+    ([], (8, 8))
+    """
+
+    traits: dict[str, FloatArray]  # name → (A,)
+    p_values: dict[str, FloatArray]  # name → (A,) P(somebody like the crowd is as extreme); NaN with too few labels
+    items: Names  # (I,)
+    disagreement: FloatArray  # (I,) how far labels of an item are from each other; NaN with fewer than two
+    groups: tuple[Any, ...] = ()
+    unsettled: str = ""
+
     def __repr__(self) -> str:
         n = sum(map(bool, self.said))
         return f"Habits of {self.active_annotators:,} annotators: {n:,} answer unlike the others"
-
-    def flagged(self, flag: Flag) -> list[Any]:
-        """The annotators with this flag."""
-        return [name for name, flags in zip(self.annotators.tolist(), self.flags, strict=True) if flag in flags]
 
     def most_contested(self, n: int) -> list[tuple[Any, float]]:
         """The items whose labels differ most, with how far."""
@@ -138,13 +161,12 @@ class Habits(Shown):
         found = [(self.items[i], float(self.disagreement[i])) for i in order.tolist()]
         return [(item, apart) for item, apart in found if apart > 0]
 
-    def to_frame(self) -> Any:
-        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table."""
-        said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
-        columns: dict[str, Any] = {"annotator": self.annotators} | said | {"labels": self.labels}
+    def measures(self) -> dict[str, Any]:
+        """Name → (A,) what the flags rest on: the number of labels, traits and their p-values."""
+        found = {"labels": self.labels}
         for name, value in self.traits.items():
-            columns |= {name: value, f"{name}_p": self.p_values[name]}
-        return as_frame(columns)
+            found |= {name: value, f"{name}_p": self.p_values[name]}
+        return found
 
 
 def find_habits(table: Annotations) -> Habits:
@@ -167,16 +189,19 @@ def find_habits(table: Annotations) -> Habits:
         said: dict[Flag, str] = {}
         for trait, crowd, unlike in zip(traits, crowds, tested[code], strict=True):
             if (flag := _flag(trait, crowd, code, bool(unlike))) is not None:
-                p = crowd.p[code]
-                would = "fewer than 1 in 1,000" if p < 0.001 else f"{100 * p:.1f} % of"
-                said[flag] = f"{trait.fact(code)}; {would} people here would be as far off"
+                said[flag] = f"{trait.fact(code)}; {how_many(crowd.p[code])} people here would be as far off"
         found.append(said)
     active = np.diff(table.annotator_ptr) > 0
     return Habits(
-        table.annotators, labels, {one.name: one.value for one in traits},
-        {one.name: crowd.p for one, crowd in zip(traits, crowds, strict=True)}, tuple(found),
-        *disagreement, int(active.sum()), int((active & ~enough).sum()),
+        table.annotators, labels, tuple(found), int(active.sum()), int((active & ~enough).sum()),
+        {one.name: one.value for one in traits},
+        {one.name: crowd.p for one, crowd in zip(traits, crowds, strict=True)}, *disagreement,
     )  # fmt: skip
+
+
+def how_many(share: float) -> str:
+    """How many people do something, before what they are called."""
+    return "fewer than 1 in 1,000" if share < 0.001 else f"{100 * share:.1f} % of"
 
 
 class Crowd(NamedTuple):

@@ -44,7 +44,6 @@ import numpy as np
 
 from dissensus.common.arrays import TIE, random_ranks
 from dissensus.common.formatting import count, percent
-from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
@@ -212,12 +211,8 @@ class Redundancy(Shown):
             f"{percent(rehearsal.changed.value, 1)} did."
         )
 
-    def to_frame(self) -> Any:
-        """One row per level; a pandas frame where pandas is installed, else an Arrow table."""
-        return as_frame(self.rows())
-
     def rows(self) -> list[dict[str, Any]]:
-        """The same as plain values."""
+        """One row per level, as plain values."""
         return [
             {"labels": one.labels, "annotations": one.annotations, "items": one.items}
             | flat("stability", one.stability)
