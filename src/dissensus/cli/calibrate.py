@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Gold, Source, item_column, option
+from dissensus.cli.options import Fit, Gold, Source, item_column, option
 from dissensus.exceptions import BadParameter, DataError, DissensusError, MissingColumn
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def calibrate(
     ),
     prompt: str | None = option(None, "Column of what was answered: differences are paired by it.", metavar="COLUMN"),
     cost: Path | None = option(None, "Prices of calls, to buy judges by: columns annotator and cost.", metavar="FILE"),
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
@@ -100,7 +99,6 @@ def calibrate(
     folder.check_file(next_file, "items", "--next")
     if next_file is not None and width is None:
         raise BadParameter("--next writes the items that --width asks for; give --width NUMBER too.")
-    options.new_model(method, setting)
     from dissensus.questions.calibrate import KINDS_CORRECTED, enough
     from dissensus.table.kinds import check_kind
 
@@ -115,7 +113,7 @@ def calibrate(
     if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
         if output is not None:
             raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
-        _without_gold(source, table, options.new_model(method, setting), prices)
+        _without_gold(source, table, fit.model(), prices)
         return
     from dissensus.questions.calibrate import calibrate
 
@@ -123,7 +121,7 @@ def calibrate(
     model = None
     if table.kind != "numbers":
         with show.waiting(f"fitting {source.file}"):
-            model = options.new_model(method, setting).fit(table)
+            model = fit.model().fit(table)
     others = [name for name in columns if name != prompt and _may_matter(name)]
     with show.waiting(f"correcting {source.file}"):
         found = calibrate(
@@ -260,17 +258,17 @@ def facts(found: Calibrated, plan: Plan | None) -> dict[str, Any]:
     """All that was found, as plain values."""
     return {
         "gold_items": found.known,
-        "items": int(found.items.size),
+        "items": found.items.size,
         "classes": [str(name) for name in found.classes],
         "rates": found.rows(),
-        "differences": [asdict(one) | {"different": one.different} for one in found.differences],
+        "differences": [vars(one) | {"different": one.different} for one in found.differences],
         "log_loss": found.log_loss,
         "accuracy": found.accuracy,
-        "recalls": [asdict(one) for one in found.recalls],
-        "effects": [asdict(one) for one in found.effects],
-        "plan": None if plan is None else asdict(plan),
+        "recalls": found.recalls,
+        "effects": found.effects,
+        "plan": plan,
         "panel": None if found.judges is None else panel_facts(found.judges),
-        "notes": list(found.notes),
+        "notes": found.notes,
     }
 
 
@@ -278,12 +276,12 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
     """The panel, as plain values."""
     judges = zip(panel.judges, panel.families, panel.value, strict=True)
     return {
-        "effective_judges": asdict(panel.effective),
+        "effective_judges": panel.effective,
         "by_gold": panel.by_gold,
         "mean_correlation": panel.mean_correlation,
         "judges": [
-            {"judge": str(name), "family": family, "lost_without": float(value)}
-            | ({} if panel.cost is None else {"cost": float(panel.cost[at])})
+            {"judge": str(name), "family": family, "lost_without": value}
+            | ({} if panel.cost is None else {"cost": panel.cost[at]})
             for at, (name, family, value) in enumerate(judges)
         ],
         "alike": [{"judges": [one, other], "correlation": r} for one, other, r in panel.alike(20)],

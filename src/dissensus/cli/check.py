@@ -14,7 +14,7 @@ import typer
 from dissensus.cli import options, show
 from dissensus.cli.errors import BAD_USAGE
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.options import Source, option
+from dissensus.cli.options import Fit, Source, option
 from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ def check(
     ),
     config: Path | None = option(None, "Limits in TOML, such as min_settled = 0.9.", metavar="FILE"),
     limits: Limits,
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     source: Source,
 ) -> None:
     """One line per limit: passed or failed, what was found, the limit and what to do. Without --against only the limits
@@ -87,7 +86,6 @@ def check(
         raise BadParameter(f"--{min(earlier).replace('_', '-')} compares with an earlier table; add --against FILE.")
     if against is None and not asked:
         raise BadParameter("there is nothing to check; give a limit such as --min-settled 0.9, or --against FILE.")
-    options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
     classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # one too many is an answer here
     folder = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
     old, tables = ({}, source.read()) if against is None or folder is not None else source.read_both(against)
@@ -95,12 +93,12 @@ def check(
     def answer(table: Annotations, question: str | None) -> list[Check]:
         from dissensus.questions.check import check, snapshot
 
-        model: Any = options.new_model(method, setting, table.kind)
+        model: Any = fit.model(table.kind)
         before = None
         with show.waiting(f"checking {source.title(question)}"):
             if folder is not None:
                 before = _kept(folder, question)
-                model = model if method or setting else before.model
+                model = model if fit.method or fit.setting else before.model
             elif against is not None:
                 before = snapshot(old[question], model)
             held = ({} if before is None else SINCE) | asked
@@ -138,7 +136,7 @@ def _kept(folder: Path, question: str | None) -> Snapshot:
 
 
 def _facts(found: list[Check]) -> dict[str, Any]:
-    return {"checks": [asdict(one) | {"passed": one.passed} for one in found]}
+    return {"checks": [vars(one) | {"passed": one.passed} for one in found]}
 
 
 def _show(title: str, found: list[Check]) -> None:

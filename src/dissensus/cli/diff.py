@@ -10,7 +10,7 @@ import typer
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Source, option
+from dissensus.cli.options import Fit, Source, option
 
 if TYPE_CHECKING:
     from dissensus.questions.diff import Diff, FrameKind
@@ -32,8 +32,7 @@ def diff(
     *,
     old: str = typer.Argument(..., metavar="OLD", show_default=False, help="One row per annotation, as for describe."),
     output: Path | None = options.OUTPUT_FOLDER,
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     level: float = option(0.05, "Share of the annotators named for drift that may be named by chance."),
     source: NewSnapshot,
 ) -> None:
@@ -46,7 +45,6 @@ def diff(
     Example: dissensus diff last-week.csv this-week.csv -o changes
     """
     folder.check(output, FILES)
-    options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
     before, after = source.read_both(old, output=output)
     _check_order(before, after, old, source.named)
 
@@ -54,10 +52,10 @@ def diff(
         from dissensus.questions.diff import diff
 
         with show.waiting(f"comparing {old} with {source.title(question)}"):
-            return diff(before[question], table, method=options.new_model(method, setting, table.kind), level=level)
+            return diff(before[question], table, method=fit.model(table.kind), level=level)
 
     answers = options.answer_each(after, answer)
-    head: dict[str, Any] = {"old": show.path(Path(old)), "method": options.method_name(method, after), "level": level}
+    head: dict[str, Any] = {"old": show.path(Path(old)), "method": fit.name(after), "level": level}
     if output is not None:
         found = answers[None]
         with folder.results(output, FILES, {"new": show.path(source.file), **head, **_facts(found)}) as part:

@@ -96,6 +96,27 @@ PEOPLE = option(None, "A table about the annotators: column annotator, groups th
 ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
 
 
+@dataclass(frozen=True)
+class Fit:
+    """The method to fit; a wrong name or keyword is an error at once, before any file is read."""
+
+    method: str | None = METHOD
+    setting: list[str] | None = SETTINGS
+
+    def __post_init__(self) -> None:
+        self.model()
+
+    def model(self, kind: str = "classes") -> Aggregator:
+        """A model that is not fitted: the one named, or that for a kind of labels."""
+        return new_model(self.method, self.setting, kind)
+
+    def name(self, tables: Tables) -> str:
+        """The method that is fitted to these tables."""
+        from dissensus.models.base import default_method
+
+        return self.method or default_method(next(iter(tables.values())).kind)
+
+
 def item_column(table: Annotations, path: Path) -> str | None:
     """The column of items of FILE, where a file of known labels has one of that name."""
     from dissensus.table.io import read_frame
@@ -305,15 +326,10 @@ class Source:
         return before, after
 
     def print_each(
-        self,
-        answers: dict[str | None, T],
-        show_one: Callable[[str, T], None],
-        facts: Callable[[Any], dict[str, Any]] = dict,
-        *,
-        output: Path | None = None,
-        kept: tuple[str, str] | None = None,
-        **head: Any,
-    ) -> None:
+        self, answers: dict[str | None, T], show_one: Callable[[str, T], None],
+        facts: Callable[[Any], dict[str, Any]] = dict, *, output: Path | None = None,
+        kept: tuple[str, str] | None = None, **head: Any,
+    ) -> None:  # fmt: skip
         """Print the answers of `answer_each`: their facts as one JSON object, or each for people below its title.
 
         The frame of the one answer is written to `output`; `kept` says what is there, or what -o would keep.
@@ -435,13 +451,6 @@ def new_model(method: str | None, settings: list[str] | None, kind: str = "class
 
     method = method or default_method(kind)
     return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
-
-
-def method_name(method: str | None, tables: Tables) -> str:
-    """The method that a command fits to these tables."""
-    from dissensus.models.base import default_method
-
-    return method or default_method(next(iter(tables.values())).kind)
 
 
 def named_files(given: Mapping[str, Any]) -> Iterator[Path]:

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -438,7 +438,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         **fit_facts(model, seconds),
-        **({} if (worth := model.mean_effective_labels()) is None else {"counted_labels": asdict(worth)}),
+        **({} if (worth := model.mean_effective_labels()) is None else {"counted_labels": worth}),
         **items,
     }
 

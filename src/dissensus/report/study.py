@@ -219,9 +219,7 @@ class Study:
         found = diagnose_classes(named, threads=self.fitted.get_params().get("threads"))
         measures = ("annotators", "labels", "honest", "unrelated", "contrary", "copied")
         by_code: dict[str, Any] = {name: getattr(found, name)[place] for name in measures}
-        for name in ("flags", "reasons"):
-            by_code[name] = tuple(getattr(found, name)[at] for at in place)
-        return dataclasses.replace(found, **by_code)
+        return dataclasses.replace(found, said=tuple(found.said[at] for at in place), **by_code)
 
     @cached_property
     def habits(self) -> Habits:
