@@ -103,16 +103,18 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
         said |= {flag: why for flag, why in habits[code].items() if flag in ("higher", "lower")}
         reasons.append(said)
     active = np.diff(table.annotator_ptr) > 0
-    probability = np.where((labels > 0)[:, None], found.probability, np.nan)
+    honest, unrelated, contrary = np.where(labels > 0, found.probability.T, np.nan)
     return Diagnosis(
         table.annotators,
         labels,
         tuple(reasons),
         int(active.sum()),
         int((active & (labels < MIN_LABELS)).sum()),
-        *probability.T,
+        honest,
+        unrelated,
+        contrary,
         copies.copied,
-        np.maximum(1 - probability[:, 0], copies.probability),
+        np.maximum(1 - honest, copies.probability),
         () if unsettled else tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
         unsettled,
     )

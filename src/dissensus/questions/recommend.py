@@ -431,7 +431,7 @@ class _Search:
         self._fill(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
 
     def _fill(
-        self, best: _Best, rows: slice, ptr: IntArray, outcomes: FloatArray, taken: Any, open_: BoolArray
+        self, best: _Best, rows: slice, ptr: IntArray, outcomes: Any, taken: tuple[IntArray, IntArray], open_: BoolArray
     ) -> None:
         listed_ptr = None if self.listed_ptr is None else self.listed_ptr[rows.start : rows.stop + 1]
         found = kernels.best_pairs(
