@@ -145,7 +145,8 @@ def aggregate(
                 raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")
         table = engines.read_elsewhere(source, engine_options)
         summary = _head(source, time.perf_counter() - began, model, gold)
-        result = engines.fit_and_write(model_for(), table, f"fitting {source.file}", gold.columns(), output, summary)
+        known_labels = None if gold.gold is None else gold.columns(gold.gold)
+        result = engines.fit_and_write(model_for(), table, f"fitting {source.file}", known_labels, output, summary)
         answers: dict[str | None, results.Result] = {None: result}
     else:
         tables = source.read(gold=gold.gold, known=known)

@@ -157,41 +157,35 @@ class Gold:
 
     def read_file(self, path: Path | None, table: Annotations) -> Any:
         """The same from another file, if any, with the same columns."""
-        from dissensus.table.io import check_gold_items, gold_codes, gold_columns, gold_values
+        from dissensus.table.io import check_gold_items, gold_codes, gold_values
 
         if path is None:
             return None
+        numbers = table.kind == "numbers"
+        columns = self.columns(path, table, NUMBERS if numbers else ())
         with self._explained(path):
-            item = self.gold_item or item_column(table, path)
-            columns = gold_columns(path, item, self.gold_label, NUMBERS if table.kind == "numbers" else ())
             check_gold_items(columns[0], table)
-            return (gold_values if table.kind == "numbers" else gold_codes)(table, *columns)
+            return (gold_values if numbers else gold_codes)(table, *columns)
 
     def include(self, table: Annotations, known: Path | None) -> Annotations:
         """A table of sets or objects with those too that nobody gave and that are known of some item."""
-        from dissensus.table.io import gold_columns
-
         if table.kind not in ("sets", "objects"):
             return table
         source = table.source
         columns = [] if source is None or source.gold is None else [source.gold]
-        for path in (self.gold, known):
-            if path is not None:
-                with self._explained(path):
-                    columns.append(gold_columns(path, self.gold_item, self.gold_label))
+        columns += [self.columns(path) for path in (self.gold, known) if path is not None]
         for _, labels in columns:
             table = table.including(labels)
         object.__setattr__(table, "source", source)
         return table
 
-    def columns(self) -> tuple[Any, Any] | None:
-        """The columns of items and labels, for a table whose items are not all in memory."""
+    def columns(self, path: Path, table: Annotations | None = None, usual: tuple[str, ...] = ()) -> tuple[Any, Any]:
+        """The columns of items and labels of a file; a column called as that of the items of FILE comes first."""
         from dissensus.table.io import gold_columns
 
-        if self.gold is None:
-            return None
-        with self._explained(self.gold):
-            return gold_columns(self.gold, self.gold_item, self.gold_label)
+        with self._explained(path):
+            item = self.gold_item or (None if table is None else item_column(table, path))
+            return gold_columns(path, item, self.gold_label, usual)
 
     @contextmanager
     def _explained(self, path: Path) -> Iterator[None]:

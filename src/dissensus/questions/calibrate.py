@@ -206,7 +206,6 @@ def calibrate(
     prompts: Sequence[Any] | None = None,
     columns: Mapping[str, Sequence[Any]] | None = None,
     cost: Mapping[Any, float] | None = None,
-    level: float = 0.95,
     seed: int = 0,
 ) -> Calibrated:
     """Correct a panel by gold.
@@ -232,8 +231,8 @@ def calibrate(
         (`questions.effects`).
     cost : judge → price of a call, optional
         Judges are bought by what they add for their price; left out, all cost the same.
-    level, seed
-        Of the intervals; of folds and draws.
+    seed : int
+        Of folds and draws.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(400, 5, 2, redundancy=5, seed=1)
@@ -247,7 +246,6 @@ def calibrate(
     (400, 5)
     """
     check_kind(table.kind, KINDS_CORRECTED, "calibrate")
-    check_argument("level", level, float, above=0, below=1)
     numeric = np.asarray(gold).dtype.kind == "f"
     gold, names = _check(table, gold, classes, numeric)
     labelled = np.flatnonzero(np.diff(table.item_ptr))
@@ -290,12 +288,12 @@ def calibrate(
         name = quantities[at]
         is_rate = name != MEAN
         found = corrected_mean(
-            truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate, level=level,
+            truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate,
             probability=None if pi is None else pi[here],
         )  # fmt: skip
         beside = None
         if is_rate and said is not None and pi is None:
-            beside = rogan_gladen(truth[here, at], said[here, at], said[others, at], level)
+            beside = rogan_gladen(truth[here, at], said[here, at], said[others, at])
         return Rate(name, system, items.size, float(judged[items, at].mean()), found, beside)
 
     Q = len(quantities)
@@ -307,7 +305,7 @@ def calibrate(
         parts = {str(one): labelled[of[labelled] == one] for one in sorted(set(of[labelled].tolist()))}
         for name, items in parts.items():
             rates += [one for at in range(Q) if (one := rate(at, items, name)) is not None]
-        differences = _differences(rates, parts, quantities, known, truth, predicted, prompt, pi, level)
+        differences = _differences(rates, parts, quantities, known, truth, predicted, prompt, pi)
     posterior = None if numeric else out
     review = None
     if judges.size:
@@ -319,8 +317,8 @@ def calibrate(
         loss = float(np.average(-np.log(np.maximum(chosen, 1e-12)), weights=weight))
         accuracy = float(np.average(posterior[known].argmax(axis=1) == gold[known], weights=weight))
     return Calibrated(
-        tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, level, numeric), review,
-        tuple(item_effects(table, truth, known, columns, level)) if columns and not numeric else (),
+        tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, numeric), review,
+        tuple(item_effects(table, truth, known, columns)) if columns and not numeric else (),
         known.size, table.items, names, posterior, loss, accuracy, tuple(notes),
         np.setdiff1d(labelled, known), prompt, pi is None, seed,
     )  # fmt: skip
@@ -476,7 +474,7 @@ def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> 
 
 def _differences(
     rates: list[Rate], parts: dict[str, IntArray], quantities: list[str], known: IntArray, truth: FloatArray,
-    predicted: FloatArray, prompt: Any, pi: FloatArray | None, level: float,
+    predicted: FloatArray, prompt: Any, pi: FloatArray | None,
 ) -> list[SystemDifference]:  # fmt: skip
     by = {(one.system, one.name): one.corrected for one in rates}
     found = []
@@ -489,7 +487,7 @@ def _differences(
             if both.sum() >= MIN_KNOWN:
                 y, f = (one[pairs[:, 0], at] - one[pairs[:, 1], at] for one in (truth, predicted))
                 drawn = None if pi is None else pi[pairs[both]].mean(axis=1)  # equal where prompts were drawn
-                one = corrected_mean(y[both], f[both], f[~both], level=level, probability=drawn)
+                one = corrected_mean(y[both], f[both], f[~both], probability=drawn)
                 found.append(SystemDifference(name, (first, second), int(both.sum()), one, one.human))
             elif (first, name) in by and (second, name) in by:
                 one, other = by[first, name], by[second, name]
@@ -507,7 +505,7 @@ def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
 
 
 def _recalls(
-    table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, level: float, numeric: bool
+    table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, numeric: bool
 ) -> tuple[Recall, ...]:
     """Every judge's recall of every class, on items of known class; of two classes: specificity and sensitivity."""
     from scipy.special import ndtri
@@ -521,11 +519,11 @@ def _recalls(
     count, total = np.bincount(own, minlength=A * K), np.bincount(own, weight, A * K)
     trials = total**2 / np.maximum(np.bincount(own, weight**2, A * K), 1e-300)
     hits = np.bincount(own, weight * (table.label[rows] == gold[table.item[rows]]), A * K)
-    z, found = ndtri((1 + level) / 2), []
+    z, found = ndtri(0.975), []
     for at in np.flatnonzero(total):
         judge, c = divmod(int(at), K)
         share = hits[at] / total[at]
         low, high = score_interval(share, trials[at], z)
-        estimate = Estimate(float(share), float(low), float(high), level)
+        estimate = Estimate(float(share), float(low), float(high))
         found.append(Recall(str(table.annotators[judge]), str(names[c]), int(count[at]), estimate))
     return tuple(found)

@@ -47,7 +47,7 @@ from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, IntArray, Names, OnStep
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.models.base import Aggregator, arg_max
@@ -144,7 +144,6 @@ def explain(
     permutations: int = 500,
     seed: int = 0,
     threads: int | None = None,
-    on_step: OnStep | None = None,
 ) -> Explanation:
     """Split disagreement into likely errors, ambiguity and, with metadata, perspectives of groups, where labels tell.
 
@@ -160,8 +159,6 @@ def explain(
         Whether those without an entry in a column are a group of their own; otherwise it leaves them out.
     permutations, seed : int
         Of the people among groups; at least 100 are made for every column, as fewer could not tell it from chance.
-    on_step : callable, optional
-        Called while groups are compared with (permutations done, p-value so far).
 
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.datasets import load_dataset
@@ -192,8 +189,7 @@ def explain(
         belief, one = softmax(one, axis=1), logsumexp(one, axis=1)  # (I, K) P(class), if there is one
         expected, above, below = _surprise(usual, best, pool)
         columns = {} if annotators is None else metadata_groups(annotators, table, missing_as_group)
-        on_step = on_step or (lambda done, p: None)
-        effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
+        effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool)
 
     several, evidence = n >= 2, one - many
     ambiguity = np.zeros(n.size)

@@ -70,7 +70,7 @@ STABLE = 0.95  # stability that the verdict looks for
 MIN_REHEARSED = 30  # items, below which the rehearsal speaks neither for nor against the model
 TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
 
-Estimates = Callable[[FloatArray], list[Any]]
+Estimator = Callable[[FloatArray], Any]
 
 
 @dataclass(frozen=True)
@@ -273,7 +273,7 @@ def redundancy(
     steps = _levels(counts, levels)
     many = np.flatnonzero(counts > 1)
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
-    estimates = partial(_estimates, resamples=resamples, seed=seed)
+    estimate = partial(_estimate, resamples=resamples, seed=seed)
 
     def fit(some: Annotations) -> tuple[Aggregator, float]:
         if on_fit is not None:
@@ -298,11 +298,11 @@ def redundancy(
     gain, flips = _next_label(expected, *_annotators(model_all, expected))
     sure = _sure(model_all, expected)
     return Redundancy(
-        _curve(draws, counts, estimates),
+        _curve(draws, counts, estimate),
         NextLabel(table.items, gain, flips, float(sure.mean()), float(sure.mean() + gain.mean())),
-        _rehearsal(rehearsals, estimates) if many.size else None,
+        _rehearsal(rehearsals, estimate) if many.size else None,
         part.n_items if sampled else None,
-        estimates(_hits(gold, model_all.posterior_))[0],
+        estimate(_hits(gold, model_all.posterior_)),
         None if gold is None else float(sure[gold >= 0].mean()),
         len(part) / part.n_items,
         table.n_classes,
@@ -353,23 +353,21 @@ def _averages(draws: list[tuple[Any, ...]]) -> list[Any]:
     return [np.mean(one, axis=0) for one in zip(*draws, strict=True)]
 
 
-def _curve(draws: dict[int, list[tuple[Any, ...]]], counts: IntArray, estimates: Estimates) -> tuple[Level, ...]:
+def _curve(draws: dict[int, list[tuple[Any, ...]]], counts: IntArray, estimate: Estimator) -> tuple[Level, ...]:
     """Average the draws of each level."""
-    same, right, confidence, seconds = zip(*map(_averages, draws.values()), strict=True)
-    more = [counts > labels if labels < counts.max() else counts > 0 for labels in draws]  # the rest keep all they have
-    stability = [estimates(one[some])[0] for one, some in zip(same, more, strict=True)]
-    annotations, items = ([int(np.minimum(counts, n).sum()) for n in draws], [int(some.sum()) for some in more])
-    accuracy = estimates(np.stack(right, axis=1))
-    columns = (draws, annotations, items, stability, accuracy, map(float, confidence), map(float, seconds))
-    return tuple(Level(*level) for level in zip(*columns, strict=True))
+    levels = []
+    for labels, draw in draws.items():
+        same, right, confidence, seconds = _averages(draw)
+        more = counts > labels if labels < counts.max() else counts > 0  # the rest keep all they have
+        kept, items = int(np.minimum(counts, labels).sum()), int(more.sum())
+        stability, accuracy = estimate(same[more]), estimate(right)
+        levels.append(Level(labels, kept, items, stability, accuracy, float(confidence), float(seconds)))
+    return tuple(levels)
 
 
-def _estimates(columns: FloatArray, *, resamples: int, seed: int) -> list[Any]:
-    """The mean of (n,) or of each of (n, S) columns, with intervals from the same resamples; None where n is 0."""
-    n = len(columns)
-    if n == 0:
-        return [None] * (1 if columns.ndim == 1 else columns.shape[1])
-    return bootstrap_sums(columns, resamples=resamples, seed=seed).means(n)
+def _estimate(values: FloatArray, *, resamples: int, seed: int) -> Any:
+    """The mean of (n,) values with its interval; None where n is 0."""
+    return bootstrap_sums(values, resamples=resamples, seed=seed).means(values.size)[0] if values.size else None
 
 
 def _hits(gold: IntArray | None, posterior: FloatArray) -> FloatArray:
@@ -394,9 +392,9 @@ def _rehearsed(
     return flips[many].mean(), gain[many].mean(), 1 - _same(before, after), _hits(known, after) - _hits(known, before)
 
 
-def _rehearsal(rehearsals: list[tuple[Any, ...]], estimates: Estimates) -> Rehearsal:
+def _rehearsal(rehearsals: list[tuple[Any, ...]], estimate: Estimator) -> Rehearsal:
     flips, gain, changed, risen = _averages(rehearsals)
-    return Rehearsal(changed.size, float(flips), estimates(changed)[0], float(gain), estimates(risen)[0])
+    return Rehearsal(changed.size, float(flips), estimate(changed), float(gain), estimate(risen))
 
 
 # One more label -------------------------------------------------------------------------------------------------------
