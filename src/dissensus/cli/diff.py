@@ -46,7 +46,11 @@ def diff(
     """
     folder.check(output, FILES)
     before, after = source.read_both(old, output=output)
-    _check_order(before, after, old, source.named)
+    periods = [next(iter(tables.values())).source.period for tables in (before, after)]  # type: ignore[union-attr]
+    ends = [period and period[1] for period in periods]
+    if ends[0] and ends[1] and ends[1] < ends[0]:
+        ended = f"{source.named} ends on {ends[1]}, before {old} does ({ends[0]})"
+        say(f"warning: {ended}; are the two in the right order?")
 
     def answer(table: Annotations, question: str | None) -> Diff:
         from dissensus.questions.diff import diff
@@ -64,14 +68,6 @@ def diff(
     source.print_each(answers, _show, _facts, **head | show.paths(folder=output))
     if not source.json:
         show.written(output, "All changes are", "FOLDER to keep all changes")
-
-
-def _check_order(before: Any, after: Any, old: str, new: str) -> None:
-    """Warn where the labels of NEW, by their times, end before those of OLD."""
-    periods = [next(iter(tables.values())).source.period for tables in (before, after)]
-    ends = [period and period[1] for period in periods]
-    if all(ends) and ends[1] < ends[0]:
-        say(f"warning: {new} ends on {ends[1]}, before {old} does ({ends[0]}); are the two in the right order?")
 
 
 def _facts(found: Diff) -> dict[str, Any]:

@@ -133,7 +133,10 @@ class Inputs:
         names = naming.to_names(frame[key].combine_chunks())
         columns = {name: frame[name].to_pylist() for name in self.columns}
         if self.kind == "features":
-            found = [_converted(path, name, cells, _number, "a number") for name, cells in columns.items()]
+            found = [
+                _converted(path, name, ["nan" if cell in (None, "") else cell for cell in cells], float, "a number")
+                for name, cells in columns.items()
+            ]
             return names, np.array(found, np.float32).T.copy()
         texts, *second = (["" if value is None else str(value) for value in cells] for cells in columns.values())
         if self.kind == "positions":
@@ -283,10 +286,6 @@ def _converted(path: Path, name: str, values: list[Any], convert: Callable[[Any]
         except ValueError:
             raise DataError(f"{path}: column {name!r}, row {row} (from 0) is {value!r}, not {what}.") from None
     return result
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value in (None, "") else float(value)
 
 
 def _whole_number(value: Any) -> int:

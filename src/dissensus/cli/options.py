@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from glob import glob
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
@@ -73,12 +74,6 @@ def _method_names() -> list[str]:
     return sorted([*ours, *entry_points(group="dissensus.methods").names])
 
 
-def _tool_names() -> list[str]:
-    from dissensus.table.io.writers import WRITERS
-
-    return list(WRITERS)
-
-
 METHOD = option(
     None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD,
     autocompletion=_method_names,
@@ -88,7 +83,7 @@ TO = option(
     "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, promptfoo, "
     "conll, csv, jsonl or xlsx. An export of the same tool keeps all that is in it.",
     metavar="TOOL",
-    autocompletion=_tool_names,
+    autocompletion=lambda: list(import_module("dissensus.table.io.writers").WRITERS),
 )
 SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
 KNOWN = option(None, "Known labels of some items, to learn from.", metavar="GOLD")

@@ -18,7 +18,7 @@ import numpy as np
 from dissensus.common.formatting import count
 from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
-from dissensus.models.copies import Copies, find_copies
+from dissensus.models.copies import find_copies
 from dissensus.questions.habits import FLAG_WORDS as ALL_WORDS
 from dissensus.questions.habits import MIN_LABELS, SAME_LABEL, Flag, Flagged, Habits, find_habits, how_many
 from dissensus.questions.honesty import Honesty, ask_others, judge
@@ -99,7 +99,12 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
         if not unsettled and labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_HONEST:
             said |= _explain(table, found, code)
         if code in group_of and not unsettled:
-            said["copies"] = _explain_copies(table, copies, code, group_of[code])
+            rest = [naming.shown(table.annotators[one]) for one in group_of[code] if one != code]
+            who = rest[0] if len(rest) == 1 else f"the other {len(rest)} of a group around {rest[0]}"
+            said["copies"] = (
+                f"gives the same answer as {who} on {copies.agreed[code]:,} of {copies.shared[code]:,} items; "
+                f"{copies.expected[code]:.0f} would be expected of people who work by themselves"
+            )
         said |= {flag: why for flag, why in habits[code].items() if flag in ("higher", "lower")}
         reasons.append(said)
     active = np.diff(table.annotator_ptr) > 0
@@ -142,12 +147,3 @@ def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:
     odds = "below 0.1 %" if honest < 0.001 else f"{100 * honest:.1f} %"
     would = f"{how_many(chance)} honest people here would {as_much}"
     return {flag: f"{fact}; {would} (probability of being one of them: {odds})"}
-
-
-def _explain_copies(table: Annotations, copies: Copies, code: int, group: tuple[int, ...]) -> str:
-    rest = [naming.shown(table.annotators[one]) for one in group if one != code]
-    who = rest[0] if len(rest) == 1 else f"the other {len(rest)} of a group around {rest[0]}"
-    return (
-        f"gives the same answer as {who} on {copies.agreed[code]:,} of {copies.shared[code]:,} items; "
-        f"{copies.expected[code]:.0f} would be expected of people who work by themselves"
-    )

@@ -42,6 +42,7 @@ Scale = Literal["nominal", "ordinal", "interval"]
 HIGHER_IS_BETTER = {"accuracy", "balanced_accuracy", "macro_f1", "entropy_correlation", "log_likelihood"}
 CALIBRATION_ERROR = "expected_calibration_error"
 GOLD, MOST_FREQUENT = "gold", "the most frequent label"
+UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 MIN_VARIANCE = 1e-24  # of entropies, below which all are the same
 
 
@@ -92,7 +93,7 @@ class Evaluation(Shown):
             {"kind": one.kind, "score": one.name, "higher_is_better": one.higher_is_better, "items": one.items}
             | {"predictions": name}
             | flat("value", value)
-            | flat("difference", one.differences.get(name, _nothing(value.level)))
+            | flat("difference", one.differences.get(name, UNKNOWN))
             for one in self.scores
             for name, value in one.values.items()
         ]
@@ -104,7 +105,6 @@ def evaluate(
     *,
     gold: IntArray | None = None,
     scale: Scale = "nominal",
-    level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
     on_step: OnStep | None = None,
@@ -123,7 +123,7 @@ def evaluate(
     scale : "nominal", "ordinal" or "interval"
         Ordinal: classes are steps of one, in the order of `table.classes`. Interval: their names are numbers. Both add
         `wasserstein` and `absolute_distance`.
-    level, resamples, seed, on_step
+    resamples, seed, on_step
         As in `dissensus.evaluation.bootstrap`; 0 resamples give no intervals.
 
     >>> from dissensus.table.simulate import simulate
@@ -157,9 +157,9 @@ def evaluate(
     scores = [
         Score(
             kind, score, items,
-            {name: _estimate(*one, level) for name, one in values.items()},
+            {name: _estimate(*one) for name, one in values.items()},
             {
-                name: _estimate(one[0] - values[first][0], one[1] - values[first][1], level)
+                name: _estimate(one[0] - values[first][0], one[1] - values[first][1])
                 for name, one in values.items()
                 if name != first and first in values and np.isfinite(one[0] - values[first][0])
             },
@@ -224,7 +224,13 @@ class _Judge:
             hard = {"accuracy": accuracy, "balanced_accuracy": mean_recall, "macro_f1": mean_f1}
             yield _Part("hard", outcomes(gold, one.choice[known]), hard)
         if h is not None and voted.any():
-            yield self._soft(self.y[voted], h[voted])
+            y, h = self.y[voted], h[voted]
+            values = {name: measure(y, h) for name, measure in MEASURES.items()}
+            if self.place is not None:
+                values["wasserstein"] = wasserstein(y, h, positions=self.place)
+            a, b = (one - one.mean() for one in (entropy(y), entropy(h)))
+            moments = np.stack([a, b, a * a, b * b, a * b], axis=1)
+            yield _mean_part("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
         if self.table.votes().any():
             yield self._perspectivist(
                 one.by_row[self.rows], None if one.row_proba is None else one.row_proba[self.rows]
@@ -237,14 +243,6 @@ class _Judge:
             yield _Part("calibration", error, {CALIBRATION_ERROR: lambda s: np.abs(s).sum(axis=1) / error.shape[0]})
         if self.has_gold and n:
             yield _mean_part("calibration", {"log_loss": log_losses(gold, one.sure[known])})
-
-    def _soft(self, y: FloatArray, h: FloatArray) -> _Part:
-        values = {name: measure(y, h) for name, measure in MEASURES.items()}
-        if self.place is not None:
-            values["wasserstein"] = wasserstein(y, h, positions=self.place)
-        a, b = (one - one.mean() for one in (entropy(y), entropy(h)))
-        moments = np.stack([a, b, a * a, b * b, a * b], axis=1)
-        return _mean_part("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
 
     def _perspectivist(self, said: FloatArray, proba: FloatArray | None) -> _Part:
         table = self.table
@@ -279,12 +277,8 @@ def _correlation(means: FloatArray) -> FloatArray:
     return np.where(known, (ab - a * b) / np.sqrt(np.where(known, scale, 1)), np.nan)
 
 
-def _estimate(value: float, resampled: FloatArray, level: float) -> Estimate:
-    return percentile_interval(value, resampled, level) if np.isfinite(value) else _nothing(level, value)
-
-
-def _nothing(level: float, value: float = float("nan")) -> Estimate:
-    return Estimate(value, float("nan"), float("nan"), level)
+def _estimate(value: float, resampled: FloatArray) -> Estimate:
+    return percentile_interval(value, resampled) if np.isfinite(value) else Estimate(value, np.nan, np.nan)
 
 
 def _positions(table: Annotations, scale: Scale) -> FloatArray | None:

@@ -173,7 +173,10 @@ def explain(
     fitted._check_fitted()
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
     table = table.to_classes(fitted.classes_)
-    posterior = _posterior(table, fitted)
+    known = naming.match(table.items, fitted.items_, "items")
+    posterior = np.ascontiguousarray(fitted.posterior_[known])
+    if (known < 0).any():
+        posterior = np.where((known >= 0)[:, None], posterior, fitted.predict_proba(table))
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
     confidence = posterior.max(axis=1, initial=0)
     rows = dataclasses.replace(table, proba=None)
@@ -197,7 +200,7 @@ def explain(
     at_least = np.maximum(one, logsumexp(usual_one, axis=1)) - np.maximum(many, usual_many)  # the kinder to slips
     share = _posterior_of_ambiguity(at_least[several]).mean() if several.any() else 0.0
     ambiguous = disagree & (evidence <= -STRONG) & (at_least < 0)
-    ambiguous &= _rank(evidence) < share * several.sum()
+    ambiguous &= np.searchsorted(np.sort(evidence), evidence, side="right") - 1 < share * several.sum()
     views = by_group >= 0
     for number, effect in enumerate(effects):
         at = np.flatnonzero(by_group == number)
@@ -237,14 +240,6 @@ def explain(
 
 
 # The items' labels and the annotators' errors -------------------------------------------------------------------------
-
-
-def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
-    """(I, K) posterior as fitted; items that the model does not know are scored."""
-    known = naming.match(table.items, fitted.items_, "items")
-    if (known >= 0).all():
-        return np.ascontiguousarray(fitted.posterior_[known])
-    return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -427,8 +422,3 @@ def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
     """Convert tail probabilities to standard deviations of a normal distribution, from the smaller tail."""
     least = np.finfo(float).tiny
     return np.asarray(np.where(above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))))
-
-
-def _rank(values: FloatArray) -> IntArray:
-    """(n,) place of each in rising order; equal values share the highest."""
-    return np.searchsorted(np.sort(values), values, side="right") - 1

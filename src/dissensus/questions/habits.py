@@ -26,7 +26,7 @@ probable, where P(like the crowd) ≤ `LEVEL`; else, by the test, `apart`. Who r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -231,7 +231,8 @@ class Crowd(NamedTuple):
             densities = [_student(z, freedom) / np.sqrt(wide)]
             if one_sided:
                 against = (value + abs(middle)) / np.sqrt(wide)
-                densities += [_normal(value / error) / error, _student(against, freedom) / np.sqrt(wide)]
+                unrelated = np.exp(-((value / error) ** 2) / 2) / np.sqrt(2 * np.pi) / error
+                densities += [unrelated, _student(against, freedom) / np.sqrt(wide)]
             else:
                 densities.append(_student(z / WIDE, 1.0) / (WIDE * np.sqrt(wide)))
             joint = np.maximum(np.stack(densities, axis=1) * shares, 1e-300)
@@ -247,10 +248,6 @@ class Crowd(NamedTuple):
         p[at] = stdtr(freedom, z) if one_sided else 2 * stdtr(freedom, -np.abs(z))
         everyone[at] = q
         return cls(middle, p, everyone)
-
-
-def _normal(z: FloatArray) -> FloatArray:
-    return np.asarray(np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi))
 
 
 def _student(z: FloatArray, freedom: float) -> FloatArray:
@@ -408,21 +405,21 @@ def _likeness(
     size = np.bincount(item)[item[order]]
     start = np.searchsorted(item[order], item[order])
     place = np.arange(N) - start
-    found = []
-    for among in (range(1, PARTNERS + 1), range(STRANGERS)):
+
+    def mean(pairs: Iterable[tuple[IntArray, IntArray, Any]]) -> FloatArray:
+        """(N,) mean likeness over pairs of rows, those of them that are good and of two people."""
         total, times = np.zeros(N), np.zeros(N)
-        for shift in among:
-            if among.start:  # the shift-th next row of the item
-                row, other = order, order[start + (place + shift) % size]
-                good = (shift < size) & (who[row] != who[other])
-            else:
-                row, other = np.arange(N), rng.permutation(N)
-                good = (item[row] != item[other]) & (who[row] != who[other])
-            row, other = row[good], other[good]
-            total += np.bincount(row, alike(row, other), N)
-            times += np.bincount(row, minlength=N)
-        found.append(np.divide(total, times, out=np.full(N, np.nan), where=times > 0))
-    return found[0], np.nan_to_num(found[1], nan=float(np.nanmean(found[1])) if (~np.isnan(found[1])).any() else 0.0)
+        for row, other, good in pairs:
+            good = good & (who[row] != who[other])
+            total += np.bincount(row[good], alike(row[good], other[good]), N)
+            times += np.bincount(row[good], minlength=N)
+        return np.asarray(np.divide(total, times, out=np.full(N, np.nan), where=times > 0))
+
+    shifts = range(1, PARTNERS + 1)  # to the next rows of the item
+    near = mean((order, order[start + (place + shift) % size], shift < size) for shift in shifts)
+    strangers = (rng.permutation(N) for _ in range(STRANGERS))
+    far = mean((np.arange(N), other, item != item[other]) for other in strangers)
+    return near, np.nan_to_num(far, nan=float(np.nanmean(far)) if (~np.isnan(far)).any() else 0.0)
 
 
 def _related(item: IntArray, who: IntArray, A: int, items: Names, alike: Any, marks: Any, words: str) -> Found:

@@ -69,7 +69,10 @@ class ItemStatus:
     @cached_property
     def votes(self) -> Any:
         """(I,) Arrow strings such as "cat 3, dog 1", the most frequent class first."""
-        return _votes(*self.given, self.classes)
+        given, count, ptr = self.given
+        names = pa.array([str(name) for name in self.classes], pa.string()).take(pa.array(given))
+        each = pc.binary_join_element_wise(names, pc.cast(pa.array(count), pa.string()), " ")
+        return pc.binary_join(pa.ListArray.from_arrays(pa.array(ptr, pa.int32()), each), ", ")
 
     @cached_property
     def reason(self) -> Any:
@@ -325,10 +328,3 @@ def _reason(
         doubt = "" if status == 0 else f", yet below {100 * SETTLED:g} % sure"
         return f"{'both' if labels == 2 else f'all {labels}'} labels agree{doubt}"
     return f"{agree} of {labels} labels agree"
-
-
-def _votes(given: IntArray, count: IntArray, ptr: IntArray, classes: Names) -> Any:
-    """(I,) strings, from (class, count) of each item in rows ptr[i]:ptr[i + 1]."""
-    names = pa.array([str(name) for name in classes], pa.string()).take(pa.array(given))
-    each = pc.binary_join_element_wise(names, pc.cast(pa.array(count), pa.string()), " ")
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(ptr, pa.int32()), each), ", ")

@@ -149,7 +149,13 @@ def review_panel(
     if posterior is None and model is not None:
         posterior = np.asarray(model.posterior_)
     value, kept = np.full(judges.size, np.nan), list[tuple[int, float]]()
-    price = None if cost is None else _prices(cost, table.annotators[judges])
+    price, names = None, table.annotators[judges]
+    if cost is not None:
+        for name in names.tolist():
+            if not cost.get(name, -1.0) > 0:
+                said_cost = f"costs {cost[name]:g}" if name in cost else "has no cost"
+                raise DataError(f"judge {shown(name)} {said_cost}; give each judge's price of a call, above 0.")
+        price = np.array([cost[name] for name in names.tolist()])
     if posterior is not None and table.kind != "numbers":
         value, kept = _Said(table, judges).values(posterior, price)
     from scipy.cluster.hierarchy import leaves_list, linkage
@@ -158,21 +164,11 @@ def review_panel(
     far = 1 - np.nan_to_num(correlation)
     np.fill_diagonal(far, 0)
     tree = linkage(squareform(np.maximum((far + far.T) / 2, 0), checks=False), "average", optimal_ordering=True)
-    names = table.annotators[judges]
     return PanelReview(
         names, tuple(family(one) for one in names), by_gold, worth, _mean_off_diagonal(correlation), correlation,
         tuple(tuple(float(x) for x in row) for row in tree), leaves_list(tree), value,
         tuple((str(names[at]), share) for at, share in kept), price,
     )  # fmt: skip
-
-
-def _prices(cost: Mapping[Any, float], names: Names) -> FloatArray:
-    """(J,) prices, which must be above 0."""
-    for name in names.tolist():
-        if not cost.get(name, -1.0) > 0:
-            said = f"costs {cost[name]:g}" if name in cost else "has no cost"
-            raise DataError(f"judge {shown(name)} {said}; give each judge's price of a call, above 0.")
-    return np.array([cost[name] for name in names.tolist()])
 
 
 def _errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) -> FloatArray:

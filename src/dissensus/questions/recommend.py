@@ -407,7 +407,10 @@ class _Search:
         self.outcomes[i] = _outcomes_after(before, theta)
         self.asked.setdefault(i, []).append(j)
         self.labels[j] += self.belief[i]
-        return _about_item(before, theta)
+        of_class = before.sum(axis=0)  # I(y; z | what may have been answered before)
+        joints = before @ theta.T, before.sum(axis=1), of_class * theta, of_class
+        given, outcome, said, truth = (float(entr(joint).sum()) for joint in joints)
+        return given - outcome - said + truth
 
     def _best(self, open_: BoolArray, pool: Threads) -> _Best:
         """Find the best pair of every item, as if no label had been asked for."""
@@ -523,14 +526,6 @@ def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
     everyone = model.confusion_
     behind = (np.broadcast_to(size, everyone.shape) * everyone).sum(axis=2)
     return np.concatenate([behind, np.full((1, K), float(CROWD_LABELS))])[who]
-
-
-def _about_item(before: FloatArray, theta: FloatArray) -> float:
-    """I(y; z | what may have been answered before), from outcomes (B, K) and Θ (K, K) [given, true]."""
-    of_class = before.sum(axis=0)
-    joints = before @ theta.T, before.sum(axis=1), of_class * theta, of_class
-    given, outcome, said, truth = (float(entr(joint).sum()) for joint in joints)
-    return given - outcome - said + truth
 
 
 def p_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> float:

@@ -34,9 +34,8 @@ Votes are no probabilities of being right; what stands in for them is in `dissen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count as numbers
 from typing import Any
 
@@ -69,8 +68,6 @@ ROUNDING = 1e-12  # a gain that is less is none
 STABLE = 0.95  # stability that the verdict looks for
 MIN_REHEARSED = 30  # items, below which the rehearsal speaks neither for nor against the model
 TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
-
-Estimator = Callable[[FloatArray], Any]
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,15 @@ class Redundancy(Shown):
                 "No item has more than one label, so nothing says how far annotators agree or what more labels would "
                 f"change. {self.advice.advice()}"
             )
-        sentences = [self._so_far(), self._one_more(self.rehearsal)]
+        after = self.next_label
+        sentences = [
+            self._so_far(),
+            f"By the model's own reckoning one more label each, by the same people, would change the class of "
+            f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
+            f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
+            f"from each and given back, it expected {percent(self.rehearsal.flips, 1)} to change, and "
+            f"{percent(self.rehearsal.changed.value, 1)} did.",
+        ]
         if self.rehearsal.too_sure:
             sentences.append("So labels here are less stable than the forecast says: expect more of them to change.")
         if self.accuracy is not None and self.expected_accuracy is not None:
@@ -200,16 +205,6 @@ class Redundancy(Shown):
         more = f"the {count(level.items, 'item')} with {level.labels + 1} labels or more"
         some = "the items" if level.items == all_labels.items else more
         return f"With {most} per item {adverb}{share} of {some} get the class that {every} give."
-
-    def _one_more(self, rehearsal: Rehearsal) -> str:
-        after = self.next_label
-        return (
-            f"By the model's own reckoning one more label each, by the same people, would change the class of "
-            f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
-            f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
-            f"from each and given back, it expected {percent(rehearsal.flips, 1)} to change, and "
-            f"{percent(rehearsal.changed.value, 1)} did."
-        )
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per level, as plain values."""
@@ -273,7 +268,10 @@ def redundancy(
     steps = _levels(counts, levels)
     many = np.flatnonzero(counts > 1)
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
-    estimate = partial(_estimate, resamples=resamples, seed=seed)
+
+    def estimate(values: FloatArray) -> Any:
+        """The mean of (n,) values with its interval; None where n is 0."""
+        return bootstrap_sums(values, resamples=resamples, seed=seed).means(values.size)[0] if values.size else None
 
     def fit(some: Annotations) -> tuple[Aggregator, float]:
         if on_fit is not None:
@@ -297,10 +295,21 @@ def redundancy(
     expected = model_all.likelihoods()
     gain, flips = _next_label(expected, *_annotators(model_all, expected))
     sure = _sure(model_all, expected)
+    rehearsal = None
+    if many.size:
+        foreseen, rise, changed, risen = _averages(rehearsals)
+        rehearsal = Rehearsal(many.size, float(foreseen), estimate(changed), float(rise), estimate(risen))
+    curve = []
+    for labels, drawn in draws.items():
+        same, right, confidence, seconds = _averages(drawn)
+        more = counts > labels if labels < counts.max() else counts > 0  # the rest keep all they have
+        kept, n = int(np.minimum(counts, labels).sum()), int(more.sum())
+        stability, accuracy = estimate(same[more]), estimate(right)
+        curve.append(Level(labels, kept, n, stability, accuracy, float(confidence), float(seconds)))
     return Redundancy(
-        _curve(draws, counts, estimate),
+        tuple(curve),
         NextLabel(table.items, gain, flips, float(sure.mean()), float(sure.mean() + gain.mean())),
-        _rehearsal(rehearsals, estimate) if many.size else None,
+        rehearsal,
         part.n_items if sampled else None,
         estimate(_hits(gold, model_all.posterior_)),
         None if gold is None else float(sure[gold >= 0].mean()),
@@ -353,23 +362,6 @@ def _averages(draws: list[tuple[Any, ...]]) -> list[Any]:
     return [np.mean(one, axis=0) for one in zip(*draws, strict=True)]
 
 
-def _curve(draws: dict[int, list[tuple[Any, ...]]], counts: IntArray, estimate: Estimator) -> tuple[Level, ...]:
-    """Average the draws of each level."""
-    levels = []
-    for labels, draw in draws.items():
-        same, right, confidence, seconds = _averages(draw)
-        more = counts > labels if labels < counts.max() else counts > 0  # the rest keep all they have
-        kept, items = int(np.minimum(counts, labels).sum()), int(more.sum())
-        stability, accuracy = estimate(same[more]), estimate(right)
-        levels.append(Level(labels, kept, items, stability, accuracy, float(confidence), float(seconds)))
-    return tuple(levels)
-
-
-def _estimate(values: FloatArray, *, resamples: int, seed: int) -> Any:
-    """The mean of (n,) values with its interval; None where n is 0."""
-    return bootstrap_sums(values, resamples=resamples, seed=seed).means(values.size)[0] if values.size else None
-
-
 def _hits(gold: IntArray | None, posterior: FloatArray) -> FloatArray:
     """(known items,) chance that the label is right; empty where no class is known."""
     return np.empty(0) if gold is None or not (gold >= 0).any() else hits(gold, posterior)
@@ -390,11 +382,6 @@ def _rehearsed(
     before, after = fewer.posterior_[many], whole.posterior_[many]
     known = None if gold is None else gold[many]
     return flips[many].mean(), gain[many].mean(), 1 - _same(before, after), _hits(known, after) - _hits(known, before)
-
-
-def _rehearsal(rehearsals: list[tuple[Any, ...]], estimate: Estimator) -> Rehearsal:
-    flips, gain, changed, risen = _averages(rehearsals)
-    return Rehearsal(changed.size, float(flips), estimate(changed), float(gain), estimate(risen))
 
 
 # One more label -------------------------------------------------------------------------------------------------------
