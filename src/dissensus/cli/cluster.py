@@ -90,7 +90,13 @@ def cluster(
     if output is not None:
         with folder.results(output, FILES, summary) as part:
             _write(model, found, part)
-            _draw(model, table, found, source.file, part)
+            try:  # the same as a page, where what it takes is installed
+                from dissensus.report import Report
+
+                parts: dict[str, Any] = {"clustering": model, "search": found, "title": source.file.name}
+                Report(table, model, only=["clusters"], **parts).save(part / PAGE)
+            except MissingExtra as error:
+                say(f"warning: no {PAGE}: {error}")
     if source.json:
         show.json(summary, folder=output)
         return
@@ -187,17 +193,6 @@ def _write(model: Any, search: Selection | None, part: Path) -> None:
     for name, frame in frames.items():
         write_frame(frame, part / f"{name}.csv")
     save(model, part)
-
-
-def _draw(model: Any, table: Annotations, search: Selection | None, file: Path, part: Path) -> None:
-    """The same as a page, where what it takes is installed."""
-    from dissensus.report import Report
-
-    try:
-        page = Report(table, model, clustering=model, search=search, title=file.name, only=["clusters"])
-        page.save(part / PAGE)
-    except MissingExtra as error:
-        say(f"warning: no {PAGE}: {error}")
 
 
 def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:

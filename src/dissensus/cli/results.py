@@ -137,19 +137,15 @@ def score(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result
         if isinstance(model, AnswerModel):
             vars(scored).update(model.answers_for(table))
         else:
-            _score_classes(scored, model, table)
+            known = naming.match(table.annotators, model.annotators_, "annotators")
+            scored.posterior_, scored.annotators_ = model.predict_proba(table), table.annotators
+            scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
+            if isinstance(scored, SpanModel):
+                scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
+            for key in ("reliability_", "hits_", "total_"):
+                setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
+            vars(scored).pop("difficulty_", None)  # of the items it was fitted to
     return _answered(scored, table, gold, time.perf_counter() - began, status_of(scored, table), fitted=False)
-
-
-def _score_classes(scored: Aggregator, model: Aggregator, table: Annotations) -> None:
-    known = naming.match(table.annotators, model.annotators_, "annotators")
-    scored.posterior_, scored.annotators_ = model.predict_proba(table), table.annotators
-    scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
-    if isinstance(scored, SpanModel):
-        scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
-    for key in ("reliability_", "hits_", "total_"):
-        setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
-    vars(scored).pop("difficulty_", None)  # of the items it was fitted to
 
 
 def table_of_items(items: Names, model: Aggregator) -> Annotations:

@@ -216,6 +216,10 @@ def explain(
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
         KINDS.index("cannot tell"),
     )
+    least = np.finfo(float).tiny
+    surprise = np.where(  # tails as standard deviations of a normal distribution, from the smaller one
+        above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))
+    )
     one_class = np.where(views, 0.0, 1 - ambiguity)
     effects = tuple(dataclasses.replace(effect, items=effect.items[views[effect.items]]) for effect in effects)
     truth = np.where(disagree[:, None], belief, posterior)
@@ -229,7 +233,7 @@ def explain(
         confidence=confidence,
         disagreement=np.where(several, _differing(rows), np.nan),
         expected=np.where(several, expected, np.nan),
-        surprise=np.where(several, _deviations(above, below), np.nan),
+        surprise=np.where(several, surprise, np.nan),
         evidence=np.where(several, evidence, np.nan),
         ambiguity=ambiguity,
         share_ambiguous=float(share),
@@ -416,9 +420,3 @@ def _differing(rows: Annotations) -> FloatArray:
     return np.asarray(
         np.divide(total**2 - (votes**2).sum(axis=1), pairs, out=np.zeros_like(total), where=pairs > 1e-12 * total**2)
     )
-
-
-def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
-    """Convert tail probabilities to standard deviations of a normal distribution, from the smaller tail."""
-    least = np.finfo(float).tiny
-    return np.asarray(np.where(above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))))
