@@ -42,17 +42,16 @@ class Limits:
 
     def given(self, config: Path | None) -> dict[str, float]:
         """Those that an option or a file names; options count first."""
-        whole = {field.name for field in dataclasses.fields(self) if "int" in str(field.type)}
+        whole = {field.name: "int" in str(field.type) for field in dataclasses.fields(self)}
         found: dict[str, Any] = {} if config is None else _read(config)
         for name in found:
-            if name not in {field.name for field in dataclasses.fields(self)}:
-                names = ", ".join(field.name for field in dataclasses.fields(self))
-                raise BadParameter(f"{config}: {name!r} is no limit; there are {names}.")
+            if name not in whole:
+                raise BadParameter(f"{config}: {name!r} is no limit; there are {', '.join(whole)}.")
         found |= {name: value for name, value in asdict(self).items() if value is not None}
         for name, value in found.items():
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and (0 <= value == int(value) if name in whole else 0 <= value <= 1)):
-                must = "a whole number, 0 or more" if name in whole else "a share from 0 to 1"
+            if not (number and (0 <= value == int(value) if whole[name] else 0 <= value <= 1)):
+                must = "a whole number, 0 or more" if whole[name] else "a share from 0 to 1"
                 raise BadParameter(f"--{name.replace('_', '-')} must be {must}, got {value!r}.")
         return found
 

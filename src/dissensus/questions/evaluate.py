@@ -232,9 +232,7 @@ class _Judge:
             moments = np.stack([a, b, a * a, b * b, a * b], axis=1)
             yield _mean_part("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
         if self.table.votes().any():
-            yield self._perspectivist(
-                one.by_row[self.rows], None if one.row_proba is None else one.row_proba[self.rows]
-            )
+            yield self._perspectivist(one)
         if one.sure is None:
             return
         judged = known if self.has_gold else voted
@@ -244,8 +242,9 @@ class _Judge:
         if self.has_gold and n:
             yield _mean_part("calibration", {"log_loss": log_losses(gold, one.sure[known])})
 
-    def _perspectivist(self, said: FloatArray, proba: FloatArray | None) -> _Part:
-        table = self.table
+    def _perspectivist(self, one: Aligned) -> _Part:
+        table, said = self.table, one.by_row[self.rows]
+        proba = None if one.row_proba is None else one.row_proba[self.rows]
         values = {"error_rate": error_rate(table, said)}
         if self.place is not None and table.n_classes > 1:
             at = said if proba is None else proba

@@ -208,14 +208,9 @@ def _step(z: FloatArray, steps: int) -> IntArray:
 
 
 def perspectives(
-    rows: Annotations,
-    posterior: FloatArray,
-    disagree: BoolArray,
-    columns: dict[str, tuple[tuple[str, ...], IntArray]],
-    permutations: int,
-    seed: int,
-    pool: Threads,
-) -> tuple[tuple[GroupEffect, ...], IntArray]:
+    rows: Annotations, posterior: FloatArray, disagree: BoolArray, columns: Mapping[str, tuple[tuple[str, ...], Any]],
+    permutations: int, seed: int, pool: Threads,
+) -> tuple[tuple[GroupEffect, ...], IntArray]:  # fmt: skip
     """Test every column; return the effects, the surest first, and which of them explains each item (I,), −1 none."""
     permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
     tests = {

@@ -289,7 +289,12 @@ def redundancy(
             draws[step].append(_drawn(*fit(part.select(rows=rank < step)), whole, part_gold))
         if many.size:
             fewer, _ = fit(part.select(rows=rank < np.maximum(counts - 1, 1)[part.item]))
-            rehearsals.append(_rehearsed(fewer, whole, part_gold, many))
+            expected = fewer.likelihoods()
+            gain, flips = _next_label(expected, *_annotators(fewer, expected))
+            before, after = fewer.posterior_[many], whole.posterior_[many]
+            known = None if part_gold is None else part_gold[many]
+            rise = _hits(known, after) - _hits(known, before)
+            rehearsals.append((flips[many].mean(), gain[many].mean(), 1 - _same(before, after), rise))
     draws[int(counts.max())] = [_drawn(whole, seconds, whole, part_gold)]
 
     expected = model_all.likelihoods()
@@ -297,8 +302,10 @@ def redundancy(
     sure = _sure(model_all, expected)
     rehearsal = None
     if many.size:
-        foreseen, rise, changed, risen = _averages(rehearsals)
-        rehearsal = Rehearsal(many.size, float(foreseen), estimate(changed), float(rise), estimate(risen))
+        expected_flips, expected_gain, changed, risen = _averages(rehearsals)
+        rehearsal = Rehearsal(
+            many.size, float(expected_flips), estimate(changed), float(expected_gain), estimate(risen)
+        )
     curve = []
     for labels, drawn in draws.items():
         same, right, confidence, seconds = _averages(drawn)
@@ -371,17 +378,6 @@ def _same(one: FloatArray, other: FloatArray) -> FloatArray:
     """(I,) the chance that two posteriors name the same class: |T ∩ T'| / |T ∪ T'| of the tied classes."""
     first, second = tied(one), tied(other)
     return np.asarray((first & second).sum(axis=1) / (first | second).sum(axis=1))
-
-
-def _rehearsed(
-    fewer: Aggregator, whole: Aggregator, gold: IntArray | None, many: IntArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Expected flips and gain of a fit without one label of each item; observed changes and rise of accuracy."""
-    expected = fewer.likelihoods()
-    gain, flips = _next_label(expected, *_annotators(fewer, expected))
-    before, after = fewer.posterior_[many], whole.posterior_[many]
-    known = None if gold is None else gold[many]
-    return flips[many].mean(), gain[many].mean(), 1 - _same(before, after), _hits(known, after) - _hits(known, before)
 
 
 # One more label -------------------------------------------------------------------------------------------------------

@@ -221,10 +221,6 @@ def _log_ticks(fitted: Any, table: Annotations) -> FloatArray:
     return np.asarray(np.log(np.where(ticked[table.label], p, np.maximum(1 - p, MIN_PROBABILITY))).sum(axis=1))
 
 
-def _apart(fitted: Any, table: Annotations) -> FloatArray:
-    return np.asarray(-np.abs(fitted.expected_labels(table) - table.values[table.label]))
-
-
 def _distances(fitted: Any, table: Annotations) -> FloatArray:
     answer = fitted.predict()[naming.match(table.items, fitted.items_, "items")]
     both = np.concatenate([answer, table.classes.astype(object)])
@@ -314,7 +310,8 @@ SCORING: dict[str, Scoring] = {
     ),
     "numbers": Scoring(
         Measure("mean_absolute_error", "error", "per annotation", "Mean absolute error of", "gold_error", -1),
-        _apart, _errors, simple={"mean": Mean, "median": Median}, least="mean",
+        lambda fitted, table: -np.abs(fitted.expected_labels(table) - table.values[table.label]),
+        _errors, simple={"mean": Mean, "median": Median}, least="mean",
     ),
     "objects": Scoring(
         Measure("distance", "distance", "of distance", "Mean distance of the answer to", "gold_distance", -1),
