@@ -51,7 +51,7 @@ class Diagnosis(Flagged):
             f"{self.too_few_labels:,} with too few labels to say"
         )
 
-    def measures(self) -> dict[str, Any]:
+    def _measures(self) -> dict[str, Any]:
         """Name → (A,) what the flags rest on."""
         names = ("probability", "labels", "honest", "unrelated", "contrary", "copied")
         return {name: getattr(self, name) for name in names}

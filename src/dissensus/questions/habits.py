@@ -119,7 +119,7 @@ class Flagged(Shown):
         check_argument("flag", flag, Literal[tuple(self.words)])
         return [name for name, said in zip(self.annotators.tolist(), self.said, strict=True) if flag in said]
 
-    def measures(self) -> dict[str, Any]:
+    def _measures(self) -> dict[str, Any]:
         """Name → (A,) what the flags rest on."""
         raise NotImplementedError
 
@@ -129,7 +129,7 @@ class Flagged(Shown):
         Its columns are annotator, flag ("" where none), evidence (the reasons of the flags), and measures.
         """
         said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
-        return as_frame({"annotator": self.annotators} | said | self.measures())
+        return as_frame({"annotator": self.annotators} | said | self._measures())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,7 +161,7 @@ class Habits(Flagged):
         found = [(self.items[i], float(self.disagreement[i])) for i in order.tolist()]
         return [(item, apart) for item, apart in found if apart > 0]
 
-    def measures(self) -> dict[str, Any]:
+    def _measures(self) -> dict[str, Any]:
         """Name → (A,) what the flags rest on: the number of labels, traits and their p-values."""
         found = {"labels": self.labels}
         for name, value in self.traits.items():
