@@ -22,8 +22,8 @@ import numpy as np
 from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
-from dissensus.questions.compare import flat, hide
-from dissensus.questions.scoring import log_likelihood
+from dissensus.questions.compare import flat
+from dissensus.questions.scoring import SCORING, log_likelihood
 from dissensus.table.annotations import Annotations
 
 SHARE = 0.2  # of the annotations that is hidden
@@ -94,7 +94,7 @@ def tune(
     `seed` draws what is hidden and the bootstrap. `on_step` is called after every fit with (fits, log-likelihood of its
     hidden annotations). The other arguments are those of `fit`.
     """
-    hidden = [hide(table, SHARE, np.random.default_rng([seed, number])) for number in range(SPLITS)]
+    hidden = [SCORING[table.kind].hide(table, SHARE, np.random.default_rng([seed, number])) for number in range(SPLITS)]
     keywords, done = model.get_params(deep=False), 0
 
     def score(changed: dict[str, Any]) -> tuple[FloatArray, FloatArray, float]:

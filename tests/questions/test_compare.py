@@ -10,7 +10,7 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator
 from dissensus.models.methods import DawidSkene, MajorityVote
 from dissensus.questions import compare as comparison
-from dissensus.questions.scoring import SCORING
+from dissensus.questions.scoring import SCORING, hide_rows
 from dissensus.table.simulate import simulate
 from tables import random_table
 
@@ -43,7 +43,7 @@ def registered(monkeypatch):
 def test_score_is_the_mean_log_probability_of_what_was_hidden():
     table = simulate(50, 6, 3, redundancy=4).annotations
     found = dz.compare(table, ["fixed"], share=0.3, splits=2, seed=5)
-    hidden = [comparison.hide(table, 0.3, np.random.default_rng([5, number])) for number in range(2)]
+    hidden = [hide_rows(table, 0.3, np.random.default_rng([5, number])) for number in range(2)]
     logs = [np.log(Fixed().shares[table.label[row]]) for mask in hidden for row in np.flatnonzero(mask)]
     assert found.hidden == len(logs) == 2 * round(0.3 * len(table))
     assert found["fixed"].score.value == pytest.approx(np.mean(logs))
@@ -54,7 +54,7 @@ def test_score_is_the_mean_log_probability_of_what_was_hidden():
 def test_weights_and_probabilistic_rows_count_as_they_say(kind):
     extra = {"weight": lambda rng, n: rng.uniform(0, 3, n), "proba": lambda rng, n: rng.dirichlet(np.ones(3), n)}
     table = random_table(1, n_classes=3, **{kind: extra[kind]})
-    mask = comparison.hide(table, 0.2, np.random.default_rng([0, 0]))
+    mask = hide_rows(table, 0.2, np.random.default_rng([0, 0]))
     logs = np.log(Fixed().shares)
     rows = [table.proba[r] @ logs if kind == "proba" else logs[table.label[r]] for r in np.flatnonzero(mask)]
     literal = np.average(rows, weights=None if kind == "proba" else table.weight[mask])
@@ -65,12 +65,12 @@ def test_every_item_keeps_a_label_and_the_draw_is_the_seed_s():
     table = random_table(3, n=200)
     some = np.diff(table.item_ptr) > 0
     for share in (0.2, 0.95):
-        mask = comparison.hide(table, share, np.random.default_rng(0))
+        mask = hide_rows(table, share, np.random.default_rng(0))
         kept = np.bincount(table.item[~mask], minlength=table.n_items)
         assert (kept[some] > 0).all()
-        np.testing.assert_array_equal(mask, comparison.hide(table, share, np.random.default_rng(0)))
+        np.testing.assert_array_equal(mask, hide_rows(table, share, np.random.default_rng(0)))
     assert mask.sum() == len(table) - some.sum()  # all that may be hidden
-    assert (mask != comparison.hide(table, 0.5, np.random.default_rng(1))).any()
+    assert (mask != hide_rows(table, 0.5, np.random.default_rng(1))).any()
 
 
 def test_a_model_never_sees_what_it_predicts():

@@ -84,7 +84,7 @@ def test_the_labels_that_made_an_answer_flip_are_named():
     labels = found.to_frame("labels")
     assert labels["change"].tolist() == ["changed", "added"]
     assert labels["decisive"].tolist() == [True, False]
-    assert found.columns("labels")["old"].tolist() == ["cat", None]
+    assert found.to_frame("labels", "pyarrow")["old"].to_pylist() == ["cat", None]
 
 
 def test_a_removed_label_can_be_decisive_and_two_changes_can_be_so_only_together():

@@ -11,11 +11,9 @@ from sklearn import metrics
 
 import dissensus as dz
 from dissensus import evaluation as ev
-from dissensus.evaluation.calibration import gaps
-from dissensus.evaluation.hard import mean_f1, mean_recall, outcomes
 from dissensus.exceptions import BadParameter, DataError, MissingColumn
 from dissensus.questions import evaluate as module
-from dissensus.questions.predictions import Predictions
+from dissensus.questions.predictions import Aligned, Predictions, in_text
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table.simulate import simulate
 
@@ -106,25 +104,27 @@ def test_differences_are_paired(crowd):
 
 def test_statistics_of_resampled_sums_are_the_scores_of_the_resample(crowd):
     """Literally: items are drawn, the whole score is computed again."""
-    _, gold, first, second = crowd
-    known = gold >= 0
-    gold, h, y = gold[known], first[known], second[known]
-    best, n = h.argmax(axis=1), int(known.sum())
-    a, b = (one - one.mean() for one in (ev.entropy(y), ev.entropy(h)))
-    stats = {
-        "hard": outcomes(gold, np.eye(K)[best]).toarray(),
-        "gaps": gaps(gold, h).toarray(),
-        "moments": np.stack([a, b, a * a, b * b, a * b], axis=1),
-    }
+    table, gold, first, _ = crowd
+    given = Predictions.read(first, table)
+    text = in_text(table, [given])
+    aligned = Aligned.of(given, text)
+    parts = {name: one for one in module._Judge(text, gold, {"a": aligned}, None).parts(aligned) for name in one.scores}
+    known, voted = gold >= 0, table.votes().any(axis=1)
+    gold, h, best = gold[known], first[known], first[known].argmax(axis=1)
+    a, b = ev.entropy(table.soft_labels()[voted]), ev.entropy(first[voted])
     for seed in range(5):
-        at = np.random.default_rng(seed).integers(n, size=n)
-        sums = {name: one[at].sum(axis=0)[None] for name, one in stats.items()}
-        assert mean_f1(sums["hard"])[0] == pytest.approx(metrics.f1_score(gold[at], best[at], average="macro"))
-        assert mean_recall(sums["hard"])[0] == pytest.approx(metrics.balanced_accuracy_score(gold[at], best[at]))
-        assert module._accuracy(n, sums["hard"])[0] == pytest.approx((gold == best)[at].mean())
-        error = ev.expected_calibration_error(gold[at], h[at])
-        assert module._calibration_error(n, sums["gaps"])[0] == pytest.approx(error)
-        assert module._correlation(n, sums["moments"])[0] == pytest.approx(np.corrcoef(a[at], b[at])[0, 1])
+        rng = np.random.default_rng(seed)
+        at, of = (rng.integers(n, size=n) for n in (gold.size, a.size))
+        again = {
+            "macro_f1": metrics.f1_score(gold[at], best[at], average="macro"),
+            "balanced_accuracy": metrics.balanced_accuracy_score(gold[at], best[at]),
+            "accuracy": (gold == best)[at].mean(),
+            "expected_calibration_error": ev.expected_calibration_error(gold[at], h[at]),
+            "entropy_correlation": np.corrcoef(a[of], b[of])[0, 1],
+        }
+        for name, expected in again.items():
+            drawn = parts[name].stats.toarray()[of if name == "entropy_correlation" else at]
+            assert parts[name].scores[name](drawn.sum(axis=0)[None])[0] == pytest.approx(expected)
 
 
 def test_a_constant_entropy_has_no_correlation(crowd):

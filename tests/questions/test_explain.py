@@ -261,7 +261,7 @@ def test_p_value_is_the_share_of_ways_to_deal_out_the_people(monkeypatch):
     mine = total(group)
     exact = np.mean([total(way) >= mine - 1e-9 for way in product((0, 1), repeat=6) if sum(way) == 3])
     column = perspectives._Column(table, posterior, np.ones(table.n_items, bool), group, 2)
-    test = column.test(4000, 0, Threads(1), lambda done, p: None)
+    test = column.test(4000, 0, Threads(1))
     assert 0.1 < exact < 0.9
     assert test.p_value == pytest.approx(exact, abs=0.03)
     assert test.effect == pytest.approx(mine / column.between(group[None], 0, column.item.size)[1].sum())
@@ -583,15 +583,11 @@ def test_frame_and_lists_name_the_items():
     assert f"{found.counts()['ambiguous']} ambiguous" in repr(found)
 
 
-def test_steps_are_reported():
+def test_a_p_value_is_by_as_many_permutations_as_asked_for():
     table, view, _ = two_views(0)
-    steps = []
     people = {"annotator": np.arange(60), "view": view}
-    explain(
-        table, DawidSkene().fit(table), annotators=people, permutations=120, on_step=lambda *step: steps.append(step)
-    )
-    assert [done for done, _ in steps] == [50, 100, 120]
-    assert steps[-1][1] == pytest.approx(1 / 121)
+    found = explain(table, DawidSkene().fit(table), annotators=people, permutations=120)
+    assert found.groups[0].p_value == pytest.approx(1 / 121)
 
 
 @pytest.mark.realdata

@@ -167,8 +167,8 @@ def test_price_divides_the_gain_and_the_budget_is_kept():
     found = recommend(model, table, budget=11, cost=cost, allow_repeats=True)
     assert found.cost.sum() <= 11
     assert found.cost.tolist() == [cost[j] for j in found.annotators]
-    np.testing.assert_allclose(found.per_cost, found.gain / found.cost)
-    assert (np.diff(found.per_cost) <= 1e-9).all()
+    np.testing.assert_allclose(found.to_frame()["gain_per_cost"], found.gain / found.cost)
+    assert (np.diff(found.gain / found.cost) <= 1e-9).all()
     left = 11 - found.cost.sum()
     rest = {(i, j) for i in range(5) for j in range(3)} - set(zip(found.items, found.annotators, strict=True))
     assert all(cost[j] > left for _, j in rest)
@@ -331,7 +331,7 @@ def test_frame_has_a_row_per_label_in_order():
     model, table = told(4, 3, 2, 0)
     found = everything(model, table)
     assert isinstance(found, Recommendation)
-    frame = found.to_arrow()
+    frame = found.to_frame("pyarrow")
     names = ["rank", "item", "annotator", "gain", "about_item", "cost", "gain_per_cost", "p_change"]
     assert frame.column_names == names == list(found.to_frame().columns)
     assert frame["rank"].to_pylist() == list(range(1, 13))

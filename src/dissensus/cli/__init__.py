@@ -144,16 +144,9 @@ def main() -> NoReturn:
             if interrupted and code != 130:
                 say("interrupted.")
             code = 130 if interrupted else 143
-    _leave(code or 0)
-
-
-def _leave(code: int) -> NoReturn:
-    """End the process without the interpreter's last steps.
-
-    A thread of Arrow that lets go of a Python file during these aborts the process (about one run in 150).
-    """
+    # a thread of Arrow that lets go of a Python file during the interpreter's last steps aborts one run in 150
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the reader is gone
             stream.flush()
-    os._exit(code)
+    os._exit(code or 0)

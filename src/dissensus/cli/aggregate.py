@@ -70,7 +70,7 @@ def aggregate(
     Example: dissensus aggregate "labels/*.parquet" --engine disk --set engine.memory_gb=2 -o results
     """
     from dissensus.cli import engine as engines
-    from dissensus.cli import kinds, results
+    from dissensus.cli import results
     from dissensus.models.answers import AnswerModel
     from dissensus.table.kinds import CLASS_KINDS, KINDS
 
@@ -122,10 +122,8 @@ def aggregate(
             table = _in_classes_of(one, table, f"{source.file}: the model in {model}")
         if model is None:
             codes, sure = gold.read(table), gold.read_file(known, table)
-            if flags is None:  # copies and habits are looked for among classes
-                look = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED and table.kind in CLASS_KINDS
-            else:
-                look = flags
+            few = table.n_annotations <= MAX_ANNOTATIONS_FLAGGED and table.kind in CLASS_KINDS  # who has habits there
+            look = few if flags is None else flags
             return results.fit(one, table, codes, f"fitting {what}", known=sure, flags=look)
         if not update:
             return results.score(one, table, gold.read(table), f"scoring {what}")
@@ -141,14 +139,14 @@ def aggregate(
 
     began = time.perf_counter()
     if engine in engines.ELSEWHERE:  # the table is never in memory here
-        in_memory = [("--known", known), ("--flags", flags), ("--format", (format_ or "parquet") != "parquet")]
-        in_memory.append(("--to", to is not None))
-        for name, given in in_memory:
+        in_memory = {"--known": known, "--flags": flags, "--format": (format_ or "parquet") != "parquet", "--to": to}
+        for name, given in in_memory.items():
             if given:
                 raise BadParameter(f"{name} is for a table in memory; leave it out, or --engine {engine}.")
         table = engines.read_elsewhere(source, engine_options)
         summary = _head(source, time.perf_counter() - began, model, gold)
-        result = engines.fit_and_write(model_for(), table, f"fitting {source.file}", gold.columns(), output, summary)
+        known_labels = None if gold.gold is None else gold.columns(gold.gold)
+        result = engines.fit_and_write(model_for(), table, f"fitting {source.file}", known_labels, output, summary)
         answers: dict[str | None, results.Result] = {None: result}
     else:
         tables = source.read(gold=gold.gold, known=known)
@@ -167,8 +165,7 @@ def aggregate(
         show.json(summary, folder=output)
         return
     for question, result in answers.items():
-        show_one = (kinds if isinstance(result.model, AnswerModel) else results).print_result
-        show_one(result, source.title(question), preview=output is None)
+        results.print_result(result, source.title(question), preview=output is None)
     show.written(output, "Results are", "FOLDER to keep the results")
     if to is not None and output is not None:
         show.line(f"The labels for {to} are in {show.clean(output / WRITERS[to].file)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from dissensus.cli import options, show
@@ -11,7 +12,6 @@ from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter
 
 if TYPE_CHECKING:
-    from dissensus.evaluation import Pairs
     from dissensus.table.annotations import Annotations
 
 PAIRS_SHOWN = 5  # at either end
@@ -30,8 +30,8 @@ COEFFICIENTS = {
     "masi_alpha": "Krippendorff's α, MASI distance",
     "words_alpha": "Krippendorff's α, edit distance of words",
 }
-SCALES = {"graded": "ordinal", "numbers": "interval"}  # kind of labels → its scale; of others nominal
 WITHOUT_SCALE = ("spans", "sets", "objects")  # kinds of labels
+SCALES = {"numbers": "interval"} | dict.fromkeys(WITHOUT_SCALE, "nominal")  # kind → its only scale
 Scale = Literal["nominal", "ordinal", "interval"]
 KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
 
@@ -56,29 +56,23 @@ def agreement(
     def answer(table: Annotations, question: str | None) -> dict[str, Any]:
         if pairs and table.kind in WITHOUT_SCALE:
             raise BadParameter(f"--pairs is for classes and numbers; leave it out for {table.kind}.")
-        own = str(scale or SCALES.get(table.kind, "nominal"))
-        own = {"numbers": "interval"}.get(table.kind, "nominal" if table.kind in WITHOUT_SCALE else own)
+        own = SCALES.get(table.kind) or scale or ("ordinal" if table.kind == "graded" else "nominal")
         values = None
-        if own != "nominal" and table.kind != "numbers":
-            values = _values(table, own, source.classes is not None or table.kind == "graded")
+        declared = own == "ordinal" and (source.classes is not None or table.kind == "graded")
+        if own != "nominal" and table.kind != "numbers" and not declared:
+            with suppress(ValueError):  # on an interval scale, an error that says so
+                values = [float(name) for name in table.classes]  # where the classes lie
         return {"scale": own} | _facts(table, own, values, settings, least if pairs else None, source.title(question))
 
     source.print_each(options.answer_each(source.read(), answer), _show, **settings)
 
 
-def _values(table: Annotations, scale: str, declared: bool) -> list[float] | None:
-    """Where the classes lie: as numbers where they are, unless an order was declared."""
-    if declared and scale == "ordinal":
-        return None
-    try:
-        return [float(name) for name in table.classes]
-    except ValueError:
-        return None  # on an interval scale, an error that says so
-
-
 def _facts(
     table: Annotations, scale: str, values: list[float] | None, settings: dict[str, Any], least: int | None, what: str
 ) -> dict[str, Any]:
+    import numpy as np
+
+    from dissensus.common.frames import as_frame
     from dissensus.evaluation import cohen_kappas, concordances
     from dissensus.evaluation.agreement import ratings_per_item
     from dissensus.evaluation.distances import agreement_by_kind
@@ -100,21 +94,15 @@ def _facts(
     }
     if least is None:
         return facts
+    weights: Any = "concordance" if table.kind == "numbers" else KAPPA_WEIGHTS[scale]
     with show.waiting(f"comparing the annotators of {what}"):
         if table.kind == "numbers":
-            return facts | {"least": least, "weights": "concordance", "pairs": _rows(concordances(table, least=least))}
-        weights: Any = KAPPA_WEIGHTS[scale]
-        compared = cohen_kappas(table, least=least, weights=weights, values=values)
-    return facts | {"least": least, "weights": weights, "pairs": _rows(compared)}
-
-
-def _rows(pairs: Pairs) -> list[dict[str, Any]]:
-    """All pairs, best agreement first; those of undefined κ last."""
-    import numpy as np
-
-    order = np.lexsort((-pairs.shared, -np.nan_to_num(pairs.kappa, nan=-np.inf)))
-    columns = {name: getattr(pairs, name)[order].tolist() for name in pairs.__dataclass_fields__}
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            compared = concordances(table, least=least)
+        else:
+            compared = cohen_kappas(table, least=least, weights=weights, values=values)
+    best = np.lexsort((-compared.shared, -np.nan_to_num(compared.kappa, nan=-np.inf)))  # undefined κ last
+    rows = as_frame({name: column[best] for name, column in vars(compared).items()}, "pyarrow").to_pylist()
+    return facts | {"least": least, "weights": weights, "pairs": rows}
 
 
 def _show(title: str, facts: dict[str, Any]) -> None:
@@ -184,9 +172,8 @@ def _show_pairs(facts: dict[str, Any]) -> None:
         found = show.number(pair["kappa"]), show.interval(pair["low"], pair["high"])
         rows.append((*names, f"{pair['shared']:,}", *agree, *found))
     weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
-    measure, coefficient = f"Cohen's κ{weights}", "κ"
-    if facts["weights"] == "concordance":
-        measure, coefficient = "Lin's concordance", "ρ"
-    agrees = () if facts["weights"] == "concordance" else ("agree",)  # two numbers are hardly ever the same
-    columns = ("annotator", "and", "items", *agrees, coefficient, "95 % interval")
+    measure, coefficients = f"Cohen's κ{weights}", ["agree", "κ"]
+    if facts["weights"] == "concordance":  # two numbers are hardly ever the same
+        measure, coefficients = "Lin's concordance", ["ρ"]
+    columns = ("annotator", "and", "items", *coefficients, "95 % interval")
     show.table(f"Who agrees with whom: {measure}", columns, show.ends(rows, PAIRS_SHOWN), numbers=columns[2:])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Gold, Source, item_column, option
+from dissensus.cli.options import Fit, Gold, Source, item_column, option
 from dissensus.exceptions import BadParameter, DataError, DissensusError, MissingColumn
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def calibrate(
     ),
     prompt: str | None = option(None, "Column of what was answered: differences are paired by it.", metavar="COLUMN"),
     cost: Path | None = option(None, "Prices of calls, to buy judges by: columns annotator and cost.", metavar="FILE"),
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
@@ -100,7 +99,6 @@ def calibrate(
     folder.check_file(next_file, "items", "--next")
     if next_file is not None and width is None:
         raise BadParameter("--next writes the items that --width asks for; give --width NUMBER too.")
-    options.new_model(method, setting)
     from dissensus.questions.calibrate import KINDS_CORRECTED, enough
     from dissensus.table.kinds import check_kind
 
@@ -115,7 +113,7 @@ def calibrate(
     if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
         if output is not None:
             raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
-        _without_gold(source, table, options.new_model(method, setting), prices)
+        _without_gold(source, table, fit.model(), prices)
         return
     from dissensus.questions.calibrate import calibrate
 
@@ -123,7 +121,7 @@ def calibrate(
     model = None
     if table.kind != "numbers":
         with show.waiting(f"fitting {source.file}"):
-            model = options.new_model(method, setting).fit(table)
+            model = fit.model().fit(table)
     others = [name for name in columns if name != prompt and _may_matter(name)]
     with show.waiting(f"correcting {source.file}"):
         found = calibrate(
@@ -172,14 +170,13 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     """Codes of known classes, or known numbers; beside scores, the names of the classes."""
     import numpy as np
 
-    from dissensus.table.annotations import Annotations
-    from dissensus.table.io import check_gold_items, gold_codes, gold_columns, gold_values
+    from dissensus.table.io import check_gold_items, gold_codes, gold_values
     from dissensus.table.kinds import numbers_of
 
     if table.kind != "numbers":
         return gold.read(table), None
     if gold.gold is not None:
-        item, label = gold_columns(gold.gold, gold.gold_item or item_column(table, gold.gold), gold.gold_label)
+        item, label = gold.columns(gold.gold, table)
         check_gold_items(item, table)
     elif table.source is not None and table.source.gold is not None:
         item, label = table.source.gold
@@ -190,9 +187,8 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     names = sorted(set(texts) - {""})
     if len(names) > MAX_GOLD_CLASSES and numbers_of(np.array(names, object)) is not None:
         return gold_values(table, item, texts), None
-    none = np.empty(0, np.int32)
-    classes = Annotations.from_codes(none, none, none, table.items, table.annotators, np.array(names, object))
-    return gold_codes(classes, item, texts), names
+    empty = table.select(rows=[])
+    return gold_codes(replace(empty, classes=np.array(names, object), kind="classes"), item, texts), names
 
 
 def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
@@ -201,11 +197,10 @@ def _columns(table: Annotations, source: Source, items: Path | None, wanted: lis
     from dissensus.report.study import aligned
 
     found: dict[str, list[Any]]
-    reading = table.source
     if items is not None:
         found = aligned(read_table(items), "item", table.items)
-    elif reading is not None and reading.texts:  # a tool's log
-        about = {str(item): fields for item, fields in reading.texts.items()}
+    elif table.source is not None and table.source.texts:  # a tool's log
+        about = {str(item): fields for item, fields in table.source.texts.items()}
         names = dict.fromkeys(name for fields in about.values() for name in fields)
         found = {name: [about.get(str(item), {}).get(name) for item in table.items.tolist()] for name in names}
     else:
@@ -237,9 +232,10 @@ def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> d
         return {}
     about = frame.rename_columns(["item" if name == of["item"] else name for name in frame.column_names])
     found = aligned(about, "item", table.items) if wanted else {}
+    found = {name: found[name] for name in wanted if name in found}
     reacted = [name for name in frame.column_names if name not in {*of.values(), *wanted} and _may_matter(name)]
     if not reacted or frame.num_rows != len(table):
-        return {name: found[name] for name in wanted if name in found}
+        return found
     kinds = {"item": table.items, "annotator": table.annotators, "label": table.classes}
     codes = [
         naming.match(in_kind_of(names, naming.to_names(naming.to_column(frame[of[role]], role))), names, role)
@@ -247,9 +243,9 @@ def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> d
     ]
     order = np.lexsort(codes[::-1])
     mine = (table.item, table.annotator, table.label)
-    same = all((code[order] == own).all() for code, own in zip(codes, mine, strict=True))
-    rows = {name: frame[name].take(order).to_pylist() for name in reacted} if same else {}
-    return {name: found[name] for name in wanted if name in found} | rows
+    if all((code[order] == own).all() for code, own in zip(codes, mine, strict=True)):
+        found |= {name: frame[name].take(order).to_pylist() for name in reacted}
+    return found
 
 
 def _may_matter(column: str) -> bool:
@@ -260,17 +256,17 @@ def facts(found: Calibrated, plan: Plan | None) -> dict[str, Any]:
     """All that was found, as plain values."""
     return {
         "gold_items": found.known,
-        "items": int(found.items.size),
+        "items": found.items.size,
         "classes": [str(name) for name in found.classes],
         "rates": found.rows(),
-        "differences": [asdict(one) | {"different": one.different} for one in found.differences],
+        "differences": [vars(one) | {"different": one.different} for one in found.differences],
         "log_loss": found.log_loss,
         "accuracy": found.accuracy,
-        "recalls": [asdict(one) for one in found.recalls],
-        "effects": [asdict(one) for one in found.effects],
-        "plan": None if plan is None else asdict(plan),
+        "recalls": found.recalls,
+        "effects": found.effects,
+        "plan": plan,
         "panel": None if found.judges is None else panel_facts(found.judges),
-        "notes": list(found.notes),
+        "notes": found.notes,
     }
 
 
@@ -278,12 +274,12 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
     """The panel, as plain values."""
     judges = zip(panel.judges, panel.families, panel.value, strict=True)
     return {
-        "effective_judges": asdict(panel.effective),
+        "effective_judges": panel.effective,
         "by_gold": panel.by_gold,
         "mean_correlation": panel.mean_correlation,
         "judges": [
-            {"judge": str(name), "family": family, "lost_without": float(value)}
-            | ({} if panel.cost is None else {"cost": float(panel.cost[at])})
+            {"judge": str(name), "family": family, "lost_without": value}
+            | ({} if panel.cost is None else {"cost": panel.cost[at]})
             for at, (name, family, value) in enumerate(judges)
         ],
         "alike": [{"judges": [one, other], "correlation": r} for one, other, r in panel.alike(20)],
@@ -296,12 +292,9 @@ def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | No
     rows = []
     for one in found.rates:
         name = show.name(one.name) if one.system is None else f"{show.name(one.system)}: {show.name(one.name)}"
-        fixed = one.corrected
-        beside = one.rogan_gladen
-        by_errors = "–" if beside is None or beside.value != beside.value else show.number(beside.value)
-        judged = "–" if one.judged != one.judged else show.number(one.judged)
-        cells = (judged, _cell(fixed), _cell(fixed.human), by_errors)
-        rows.append((name, *cells, f"{fixed.saved:,.0f}"))
+        fixed, beside = one.corrected, one.rogan_gladen
+        judged, by_errors = map(_number, (one.judged, float("nan") if beside is None else beside.value))
+        rows.append((name, judged, _cell(fixed), _cell(fixed.human), by_errors, f"{fixed.saved:,.0f}"))
     columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
     show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
     by_errors = "R–G: by sensitivity and specificity (Rogan–Gladen). " if any(row[4] != "–" for row in rows) else ""
@@ -317,21 +310,17 @@ def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | No
         _show_judges(found, found.judges)
     clear = [effect for effect in found.effects if effect.excess.low > 0 or effect.excess.high < 0]
     for effect in clear[:MAX_EFFECTS_SHOWN]:
-        what = (
-            f"{show.name(effect.judge)}, its own family" if effect.judge else show.name(effect.value) or "one SD more"
-        )
+        whose = f"{show.name(effect.judge)}, its own family"
+        what = whose if effect.judge else show.name(effect.value) or "one SD more"
         by = f"{effect.excess.value:+.3f} ({show.interval(effect.excess.low, effect.excess.high)})"
         show.line(f"Beyond the truth, {show.name(effect.column)} ({what}) changes the verdict by {by}.")
     if plan is not None:
         show.line(str(plan))
-        if more := plan.more:
-            named = ", ".join(show.name(one) for one in more[:MAX_ITEMS_NAMED])
-            rest = ", …" if len(more) > MAX_ITEMS_NAMED else ""
-            show.line(
-                f"They are in {show.clean(next_file)}."
-                if next_file
-                else f"They are {named}{rest}; --next FILE keeps them."
-            )
+        if (more := plan.more) and next_file:
+            show.line(f"They are in {show.clean(next_file)}.")
+        elif more:
+            named = ", ".join(show.name(one) for one in more[:MAX_ITEMS_NAMED]) + ", …" * (len(more) > MAX_ITEMS_NAMED)
+            show.line(f"They are {named}; --next FILE keeps them.")
 
 
 def _show_systems(found: Calibrated) -> None:
@@ -375,6 +364,10 @@ def _show_judges(found: Calibrated, panel: PanelReview) -> None:
             rows.append([f"… {more:,} more", *("--json" for _ in names)])
         columns = ("judge", *(f"says {show.name(name)} where true" for name in names))
         show.table("Judges", columns, rows, numbers=columns[1:], unbroken=columns[:1])
+
+
+def _number(value: float) -> str:
+    return show.number(value) if value == value else "–"
 
 
 def _cell(one: Estimate | None) -> str:

@@ -14,7 +14,7 @@ import typer
 from dissensus.cli import options, show
 from dissensus.cli.errors import BAD_USAGE
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.options import Source, option
+from dissensus.cli.options import Fit, Source, option
 from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
@@ -42,17 +42,16 @@ class Limits:
 
     def given(self, config: Path | None) -> dict[str, float]:
         """Those that an option or a file names; options count first."""
-        whole = {field.name for field in dataclasses.fields(self) if "int" in str(field.type)}
+        whole = {field.name: "int" in str(field.type) for field in dataclasses.fields(self)}
         found: dict[str, Any] = {} if config is None else _read(config)
         for name in found:
-            if name not in {field.name for field in dataclasses.fields(self)}:
-                names = ", ".join(field.name for field in dataclasses.fields(self))
-                raise BadParameter(f"{config}: {name!r} is no limit; there are {names}.")
+            if name not in whole:
+                raise BadParameter(f"{config}: {name!r} is no limit; there are {', '.join(whole)}.")
         found |= {name: value for name, value in asdict(self).items() if value is not None}
         for name, value in found.items():
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and (0 <= value == int(value) if name in whole else 0 <= value <= 1)):
-                must = "a whole number, 0 or more" if name in whole else "a share from 0 to 1"
+            if not (number and (0 <= value == int(value) if whole[name] else 0 <= value <= 1)):
+                must = "a whole number, 0 or more" if whole[name] else "a share from 0 to 1"
                 raise BadParameter(f"--{name.replace('_', '-')} must be {must}, got {value!r}.")
         return found
 
@@ -64,8 +63,7 @@ def check(
     ),
     config: Path | None = option(None, "Limits in TOML, such as min_settled = 0.9.", metavar="FILE"),
     limits: Limits,
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     source: Source,
 ) -> None:
     """One line per limit: passed or failed, what was found, the limit and what to do. Without --against only the limits
@@ -87,7 +85,6 @@ def check(
         raise BadParameter(f"--{min(earlier).replace('_', '-')} compares with an earlier table; add --against FILE.")
     if against is None and not asked:
         raise BadParameter("there is nothing to check; give a limit such as --min-settled 0.9, or --against FILE.")
-    options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
     classes, source = source.class_names(), dataclasses.replace(source, classes=None)  # one too many is an answer here
     folder = None if against is None or not (Path(against) / SUMMARY).is_file() else Path(against)
     old, tables = ({}, source.read()) if against is None or folder is not None else source.read_both(against)
@@ -95,12 +92,12 @@ def check(
     def answer(table: Annotations, question: str | None) -> list[Check]:
         from dissensus.questions.check import check, snapshot
 
-        model: Any = options.new_model(method, setting, table.kind)
+        model: Any = fit.model(table.kind)
         before = None
         with show.waiting(f"checking {source.title(question)}"):
             if folder is not None:
                 before = _kept(folder, question)
-                model = model if method or setting else before.model
+                model = model if fit.method or fit.setting else before.model
             elif against is not None:
                 before = snapshot(old[question], model)
             held = ({} if before is None else SINCE) | asked
@@ -138,7 +135,7 @@ def _kept(folder: Path, question: str | None) -> Snapshot:
 
 
 def _facts(found: list[Check]) -> dict[str, Any]:
-    return {"checks": [asdict(one) | {"passed": one.passed} for one in found]}
+    return {"checks": [vars(one) | {"passed": one.passed} for one in found]}
 
 
 def _show(title: str, found: list[Check]) -> None:

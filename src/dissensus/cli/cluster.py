@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 PAGE = "clusters.html"
-TABLES = ("items.csv", "annotators.csv", "clusters.csv", "search.csv")
-FILES = [Path(name) for name in (*TABLES, PAGE, "clusters.json", "clusters-key.csv")]
+FILES = [
+    Path(f"{name}.csv") for name in ("items", "annotators", "clusters", "search", "clusters-key")
+] + [Path(PAGE), Path("clusters.json")]  # fmt: skip
 """What a later run into the same folder replaces or removes."""
 OPTIONS = ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "seed")
 """Keywords of the methods that have an option of their own."""
@@ -61,17 +62,19 @@ def cluster(
 
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
     """
-    K, L = (
-        _numbers(text, name, search)
-        for text, name in ((item_clusters, "--item-clusters"), (annotator_clusters, "--annotator-clusters"))
-    )
+    K = _numbers(item_clusters, "--item-clusters", search)
+    L = _numbers(annotator_clusters, "--annotator-clusters", search)
     folder.check(output, FILES)
     from dissensus.models.base import clusterings
 
     settings = {"seed": seed or 0} | keywords.parse(setting or [], clusterings[method], method, taken=OPTIONS)
     began = time.perf_counter()
     table = source.read_one()
-    held_out = _held_out(dev, source)
+    held_out: Any = dev
+    try:
+        held_out = float(dev)
+    except ValueError:
+        held_out = dataclasses.replace(source, named=dev).read_one()
     items_only = method == "fmm"
     found: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and not items_only):
@@ -87,7 +90,13 @@ def cluster(
     if output is not None:
         with folder.results(output, FILES, summary) as part:
             _write(model, found, part)
-            _draw(model, table, found, source.file, part)
+            try:  # the same as a page, where what it takes is installed
+                from dissensus.report import Report
+
+                parts: dict[str, Any] = {"clustering": model, "search": found, "title": source.file.name}
+                Report(table, model, only=["clusters"], **parts).save(part / PAGE)
+            except MissingExtra as error:
+                say(f"warning: no {PAGE}: {error}")
     if source.json:
         show.json(summary, folder=output)
         return
@@ -113,13 +122,6 @@ def _numbers(text: str, option: str, search: str) -> list[int]:
     if not numbers or min(numbers) < 1:
         raise BadParameter(f"{option} {text}: expected a number, a list such as 3,5,8 or a range such as 3:20.")
     return numbers
-
-
-def _held_out(text: str, source: Source) -> Annotations | float:
-    try:
-        return float(text)
-    except ValueError:
-        return dataclasses.replace(source, named=text).read_one()
 
 
 def _search(table: Annotations, method: str, output: Path | None, **keywords: Any) -> Selection:
@@ -153,56 +155,44 @@ def _summary(file: Path, method: str, model: Any, search: Selection | None, seco
         "seconds": seconds,
     }
     if search is not None:
-        best = search.best
-        measured = {"kl": best.kl, "inverse_kl": best.inverse_kl, "log_likelihood": best.log_likelihood}
+        measured = {name: getattr(search.best, name) for name in ("kl", "inverse_kl", "log_likelihood")}
         summary["search"] = {"criterion": search.criterion, "points": len(search.points), "best": measured}
     return summary
 
 
 def _write(model: Any, search: Selection | None, part: Path) -> None:
     import numpy as np
-    import pyarrow as pa
 
+    from dissensus.common.frames import as_frame
     from dissensus.models.saving import save
     from dissensus.table.io import write_frame
 
     item_cluster, annotator_cluster, label = np.indices(model.labels_of_clusters_.shape).reshape(3, -1)
-    frames: list[Any] = [
-        {
+    frames: dict[str, Any] = {
+        "items": {
             "item": model.items_,
             "cluster": model.item_cluster_,
             "probability": model.item_clusters_.max(axis=1),
             **{f"p_{name}": model.posterior_[:, p] for p, name in enumerate(model.classes_)},
         },
-        {
+        "annotators": {
             "annotator": model.annotators_,
             "cluster": model.annotator_cluster_,
             "probability": model.annotator_clusters_.max(axis=1),
             "annotations": model.n_annotations_,
         },
-        {
+        "clusters": {
             "item_cluster": item_cluster,
             "annotator_cluster": annotator_cluster,
             "label": model.classes_[label],
             "probability": model.labels_of_clusters_.reshape(-1),
         },
-    ]
+    }
     if search is not None:
-        frames.append(pa.Table.from_pylist(search.rows()))
-    for name, frame in zip(TABLES, frames, strict=False):
-        write_frame(frame, part / name)
+        frames["search"] = as_frame(search.rows(), "pyarrow")
+    for name, frame in frames.items():
+        write_frame(frame, part / f"{name}.csv")
     save(model, part)
-
-
-def _draw(model: Any, table: Annotations, search: Selection | None, file: Path, part: Path) -> None:
-    """The same as a page, where what it takes is installed."""
-    from dissensus.report import Report
-
-    try:
-        page = Report(table, model, clustering=model, search=search, title=file.name, only=["clusters"])
-        page.save(part / PAGE)
-    except MissingExtra as error:
-        say(f"warning: no {PAGE}: {error}")
 
 
 def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:

@@ -88,14 +88,8 @@ def _check_names(methods: list[str] | None) -> Any:
 
 
 def _facts(result: Comparison) -> dict[str, Any]:
-    return {
-        "hidden_annotations": result.hidden,
-        "best": result.best,
-        "tied_with_best": result.tied,
-        "verdict": result.verdict(),
-        "methods": result.rows(),
-        "failed": result.failed,
-    }
+    facts = {"hidden_annotations": result.hidden, "best": result.best, "tied_with_best": result.tied}
+    return facts | {"verdict": result.verdict(), "methods": result.rows(), "failed": result.failed}
 
 
 def _show(title: str, result: Comparison) -> None:
@@ -120,11 +114,8 @@ def _show(title: str, result: Comparison) -> None:
         f"{show.percent(result.share)} each); closer to 0 is better. ±: 95 %, over items, of each method alone. ≈: not "
         "to be told apart from the best, once it is counted how many methods are tried. It judges how well labels are "
         "predicted, not how often the truth is found."
-        + (
-            " Accuracy counts t tied classes as 1/t each; `aggregate` draws one of them."
-            if gold == ["accuracy"]
-            else ""
-        )
+        + " Accuracy counts t tied classes as 1/t each; `aggregate` draws one of them."
+        * (gold == ["accuracy"])
     )
     show.line(result.verdict())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from dissensus.cli import options, show
@@ -37,38 +37,28 @@ def _show(title: str, about: dict[str, Any]) -> None:
         what = {"graded": "grades", "pairs": "outcomes"}.get(about["kind"], "classes")
         counts.append((what, f"{about['classes']:,}", ""))
     show.table(show.clean(title), ("what", "count", "each"), counts, numbers=("count",), header=False)
-    if about["kind"] == "numbers":
-        _show_numbers(about)
+    if about["kind"] == "numbers" and about["values"] is not None:
+        low, quarter, middle, three, high = (f"{value:,.6g}" for value in about["values"].values())
+        show.text(f"Numbers: {low} to {high}, half of them between {quarter} and {three}, median {middle}.")
+        if about["sd_within_items"] is not None:
+            show.text(
+                f"Spread: standard deviation {about['sd']:,.4g} over all, {about['sd_within_items']:,.4g} among the "
+                "labels of one item."
+            )
     elif about["kind"] == "sets":
         show.bars(("option", "ticked"), about["option_shares"], 1, shares=True)
         show.text(f"Ticks: {about['ticks_per_annotation']:.2f} of {about['options']:,} options at a time, on average.")
-    elif about["kind"] != "objects":
-        _show_classes(about)
+    elif about["kind"] not in ("objects", "numbers"):
+        show.bars(("class", "share"), about["class_shares"], 1, shares=True)
+        if (agreement := about["pairwise_agreement"]) is not None:
+            show.text(f"Agreement: two labels of one item agree {show.percent(agreement)} of the time.")
+        if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
+            show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the items with two labels or more.")
     doubts = list(_doubts(about))
     show.text("Doubtful:" if doubts else "Nothing looks doubtful.")
     for doubt in doubts:
         show.text(f"  • {doubt}")
     show.text()
-
-
-def _show_numbers(about: dict[str, Any]) -> None:
-    if about["values"] is None:
-        return
-    low, quarter, middle, three, high = (f"{value:,.6g}" for value in about["values"].values())
-    show.text(f"Numbers: {low} to {high}, half of them between {quarter} and {three}, median {middle}.")
-    if about["sd_within_items"] is not None:
-        show.text(
-            f"Spread: standard deviation {about['sd']:,.4g} over all, {about['sd_within_items']:,.4g} among the labels "
-            "of one item."
-        )
-
-
-def _show_classes(about: dict[str, Any]) -> None:
-    show.bars(("class", "share"), about["class_shares"], 1, shares=True)
-    if about["pairwise_agreement"] is not None:
-        show.text(f"Agreement: two labels of one item agree {show.percent(about['pairwise_agreement'])} of the time.")
-    if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
-        show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the items with two labels or more.")
 
 
 MIN_SCORES = 5  # different numbers that are rather scores than names of classes
@@ -82,6 +72,10 @@ NO_ANSWER = {
 
 def _doubts(about: dict[str, Any]) -> Iterator[str]:
     """What to look at before trusting a result, in plain words."""
+    import numpy as np
+
+    from dissensus.table.kinds import numbers_of
+
     shares = about.get("class_shares", {})  # numbers have none
     chance = sum(share**2 for share in shares.values())
     agreement = about.get("pairwise_agreement")
@@ -102,8 +96,9 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield "Some classes differ by capitals or spaces only; --normalize merges them."
     if missing := [label for label in shares if " ".join(label.casefold().split()) in NO_ANSWER]:
         yield f"Classes may be missing answers: {', '.join(map(show.name, missing))}; --abstain leaves a label out."
-    if about["kind"] == "classes":
-        yield from _scores_as_classes(shares)
+    names = [label for label in shares if label not in missing]
+    if about["kind"] == "classes" and len(names) >= MIN_SCORES and numbers_of(np.array(names, object)) is not None:
+        yield "Classes are numbers; --kind numbers takes them for scores, --kind graded for grades in this order."
     if about.get("classes", about.get("distinct_values", 0)) < 2:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2:
@@ -112,17 +107,6 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield "Most items have one label only, which nobody has checked."
     elif about["annotations_per_item"]["max"] == 1:
         yield "No item has two labels; nobody's labels can be checked against another's."
-
-
-def _scores_as_classes(classes: Iterable[str]) -> Iterator[str]:
-    """Classes that are numbers, more of them than verdicts have."""
-    import numpy as np
-
-    from dissensus.table.kinds import numbers_of
-
-    names = [label for label in classes if " ".join(label.casefold().split()) not in NO_ANSWER]
-    if len(names) >= MIN_SCORES and numbers_of(np.array(names, object)) is not None:
-        yield "Classes are numbers; --kind numbers takes them for scores, --kind graded for grades in this order."
 
 
 def _spread(counts: dict[str, float]) -> str:

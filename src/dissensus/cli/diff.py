@@ -10,8 +10,7 @@ import typer
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Source, option
-from dissensus.common.frames import as_frame
+from dissensus.cli.options import Fit, Source, option
 
 if TYPE_CHECKING:
     from dissensus.questions.diff import Diff, FrameKind
@@ -33,8 +32,7 @@ def diff(
     *,
     old: str = typer.Argument(..., metavar="OLD", show_default=False, help="One row per annotation, as for describe."),
     output: Path | None = options.OUTPUT_FOLDER,
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     level: float = option(0.05, "Share of the annotators named for drift that may be named by chance."),
     source: NewSnapshot,
 ) -> None:
@@ -47,47 +45,41 @@ def diff(
     Example: dissensus diff last-week.csv this-week.csv -o changes
     """
     folder.check(output, FILES)
-    options.new_model(method, setting)  # a wrong name or keyword should not wait for the files
     before, after = source.read_both(old, output=output)
-    _check_order(before, after, old, source.named)
+    periods = [next(iter(tables.values())).source.period for tables in (before, after)]  # type: ignore[union-attr]
+    ends = [period and period[1] for period in periods]
+    if ends[0] and ends[1] and ends[1] < ends[0]:
+        ended = f"{source.named} ends on {ends[1]}, before {old} does ({ends[0]})"
+        say(f"warning: {ended}; are the two in the right order?")
 
     def answer(table: Annotations, question: str | None) -> Diff:
         from dissensus.questions.diff import diff
 
         with show.waiting(f"comparing {old} with {source.title(question)}"):
-            return diff(before[question], table, method=options.new_model(method, setting, table.kind), level=level)
+            return diff(before[question], table, method=fit.model(table.kind), level=level)
 
     answers = options.answer_each(after, answer)
-    head: dict[str, Any] = {"old": show.path(Path(old)), "method": options.method_name(method, after), "level": level}
+    head: dict[str, Any] = {"old": show.path(Path(old)), "method": fit.name(after), "level": level}
     if output is not None:
         found = answers[None]
         with folder.results(output, FILES, {"new": show.path(source.file), **head, **_facts(found)}) as part:
             for kind in TABLES:
-                folder.write_file(found.columns(kind), part / f"{kind}.csv")
+                folder.write_file(found.to_frame(kind, "pyarrow"), part / f"{kind}.csv")
     source.print_each(answers, _show, _facts, **head | show.paths(folder=output))
     if not source.json:
         show.written(output, "All changes are", "FOLDER to keep all changes")
 
 
-def _check_order(before: Any, after: Any, old: str, new: str) -> None:
-    """Warn where the labels of NEW, by their times, end before those of OLD."""
-    periods = [next(iter(tables.values())).source.period for tables in (before, after)]
-    ends = [period and period[1] for period in periods]
-    if all(ends) and ends[1] < ends[0]:
-        say(f"warning: {new} ends on {ends[1]}, before {old} does ({ends[0]}); are the two in the right order?")
-
-
 def _facts(found: Diff) -> dict[str, Any]:
-    people = found.columns("annotators")
-    drifting = found.drift.drifts.nonzero()[0].tolist()
+    people = found.to_frame("annotators", "pyarrow").drop_columns("drifts")
     return {
         "verdict": found.verdict(),
         "labels": {"old": found.old_labels, "new": found.new_labels, **found.counts()},
         "items": {"only_new": found.new_items, "only_old": found.lost_items},
         "annotators": {"only_new": found.new_annotators, "only_old": found.lost_annotators},
-        "flipped": as_frame(found.columns("items"), "pyarrow").to_pylist(),
-        "tested_annotators": int((found.drift.p_value == found.drift.p_value).sum()),
-        "drifting": [{name: values[at] for name, values in people.items() if name != "drifts"} for at in drifting],
+        "flipped": found.to_frame("items", "pyarrow").to_pylist(),
+        "tested_annotators": found.drift.tested,
+        "drifting": people.filter(found.drift.drifts).to_pylist(),
     }
 
 
@@ -119,7 +111,7 @@ def _show(title: str, found: Diff) -> None:
         show.table("Items with another answer", ("item", "was", "is", "because"), rows)
     for sentence in found.drift.sentences(found.annotators):
         show.text(show.clean(sentence))
-    few = found.annotators.size - int((found.drift.p_value == found.drift.p_value).sum())
+    few = found.annotators.size - found.drift.tested
     if few and found.changes.item.size:
         from dissensus.questions.diff import MIN_LABELS
 

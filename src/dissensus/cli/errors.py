@@ -41,7 +41,10 @@ def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable
     @functools.wraps(command)  # the signature too, from which typer reads the options
     def run(*args: Any, **kwargs: Any) -> None:
         try:
-            with _one_line_warnings():
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", DissensusWarning)
+                warnings.simplefilter("ignore", RowsLeftOut)  # the line that says how FILE was read counts them
+                warnings.showwarning = lambda message, *_, **__: say(f"warning: {for_command_line(str(message))}")
                 command(*args, **kwargs)
             sys.stdout.flush()
         except DissensusError as error:
@@ -93,12 +96,3 @@ def prefix_errors(what: str) -> Iterator[None]:
 def _exit_with(message: str, code: int, error: BaseException) -> NoReturn:
     say(for_command_line(message))
     raise typer.Exit(code) from error
-
-
-@contextmanager
-def _one_line_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", DissensusWarning)
-        warnings.simplefilter("ignore", RowsLeftOut)  # the line that says how FILE was read counts them
-        warnings.showwarning = lambda message, *_, **__: say(f"warning: {for_command_line(str(message))}")
-        yield

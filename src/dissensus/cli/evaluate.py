@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,13 +51,18 @@ def evaluate(
     """
     folder.check_file(output, "scores")
     table, known = read_labels(source, gold)
+    from dissensus.common.frames import as_frame
     from dissensus.questions.evaluate import evaluate
     from dissensus.questions.predictions import Predictions
 
-    table = _in_order(table, scale, source.classes is not None)
+    if scale != "nominal" and source.classes is None:
+        with suppress(ValueError):  # classes that are numbers have an order
+            table = table.to_classes(table.classes[table.classes.astype(float).argsort(kind="stable")])
+    stems = Counter(path.stem for path in predictions)
     read = {}
-    for name, path in _names(predictions).items():
+    for path in predictions:
         with show.waiting(f"reading {path}"):
+            name = show.clean(path if stems[path.stem] > 1 else path.stem)  # the path where two are alike
             read[name] = Predictions.read(path, table, predicted)
     with show.waiting(f"resampling {source.file}", resamples) as on_step:
         found = evaluate(
@@ -65,17 +71,10 @@ def evaluate(
     for note in found.notes:
         say(f"warning: {note}")
     if output is not None:
-        import pyarrow as pa
-
-        folder.write_file(pa.Table.from_pylist(found.rows()), output)
+        folder.write_file(as_frame(found.rows(), "pyarrow"), output)
     if source.json:
-        facts: dict[str, Any] = show.paths(gold_file=gold.gold) | {
-            "resamples": resamples,
-            "predictions": list(found.predictions),
-            "reference": found.reference,
-            "scores": found.rows(),
-            "notes": list(found.notes),
-        }
+        facts: dict[str, Any] = {"resamples": resamples, "predictions": found.predictions, "reference": found.reference}
+        facts = show.paths(gold_file=gold.gold) | facts | {"scores": found.rows(), "notes": found.notes}
         source.print_json(facts, output=output)
         return
     _show(source.title(None), found)
@@ -101,25 +100,6 @@ def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | Non
     item, label = gold_columns(source.file, source.item, source.label)
     table = Annotations.from_arrays(item, ["gold"] * len(item), label, source.class_names(), abstain=[None])
     return table.select(rows=[]), table.gold_codes(item, label)
-
-
-def _in_order(table: Annotations, scale: Scale, declared: bool) -> Annotations:
-    """The table with its classes in their order, where they are numbers and nobody declared one."""
-    import numpy as np
-
-    if scale == "nominal" or declared:
-        return table
-    try:
-        order = np.argsort([float(name) for name in table.classes], kind="stable")
-    except ValueError:
-        return table
-    return table.to_classes(table.classes[order])
-
-
-def _names(predictions: list[Path]) -> dict[str, Path]:
-    """A short name for each file: its stem, or the whole path where two are alike."""
-    stems = Counter(path.stem for path in predictions)
-    return {show.clean(path if stems[path.stem] > 1 else path.stem): path for path in predictions}
 
 
 def _show(title: str, found: Evaluation) -> None:

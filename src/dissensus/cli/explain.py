@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
-from dissensus.cli.options import Source
+from dissensus.cli.options import Fit, Source
 
 if TYPE_CHECKING:
     from dissensus.questions.explain import Explanation
@@ -19,8 +19,7 @@ def explain(
     *,
     output: Path | None = options.OUTPUT_FILE,
     annotators: Path | None = options.PEOPLE,
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
@@ -33,7 +32,6 @@ def explain(
     Example: dissensus explain labels.csv --annotators people.csv
     """
     folder.check_file(output, "explanations")
-    options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     tables = source.read(output=output)
     people = None
     if annotators is not None:
@@ -45,13 +43,12 @@ def explain(
         from dissensus.questions.explain import explain
 
         with show.waiting(f"fitting {source.title(question)}"):
-            model = options.new_model(method, setting, table.kind).fit(table)
+            model = fit.model(table.kind).fit(table)
         with show.waiting("looking at the items"):
             return explain(table, model, annotators=people, seed=seed or 0)
 
     answers, kept = options.answer_each(tables, answer), ("All items are", "FILE to keep all items")
-    settings = {"method": options.method_name(method, tables)}
-    source.print_each(answers, _show, _facts, output=output, kept=kept, **settings)
+    source.print_each(answers, _show, _facts, output=output, kept=kept, method=fit.name(tables))
 
 
 def _facts(found: Explanation) -> dict[str, Any]:
@@ -66,7 +63,7 @@ def _facts(found: Explanation) -> dict[str, Any]:
         },
         "groups": [
             {key: getattr(one, key) for key in ("column", "groups", "effect", "p_value", "significant")}
-            | {"items": int(one.items.size)}
+            | {"items": one.items.size}
             for one in found.groups
         ],
     }

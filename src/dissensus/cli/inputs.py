@@ -30,12 +30,12 @@ from dissensus.table.io import read_frame
 
 TEXT_COLUMNS = ("text", "sentence", "question", "prompt")
 """Columns that are taken for the text where none is named."""
-WORDS = {
-    "teach": ("train", "training"),
-    "judge": ("dev", "development", "val", "valid", "validation"),
-    "neither": ("test", "testing"),
-}
-"""What a column may say of an item; an empty cell is neither."""
+WORDS = (
+    dict.fromkeys(("train", "training"), "teach")
+    | dict.fromkeys(("dev", "development", "val", "valid", "validation"), "judge")
+    | dict.fromkeys(("test", "testing", ""), "neither")
+)
+"""What a column may say of an item → whether the item teaches or judges."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,9 @@ class Inputs:
         """Names of items (n,) as text or integers, each once, and their inputs (n rows)."""
         with show.waiting(f"reading {path}"):
             names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
-        names, X = _once(names, X, path)
         if not len(names):
             raise DataError(f"{path}: there is no row.")
-        return names, X
+        return _once(names, X, path)
 
     def _read_arrays(self, path: Path) -> tuple[Names, Any]:
         if self.kind not in ("features", "images"):
@@ -134,12 +133,14 @@ class Inputs:
         names = naming.to_names(frame[key].combine_chunks())
         columns = {name: frame[name].to_pylist() for name in self.columns}
         if self.kind == "features":
-            found = [_converted(path, name, cells, _number, "a number") for name, cells in columns.items()]
+            found = [
+                _converted(path, name, ["nan" if cell in (None, "") else cell for cell in cells], float, "a number")
+                for name, cells in columns.items()
+            ]
             return names, np.array(found, np.float32).T.copy()
         texts, *second = (["" if value is None else str(value) for value in cells] for cells in columns.values())
         if self.kind == "positions":
-            name = self.columns[1]
-            second = [_converted(path, name, columns[name], _whole_number, "a whole number")]
+            second = [_converted(path, self.columns[1], columns[self.columns[1]], _whole_number, "a whole number")]
         return names, list(zip(texts, *second, strict=True)) if second else texts
 
 
@@ -195,18 +196,17 @@ def judged_by_share_or_file(text: str, table: Annotations, X: Any, source: Sourc
         raise BadParameter(f"--validation {text} is neither a share, such as 0.1, nor a file that is there.")
     other, gold = read_labels(dataclasses.replace(source, named=text), Gold(None, None, None))
     at = naming.match(in_kind_of(table.items, other.items), table.items, "items")
-    if (at < 0).all():
+    there = at >= 0
+    if not there.any():
         raise DataError(f"none of the {at.size:,} items of {path}, such as {show.name(other.items[0])!r}, has inputs.")
-    if (at < 0).any():
-        some = show.name(other.items[at < 0][0])
-        say(f"warning: {(at < 0).sum():,} items of {path}, such as {some!r}, have no inputs; they do not judge.")
+    if not there.all():
+        some = show.name(other.items[~there][0])
+        say(f"warning: {(~there).sum():,} items of {path}, such as {some!r}, have no inputs; they do not judge.")
     judge = np.isin(np.arange(table.n_items), at)
-    both = int((judge & (np.diff(table.item_ptr) > 0)).sum())
-    if both:
+    if both := int((judge & (np.diff(table.item_ptr) > 0)).sum()):
         say(f"warning: {both:,} items of {path} have labels in {source.file} too; these do not teach.")
-    rows = take(X, at[at >= 0])
-    labels = other.select(items=at >= 0) if gold is None else other.classes[gold[at >= 0]]
-    return judge, (rows, labels)
+    labels = other.select(items=there) if gold is None else other.classes[gold[there]]
+    return judge, (take(X, at[there]), labels)
 
 
 def judged_by_column(column: str, file: Path, table: Annotations, X: Any) -> tuple[BoolArray, Any]:
@@ -220,19 +220,17 @@ def judged_by_column(column: str, file: Path, table: Annotations, X: Any) -> tup
     if column not in there or key is None:
         raise MissingColumn(f"{file}: no column {column!r} for --split; the columns are {listed(there)}.")
     names = in_kind_of(table.items, naming.to_names(naming.to_column(frame[key].combine_chunks(), key)))
-    said = np.array([str(word or "").strip().lower() for word in frame[column].to_pylist()], object)
-    said = said[naming.match(table.items, names, "items")]
-    known = {word: part for part, words in WORDS.items() for word in words} | {"": "neither"}
-    strange = [word for word in dict.fromkeys(said.tolist()) if word not in known]
+    said = [str(word or "").strip().lower() for word in frame[column].to_pylist()]
+    said = [said[row] for row in naming.match(table.items, names, "items")]
+    strange = [word for word in said if word not in WORDS]
     if strange:
         raise DataError(f"{file}: column {column!r} says {strange[0]!r}; it may say train, dev or test.")
-    part = np.array([known[word] for word in said.tolist()], object)
+    part = np.array([WORDS[word] for word in said], object)
     judge, voted = part == "judge", np.diff(table.item_ptr) > 0
     if not ((part == "teach") & voted).any():
         raise DataError(f"{file}: column {column!r} says train of no item with labels; nothing would teach.")
-    if not (judge & voted).any():
-        return part != "teach", None
-    return part != "teach", (take(X, np.flatnonzero(judge)), table.select(items=judge))
+    judges = (take(X, np.flatnonzero(judge)), table.select(items=judge)) if (judge & voted).any() else None
+    return part != "teach", judges
 
 
 def in_kind_of(others: Names, names: Names) -> Names:
@@ -288,10 +286,6 @@ def _converted(path: Path, name: str, values: list[Any], convert: Callable[[Any]
         except ValueError:
             raise DataError(f"{path}: column {name!r}, row {row} (from 0) is {value!r}, not {what}.") from None
     return result
-
-
-def _number(value: Any) -> float:
-    return float("nan") if value in (None, "") else float(value)
 
 
 def _whole_number(value: Any) -> int:

@@ -7,21 +7,10 @@ from typing import Any
 import numpy as np
 
 from dissensus.cli import show
-from dissensus.cli.results import Result, print_head
 from dissensus.models.base import Aggregator
 
 ROWS_SHOWN = 10  # things or items
 ANNOTATORS_SHOWN = 5  # at either end
-
-
-def print_result(result: Result, title: str, *, preview: bool) -> None:
-    """The summary for people; with `preview` also the first items of numbers."""
-    about, model = result.summary, result.model
-    print_head(result, title)
-    PRINTERS[about["kind"]](about, model, preview)
-    if result.status is not None and model.items_.size:
-        show.text(result.status.sentence())
-    _print_annotators(model)
 
 
 def _print_numbers(about: dict[str, Any], model: Aggregator, preview: bool) -> None:
@@ -53,17 +42,22 @@ def _print_answers(about: dict[str, Any], model: Aggregator, preview: bool) -> N
         f"Exactly this {what} is right with a probability of {show.percent(about['mean_confidence'])}, on average."
     )
     if (gold := about.get("gold")) is not None:
-        show.text(
-            f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
-            f"{show.count(gold['items'], 'item')} with a known {what}."
-        )
+        show.text(f"{accuracy(gold, what)}.")
     if preview:
-        first = model.to_frame("items", "pyarrow").slice(0, ROWS_SHOWN).select(["item", "label", "confidence"])
-        rows = [
-            (show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"]))
-            for row in first.to_pylist()
-        ]
-        show.table("First items", ("item", what, "confidence"), rows, numbers=("confidence",))
+        print_first(model.to_frame("items", "pyarrow"), ROWS_SHOWN, what)
+
+
+def accuracy(gold: dict[str, Any], what: str) -> str:
+    """How good answers are by known ones."""
+    found = f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f})"
+    return f"{found} on the {show.count(gold['items'], 'item')} with a known {what}"
+
+
+def print_first(frame: Any, n: int, what: str) -> None:
+    """The first answers and how sure they are."""
+    first = frame.slice(0, n).select(["item", "label", "confidence"]).to_pylist()
+    rows = [(show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"])) for row in first]
+    show.table("First items", ("item", what, "confidence"), rows, numbers=("confidence",))
 
 
 def _print_ranking(about: dict[str, Any], model: Aggregator, preview: bool) -> None:
@@ -98,7 +92,8 @@ PRINTERS = {
 """Kind of labels → how its summary is shown."""
 
 
-def _print_annotators(model: Aggregator) -> None:
+def print_annotators(model: Aggregator) -> None:
+    """The most and the least reliable, with what else the model says of them."""
     if model.annotators_.size < 2:
         return
     frame = model.to_frame("annotators", "pyarrow").to_pylist()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from glob import glob
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 
@@ -73,12 +74,6 @@ def _method_names() -> list[str]:
     return sorted([*ours, *entry_points(group="dissensus.methods").names])
 
 
-def _tool_names() -> list[str]:
-    from dissensus.table.io.writers import WRITERS
-
-    return list(WRITERS)
-
-
 METHOD = option(
     None, "`dissensus methods` lists them.", "--method", "-m", metavar="NAME", show_default=DEFAULT_METHOD,
     autocompletion=_method_names,
@@ -88,12 +83,33 @@ TO = option(
     "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, promptfoo, "
     "conll, csv, jsonl or xlsx. An export of the same tool keeps all that is in it.",
     metavar="TOOL",
-    autocompletion=_tool_names,
+    autocompletion=lambda: list(import_module("dissensus.table.io.writers").WRITERS),
 )
 SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
 KNOWN = option(None, "Known labels of some items, to learn from.", metavar="GOLD")
 PEOPLE = option(None, "A table about the annotators: column annotator, groups they belong to.", metavar="PEOPLE")
 ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The method to fit; a wrong name or keyword is an error at once, before any file is read."""
+
+    method: str | None = METHOD
+    setting: list[str] | None = SETTINGS
+
+    def __post_init__(self) -> None:
+        self.model()
+
+    def model(self, kind: str = "classes") -> Aggregator:
+        """A model that is not fitted: the one named, or that for a kind of labels."""
+        return new_model(self.method, self.setting, kind)
+
+    def name(self, tables: Tables) -> str:
+        """The method that is fitted to these tables."""
+        from dissensus.models.base import default_method
+
+        return self.method or default_method(next(iter(tables.values())).kind)
 
 
 def item_column(table: Annotations, path: Path) -> str | None:
@@ -136,41 +152,35 @@ class Gold:
 
     def read_file(self, path: Path | None, table: Annotations) -> Any:
         """The same from another file, if any, with the same columns."""
-        from dissensus.table.io import check_gold_items, gold_codes, gold_columns, gold_values
+        from dissensus.table.io import check_gold_items, gold_codes, gold_values
 
         if path is None:
             return None
+        numbers = table.kind == "numbers"
+        columns = self.columns(path, table, NUMBERS if numbers else ())
         with self._explained(path):
-            item = self.gold_item or item_column(table, path)
-            columns = gold_columns(path, item, self.gold_label, NUMBERS if table.kind == "numbers" else ())
             check_gold_items(columns[0], table)
-            return (gold_values if table.kind == "numbers" else gold_codes)(table, *columns)
+            return (gold_values if numbers else gold_codes)(table, *columns)
 
     def include(self, table: Annotations, known: Path | None) -> Annotations:
         """A table of sets or objects with those too that nobody gave and that are known of some item."""
-        from dissensus.table.io import gold_columns
-
         if table.kind not in ("sets", "objects"):
             return table
         source = table.source
         columns = [] if source is None or source.gold is None else [source.gold]
-        for path in (self.gold, known):
-            if path is not None:
-                with self._explained(path):
-                    columns.append(gold_columns(path, self.gold_item, self.gold_label))
+        columns += [self.columns(path) for path in (self.gold, known) if path is not None]
         for _, labels in columns:
             table = table.including(labels)
         object.__setattr__(table, "source", source)
         return table
 
-    def columns(self) -> tuple[Any, Any] | None:
-        """The columns of items and labels, for a table whose items are not all in memory."""
+    def columns(self, path: Path, table: Annotations | None = None, usual: tuple[str, ...] = ()) -> tuple[Any, Any]:
+        """The columns of items and labels of a file; a column called as that of the items of FILE comes first."""
         from dissensus.table.io import gold_columns
 
-        if self.gold is None:
-            return None
-        with self._explained(self.gold):
-            return gold_columns(self.gold, self.gold_item, self.gold_label)
+        with self._explained(path):
+            item = self.gold_item or (None if table is None else item_column(table, path))
+            return gold_columns(path, item, self.gold_label, usual)
 
     @contextmanager
     def _explained(self, path: Path) -> Iterator[None]:
@@ -305,15 +315,10 @@ class Source:
         return before, after
 
     def print_each(
-        self,
-        answers: dict[str | None, T],
-        show_one: Callable[[str, T], None],
-        facts: Callable[[Any], dict[str, Any]] = dict,
-        *,
-        output: Path | None = None,
-        kept: tuple[str, str] | None = None,
-        **head: Any,
-    ) -> None:
+        self, answers: dict[str | None, T], show_one: Callable[[str, T], None],
+        facts: Callable[[Any], dict[str, Any]] = dict, *, output: Path | None = None,
+        kept: tuple[str, str] | None = None, **head: Any,
+    ) -> None:  # fmt: skip
         """Print the answers of `answer_each`: their facts as one JSON object, or each for people below its title.
 
         The frame of the one answer is written to `output`; `kept` says what is there, or what -o would keep.
@@ -435,13 +440,6 @@ def new_model(method: str | None, settings: list[str] | None, kind: str = "class
 
     method = method or default_method(kind)
     return methods[method](**parse(settings or [], methods[method], method, taken=["engine"]))
-
-
-def method_name(method: str | None, tables: Tables) -> str:
-    """The method that a command fits to these tables."""
-    from dissensus.models.base import default_method
-
-    return method or default_method(next(iter(tables.values())).kind)
 
 
 def named_files(given: Mapping[str, Any]) -> Iterator[Path]:

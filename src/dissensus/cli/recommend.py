@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
-from dissensus.cli.options import Source, option
+from dissensus.cli.options import Fit, Source, option
 from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ def recommend(
     *,
     budget: float = option(..., "What may be spent; a label costs 1 without --cost."),
     output: Path | None = options.OUTPUT_FILE,
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     model: Path | None = option(
         None,
         "Ask the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
@@ -69,35 +67,29 @@ def recommend(
     from dissensus.questions.recommend import recommend as find
     from dissensus.table.kinds import CLASS_KINDS, KINDS
 
-    price, price_file = 1.0, None
-    try:
-        price = float(cost)
-    except ValueError:
-        price_file = Path(cost)
+    price = _number(cost)
     limits: dict[str, Any] = {
         "capacity": _read_limit("--capacity", capacity, 0),
         "per_item": _read_limit("--per-item", per_item, 1),
         "settled": _read_share("--settled", settled),
     }
     folder.check_file(output, "recommendations")
-    if model is not None and (method or setting):
+    if model is not None and (fit.method or fit.setting):
         raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
-    if model is None:
-        options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     table = source.read_one()
     classes = table.kind in CLASS_KINDS
-    whom = {"--annotators": annotators, "--model": model, "--cost": cost != "1" or None}
-    whom |= {"--capacity": capacity != "auto" or None, "--per-item": per_item != "auto" or None}
-    for name, given in (whom | {"--settled": settled != "0.9" or None}).items():
-        if given is not None and not classes:
+    whom = {"--annotators": annotators is not None, "--model": model is not None, "--cost": cost != "1"}
+    whom |= {"--capacity": capacity != "auto", "--per-item": per_item != "auto", "--settled": settled != "0.9"}
+    for name, given in whom.items():
+        if given and not classes:
             raise BadParameter(
                 f"{name} is for classes, and these labels are {KINDS[table.kind]}: what to ask is said, not whom."
             )
-    fitted: Any = options.new_model(method, setting, table.kind) if model is None else None
+    fitted: Any
     began = time.perf_counter()
     if model is None:
         with show.waiting(f"fitting {source.file}"):
-            fitted.fit(table)
+            fitted = fit.model(table.kind).fit(table)
     else:
         with show.waiting(f"reading {model}"):
             fitted = _load(model)
@@ -106,20 +98,21 @@ def recommend(
     people = None if annotators is None else split_names(annotators, table.annotators)
     if people is not None and not people.size:
         raise BadParameter(f"--annotators {annotators!r} names nobody; leave it out to ask all.")
-    prices = price if price_file is None else read_prices(price_file, table.annotators if people is None else people)
+    whose = table.annotators if people is None else people
+    prices = read_prices(Path(cost), whose) if price is None else price
     found: Any
     with show.waiting("looking at every pair" if classes else f"looking at {source.file}"):
         if classes:
             found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
         else:
             found = ask_next(fitted, table, budget=budget)
-    frame = found.to_arrow() if classes else found.to_frame("pyarrow")
+    frame = found.to_frame("pyarrow")
     folder.write_file(frame, output)
     if source.json:
         head: dict[str, Any] = {"budget": budget, "seconds": time.perf_counter() - began}
-        head |= {"method": options.method_name(method, {None: table})} if model is None else {"model": show.path(model)}
+        head |= {"method": fit.name({None: table})} if model is None else {"model": show.path(model)}
         rows = {"recommended": frame.to_pylist()} if output is None else {}
-        source.print_json(head | _facts(found) | (_facts_of_pairs(found) if classes else {}) | rows, output=output)
+        source.print_json(head | _facts(found, classes) | rows, output=output)
         return
     show.line(f"{show.clean(source.file)}: {found.verdict()}")
     for sentence in _limit_sentences(found, limits) if classes else ():
@@ -141,16 +134,18 @@ def _read_limit(name: str, text: str, least: int) -> int | Literal["auto"] | Non
     raise BadParameter(f"{name} must be a whole number, at least {least}, or auto, or none; got {text!r}.")
 
 
-def _read_share(name: str, text: str) -> float | None:
-    if text == "none":
-        return None
+def _number(text: str) -> float | None:
     try:
-        share = float(text)
+        return float(text)
     except ValueError:
-        share = 0.0
-    if 0 < share <= 1:
-        return share
-    raise BadParameter(f"{name} must be a number above 0 and at most 1, or none; got {text!r}.")
+        return None
+
+
+def _read_share(name: str, text: str) -> float | None:
+    share = _number(text)
+    if text != "none" and not 0 < (share or 0) <= 1:
+        raise BadParameter(f"{name} must be a number above 0 and at most 1, or none; got {text!r}.")
+    return share
 
 
 def _limit_sentences(found: Recommendation, limits: dict[str, Any]) -> Iterator[str]:
@@ -186,18 +181,17 @@ def _load(path: Path) -> Any:
     return kind.load(path, device="cpu")
 
 
-def _facts(found: Any) -> dict[str, Any]:
+def _facts(found: Any, classes: bool) -> dict[str, Any]:
     facts = {"labels": len(found), "candidates": found.candidates, "verdict": found.verdict()}
-    return facts | {"gain": float(found.gain.sum())}
-
-
-def _facts_of_pairs(found: Recommendation) -> dict[str, Any]:
-    return {
-        "cost": float(found.cost.sum()),
+    facts |= {"gain": found.gain.sum()}
+    if not classes:
+        return facts
+    return facts | {
+        "cost": found.cost.sum(),
         "expected_changes": found.changes,
-        "cost_per_change": float(found.cost.sum()) / found.changes if found.changes else None,
-        "limits": dataclasses.asdict(found.limits) if found.limits is not None else None,
-        "about_items": float(found.about_item.sum()),
+        "cost_per_change": found.cost.sum() / found.changes if found.changes else None,
+        "limits": found.limits,
+        "about_items": found.about_item.sum(),
         "items": len(set(found.items.tolist())),
         "annotators": len(set(found.annotators.tolist())),
     }
@@ -205,11 +199,10 @@ def _facts_of_pairs(found: Recommendation) -> dict[str, Any]:
 
 def _show_first(frame: Any, classes: bool) -> None:
     """What to ask first, and whom where that is said."""
-    shown = {"p_change": "label may change"}
-    chosen = ("item", "annotator", "p_change", "cost") if classes else [n for n in frame.column_names if n != "rank"]
+    chosen = ["item", "annotator", "p_change", "cost"] if classes else frame.column_names[1:]
     write: dict[str, Any] = {"p_change": show.percent, "cost": "{:g}".format}
     write |= dict.fromkeys(("gain", "labels"), "{:.3g}".format)
     first = frame.slice(0, LABELS_SHOWN).to_pylist()
     rows = [tuple(write.get(name, show.name)(row[name]) for name in chosen) for row in first]
-    columns = [shown.get(name, name) for name in chosen]
-    show.table("Ask first", columns, rows, numbers=[shown.get(name, name) for name in write])
+    columns = [name.replace("p_change", "label may change") for name in chosen]
+    show.table("Ask first", columns, rows, numbers=("label may change", *write))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
-from dissensus.cli.options import Gold, Source, option
+from dissensus.cli.options import Fit, Gold, Source, option
 
 if TYPE_CHECKING:
     from dissensus.questions.redundancy import Redundancy
@@ -19,8 +18,7 @@ BEST_ITEMS = 10  # in the JSON
 def redundancy(
     *,
     output: Path | None = options.OUTPUT_FILE,
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     gold: Gold,
     seeds: int = option(3, "Draws of the labels that are kept at each level.", min=1),
     seed: int | None = options.SEED,
@@ -35,7 +33,6 @@ def redundancy(
     Example: dissensus redundancy labels.csv --gold gold.csv -o levels.csv
     """
     folder.check_file(output, "levels")
-    options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
     tables = source.read(output=output, gold=gold.gold)
 
     def answer(table: Annotations, question: str | None) -> Redundancy:
@@ -47,11 +44,12 @@ def redundancy(
             def on_fit(name: str, done: int, total: int) -> None:
                 bar.tell(f"fits of {name}", done, total)
 
-            model = options.new_model(method, setting, table.kind)
-            return redundancy(table, model, gold=known, seeds=seeds, seed=seed or 0, on_fit=on_fit)
+            return redundancy(
+                table, fit.model(table.kind), gold=known, seeds=seeds, seed=seed or 0, on_fit=on_fit
+            )  # fmt: skip
 
     answers, kept = options.answer_each(tables, answer), ("The levels are", "FILE to keep the levels")
-    settings = {"method": options.method_name(method, tables), "seeds": seeds, "seed": seed or 0}
+    settings = {"method": fit.name(tables), "seeds": seeds, "seed": seed or 0}
     source.print_each(answers, _show, _facts, output=output, kept=kept, **settings)
 
 
@@ -60,7 +58,7 @@ def _facts(found: Redundancy) -> dict[str, Any]:
     return {
         "verdict": found.verdict(),
         "labels_per_item": found.labels_per_item,
-        "counted_labels": None if found.worth is None else asdict(found.worth),
+        "counted_labels": found.worth,
         "levels": found.rows(),
         "next_label": {
             "expected_changes": float(after.flips.sum()),
@@ -79,13 +77,6 @@ def _show(title: str, found: Redundancy) -> None:
         cells.append("" if last else show.interval(same.low, same.high, show.percent))
         rows.append(cells + ([] if one.accuracy is None else [show.percent(one.accuracy.value)]))
     gold = ["accuracy"] if found.levels[-1].accuracy is not None else []
-    columns = [
-        "labels, at most",
-        "annotations",
-        "items with more",
-        "same as by all",
-        "95 % interval",
-        *gold,
-    ]
+    columns = ["labels, at most", "annotations", "items with more", "same as by all", "95 % interval", *gold]
     show.table(show.clean(title), columns, rows, numbers=columns)
     show.line(found.verdict())

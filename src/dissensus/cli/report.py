@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dissensus.cli import options, show
 from dissensus.cli.errors import for_command_line
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.options import Gold, Source, option
+from dissensus.cli.options import Fit, Gold, Source, option
 from dissensus.common.atomic import check_no_input
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter
@@ -34,8 +34,7 @@ def report(
         "--show",
         metavar="COLUMN",
     ),
-    method: str | None = options.METHOD,
-    setting: list[str] | None = options.SETTINGS,
+    fit: Fit,
     clusters: Path | None = option(
         None, "What `dissensus cluster FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"
     ),
@@ -60,10 +59,9 @@ def report(
         raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
     if show_column and annotators is None:
         raise BadParameter("--show names columns of a table about the annotators; give it with --annotators.")
-    if method is None and setting:
+    if fit.method is None and fit.setting:
         raise BadParameter("--set is for a method; name it with --method.")
-    options.new_model(method, setting)  # a wrong name or keyword should not wait for the file
-    for module in ("jinja2", "altair", "vl_convert"):  # nor should an extra that is missing
+    for module in ("jinja2", "altair", "vl_convert"):  # one that is missing should not wait for the file
         need(module, "the report needs", "report")
     from dissensus.report import files_of
 
@@ -99,9 +97,9 @@ def report(
         codes, sure = gold.read(table), gold.read_file(known, table)
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
-            chosen = options.method_name(method, {question: table})
+            chosen = fit.name({question: table})
             bar.tell(f"fitting {chosen}")
-            fitted = options.new_model(chosen, setting).fit(table, gold=sure)
+            fitted = fit.model(table.kind).fit(table, gold=sure)
             made = Report(
                 table, fitted, gold=codes, known=sure, title=name, names=not pseudonyms, salt=salt,
                 show=show_column or (), seed=seed or 0, on_step=bar.tell, **parts,

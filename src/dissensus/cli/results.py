@@ -7,14 +7,14 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dissensus.cli import show
+from dissensus.cli import kinds, show
 from dissensus.cli.diagnose import flagged, print_flags
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY, tables
@@ -105,14 +105,14 @@ def _answered(
 def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
     """A fitted model with the annotations of a table added to what it knows; `gold` is of all its items then."""
     began = time.perf_counter()
-    warn_of_repeats(model, table)
+    _warn_of_repeats(model, table)
     with show.waiting(text):
         model.partial_fit(table)
     summary = summarise(model, count_items(model, gold), time.perf_counter() - began)
     return Result(model, summary | {"new_annotations": len(table)})
 
 
-def warn_of_repeats(model: Aggregator, table: Annotations) -> None:
+def _warn_of_repeats(model: Aggregator, table: Annotations) -> None:
     """Warn where a model may know the labels of a table already: all of them, or all of its own are in the table."""
     at = naming.match(table.items, model.items_, "items")
     total = getattr(model, "item_total_", None)
@@ -137,29 +137,21 @@ def score(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result
         if isinstance(model, AnswerModel):
             vars(scored).update(model.answers_for(table))
         else:
-            _score_classes(scored, model, table)
+            known = naming.match(table.annotators, model.annotators_, "annotators")
+            scored.posterior_, scored.annotators_ = model.predict_proba(table), table.annotators
+            scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
+            if isinstance(scored, SpanModel):
+                scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
+            for key in ("reliability_", "hits_", "total_"):
+                setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
+            vars(scored).pop("difficulty_", None)  # of the items it was fitted to
     return _answered(scored, table, gold, time.perf_counter() - began, status_of(scored, table), fitted=False)
-
-
-def _score_classes(scored: Aggregator, model: Aggregator, table: Annotations) -> None:
-    known = naming.match(table.annotators, model.annotators_, "annotators")
-    scored.posterior_, scored.annotators_ = model.predict_proba(table), table.annotators
-    scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
-    if isinstance(scored, SpanModel):
-        scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
-    for key in ("reliability_", "hits_", "total_"):
-        setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
-    vars(scored).pop("difficulty_", None)  # of the items it was fitted to
 
 
 def table_of_items(items: Names, model: Aggregator) -> Annotations:
     """A table without rows that names some items; golds are read by it."""
-    nothing = (
-        np.empty(0, np.int32),
-        np.empty(0, naming.smallest_int(model.classes_.size)),
-        np.zeros(items.size + 1, np.int64),
-    )
-    return Annotations(*nothing, items, model.annotators_, model.classes_)
+    none = np.empty(0, np.int32)
+    return Annotations.from_codes(none, none, none, items, model.annotators_, model.classes_)
 
 
 def load_model(folder: Path, question: str | None) -> Aggregator:
@@ -289,8 +281,22 @@ def _item_frame(result: Result) -> Any:
 
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """The summary for people; with `preview` also the first items."""
-    about = result.summary
-    print_head(result, title)
+    about, model = result.summary, result.model
+    labels, items = show.count(about["annotations"], "annotation"), show.count(about["items"], "item")
+    show.line(f"{show.clean(title)}: {labels} of {items}")
+    passes = "1 pass" if about["passes"] == 1 else f"{about['passes']:,} passes"
+    how = f"{about['method']} {'converged' if about['converged'] else 'did not converge'} after {passes}"
+    if not result.fitted:
+        how = f"Scored with a fitted {about['method']}"
+    elif "new_annotations" in about:
+        how = f"{about['method']} updated with {show.count(about['new_annotations'], 'annotation')}"
+    show.line(f"{how} in {about['seconds']:.1f} s.")
+    if isinstance(model, AnswerModel):
+        kinds.PRINTERS[about["kind"]](about, model, preview)
+        if result.status is not None and model.items_.size:
+            show.text(result.status.sentence())
+        kinds.print_annotators(model)
+        return
     show.bars(("label", "items"), about["labels"], about["items"])
     if "spans" in about:
         show.text(_about_spans(about["spans"]))
@@ -301,25 +307,14 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         share = show.percent(unsure / max(about["items"], 1))
         show.text(f"{show.count(unsure, 'item')} ({share}) below {MIN_SURE_CONFIDENCE} confidence.{_worth(result)}")
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
-        show.text(
-            f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f}) on the "
-            f"{show.count(gold['items'], 'item')} with a known label; calibration error "
-            f"{gold['calibration_error']:.3f}, {_log_loss(gold['log_loss'])}."
-        )
-    _print_annotators(result.model)
+        loss = f"{gold['log_loss']:.3f}".replace("inf", "infinite, since a known class was given probability 0")
+        error = f"calibration error {gold['calibration_error']:.3f}, log loss {loss}"
+        show.text(f"{kinds.accuracy(gold, 'label')}; {error}.")
+    _print_annotators(model)
     if result.diagnosis is not None:
         print_flags(result.diagnosis, about["annotators_to_look_at"])
     if preview:
-        columns = ("item", "label", "confidence")
-        first = next(result.model.item_frames()).slice(0, ITEMS_SHOWN).select(columns).to_pylist()
-        rows = [(show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"])) for row in first]
-        show.table("First items", columns, rows, numbers=("confidence",))
-
-
-def _log_loss(value: float) -> str:
-    if value == float("inf"):
-        return "log loss infinite, since a known class was given probability 0"
-    return f"log loss {value:.3f}"
+        kinds.print_first(next(model.item_frames()), ITEMS_SHOWN, "label")
 
 
 def _about_spans(about: dict[str, Any]) -> str:
@@ -340,20 +335,6 @@ def _worth(result: Result) -> str:
         return ""
     fresh = result.fitted and "new_annotations" not in result.summary
     return f" {worth} {result.model.ask_for_gold() if fresh else ''}".rstrip()
-
-
-def print_head(result: Result, title: str) -> None:
-    """What was answered, and how."""
-    about = result.summary
-    labels, items = show.count(about["annotations"], "annotation"), show.count(about["items"], "item")
-    show.line(f"{show.clean(title)}: {labels} of {items}")
-    passes = "1 pass" if about["passes"] == 1 else f"{about['passes']:,} passes"
-    how = f"{about['method']} {'converged' if about['converged'] else 'did not converge'} after {passes}"
-    if not result.fitted:
-        how = f"Scored with a fitted {about['method']}"
-    elif "new_annotations" in about:
-        how = f"{about['method']} updated with {show.count(about['new_annotations'], 'annotation')}"
-    show.line(f"{how} in {about['seconds']:.1f} s.")
 
 
 def _print_annotators(model: Aggregator) -> None:
@@ -377,10 +358,8 @@ def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
     unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_SURE_CONFIDENCE).sum())
     about = {"spans": span_facts(model, gold)} if isinstance(model, SpanModel) else {}
-    if gold is None:
-        return item_facts(model, labels, unsure) | about
-    known = gold >= 0
-    return item_facts(model, labels, unsure, (gold[known], model.posterior_[known])) | about
+    known = None if gold is None else (gold[gold >= 0], model.posterior_[gold >= 0])
+    return item_facts(model, labels, unsure, known) | about
 
 
 def span_facts(model: SpanModel, gold: IntArray | None) -> dict[str, Any]:
@@ -403,7 +382,7 @@ def span_facts(model: SpanModel, gold: IntArray | None) -> dict[str, Any]:
 
 
 def item_facts(
-    model: Aggregator, labels: IntArray, unsure: int, known: tuple[IntArray, FloatArray] | None = None
+    model: Aggregator, labels: IntArray, unsure: int, known: tuple[IntArray, FloatArray] | None
 ) -> dict[str, Any]:
     """What a summary says of the items: (K,) items of each class, those that are unsure, `gold_scores` of `known`."""
     facts = {"labels": dict(zip(map(str, model.classes_), labels.tolist(), strict=True)), "items_below_0.7": unsure}
@@ -438,7 +417,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
         "annotators": int(model.annotators_.size),
         "classes": model.classes_.tolist(),
         **fit_facts(model, seconds),
-        **({} if (worth := model.mean_effective_labels()) is None else {"counted_labels": asdict(worth)}),
+        **({} if (worth := model.mean_effective_labels()) is None else {"counted_labels": worth}),
         **items,
     }
 

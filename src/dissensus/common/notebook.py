@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from dissensus.common.frames import as_frame
+
 MAX_ROWS_SHOWN = 8
 MAX_COLUMNS_SHOWN = 12
 MAX_LETTERS_SHOWN = 80  # of a cell
@@ -26,12 +28,16 @@ def _cell(value: Any) -> str:
 
 
 class Shown:
-    """A result with `to_frame`, which shows itself in Jupyter."""
+    """A result with `rows`, or a `to_frame` of its own, which shows itself in Jupyter."""
 
     __slots__ = ()
 
+    def to_frame(self) -> Any:
+        """`rows` as a pandas frame where pandas is installed, else as an Arrow table."""
+        return as_frame(self.rows())  # type: ignore[attr-defined]
+
     def _repr_html_(self) -> str | None:
-        frame = self.to_frame()  # type: ignore[attr-defined]
+        frame = self.to_frame()
         head = frame[:MAX_ROWS_SHOWN]
         rows = head.to_pylist() if hasattr(head, "to_pylist") else head.to_dict("records")
         return html_table(repr(self), rows, len(frame))

@@ -12,6 +12,7 @@ Numbers that are known by gold as numbers are predicted by ridge regression on t
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -43,7 +44,7 @@ from dissensus.models.dependence import MIN_GOLD, from_gold, soften
 from dissensus.models.gold_weights import Panel, panel_judges
 from dissensus.questions.compare import flat
 from dissensus.questions.effects import Effect, item_effects
-from dissensus.questions.panel import PanelReview, review_panel
+from dissensus.questions.panel import PanelReview, known_items, review_panel
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import check_kind
 from dissensus.table.names import shown
@@ -115,16 +116,6 @@ class Plan:
         return f"Intervals {self.width:g} wide take {some}; have these labelled, they are drawn at random."
 
 
-@dataclass(frozen=True, eq=False)
-class Draw:
-    """From what more gold may be drawn."""
-
-    left: IntArray  # labelled items without gold
-    prompt: Any  # (I,) names, or None
-    evenly: bool  # all items were drawn with the same probability
-    seed: int
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibrated(Shown):
     """A panel's answers, corrected by gold."""
@@ -141,7 +132,10 @@ class Calibrated(Shown):
     log_loss: float | None  # of it, on known items
     accuracy: float | None
     notes: tuple[str, ...]
-    draw: Draw
+    left: IntArray  # labelled items without gold
+    prompts: Any  # (I,) names, or None
+    evenly: bool  # gold items were drawn with the same probability
+    seed: int
 
     def __repr__(self) -> str:
         return f"Calibrated by {self.known:,} of {self.items.size:,} items: " + "; ".join(
@@ -174,16 +168,18 @@ class Calibrated(Shown):
         Of prompts it names all answers, so that differences stay paired.
         """
         check_argument("width", width, float, above=0)
-        known, left, prompt = self.known, self.draw.left, self.draw.prompt
-        if not self.draw.evenly:
+        known, left, prompt = self.known, self.left, self.prompts
+        if not self.evenly:
             raise BadParameter("width plans gold that is drawn evenly, and each item had its own probability here.")
-        whole = [one for one in self.rates if one.system is None]
-        needs = [labels_needed(one.corrected, known + left.size, width, rate=one.name != MEAN) for one in whole]
-        if any(one is None for one in needs):
-            return Plan(width, None, ())
-        needed = max(max(one for one in needs if one is not None), known)
+        needed = known
+        for one in self.rates:
+            if one.system is None:
+                more = labels_needed(one.corrected, known + left.size, width, rate=one.name != MEAN)
+                if more is None:
+                    return Plan(width, None, ())
+                needed = max(needed, more)
         group = np.arange(left.size) if prompt is None else np.unique(prompt[left].astype(str), return_inverse=True)[1]
-        place = np.random.default_rng([self.draw.seed, 1]).permutation(group.max(initial=-1) + 1)[group]
+        place = np.random.default_rng([self.seed, 1]).permutation(group.max(initial=-1) + 1)[group]
         left = left[np.argsort(place, kind="stable")]
         cut = needed - known
         while 0 < cut < left.size and np.sort(place)[cut] == np.sort(place)[cut - 1]:
@@ -196,8 +192,7 @@ KINDS_CORRECTED = ("classes", "graded", "numbers")  # of labels
 
 def enough(gold: Any) -> bool:
     """True where gold (I,), codes or numbers, knows enough items to correct by."""
-    known = ~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0
-    return bool(known.sum() >= 2 * MIN_KNOWN)
+    return known_items(gold).size >= 2 * MIN_KNOWN
 
 
 def calibrate(
@@ -211,7 +206,6 @@ def calibrate(
     prompts: Sequence[Any] | None = None,
     columns: Mapping[str, Sequence[Any]] | None = None,
     cost: Mapping[Any, float] | None = None,
-    level: float = 0.95,
     seed: int = 0,
 ) -> Calibrated:
     """Correct a panel by gold.
@@ -237,8 +231,8 @@ def calibrate(
         (`questions.effects`).
     cost : judge → price of a call, optional
         Judges are bought by what they add for their price; left out, all cost the same.
-    level, seed
-        Of the intervals; of folds and draws.
+    seed : int
+        Of folds and draws.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(400, 5, 2, redundancy=5, seed=1)
@@ -252,12 +246,10 @@ def calibrate(
     (400, 5)
     """
     check_kind(table.kind, KINDS_CORRECTED, "calibrate")
-    check_argument("level", level, float, above=0, below=1)
     numeric = np.asarray(gold).dtype.kind == "f"
     gold, names = _check(table, gold, classes, numeric)
-    known = np.flatnonzero(~np.isnan(gold) if numeric else gold >= 0)
     labelled = np.flatnonzero(np.diff(table.item_ptr))
-    known = np.intersect1d(known, labelled)
+    known = np.intersect1d(known_items(gold), labelled)
     if known.size < 2 * MIN_KNOWN:
         raise DataError(f"{known.size} labelled items have gold; have {2 * MIN_KNOWN} or more, drawn at random.")
     if not numeric and names.size < 2:
@@ -279,8 +271,7 @@ def calibrate(
     said = None if free is None else tied(free) / tied(free).sum(axis=1, keepdims=True)
     judged = said if said is not None else np.full((table.n_items, len(quantities)), np.nan)
     if numeric:
-        scores = np.bincount(table.item, table.values[table.label], table.n_items)
-        judged = (scores / np.maximum(np.diff(table.item_ptr), 1))[:, None]
+        judged = _mean_scores(table)[:, None]
     if table.kind == "graded" and not numeric:
         value = table.values[:, None]
         truth, predicted, judged = (np.hstack([one, one @ value]) for one in (truth, predicted, judged))
@@ -297,12 +288,12 @@ def calibrate(
         name = quantities[at]
         is_rate = name != MEAN
         found = corrected_mean(
-            truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate, level=level,
+            truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate,
             probability=None if pi is None else pi[here],
         )  # fmt: skip
         beside = None
         if is_rate and said is not None and pi is None:
-            beside = rogan_gladen(truth[here, at], said[here, at], said[others, at], level)
+            beside = rogan_gladen(truth[here, at], said[here, at], said[others, at])
         return Rate(name, system, items.size, float(judged[items, at].mean()), found, beside)
 
     Q = len(quantities)
@@ -314,7 +305,7 @@ def calibrate(
         parts = {str(one): labelled[of[labelled] == one] for one in sorted(set(of[labelled].tolist()))}
         for name, items in parts.items():
             rates += [one for at in range(Q) if (one := rate(at, items, name)) is not None]
-        differences = _differences(rates, parts, quantities, known, truth, predicted, prompt, pi, level)
+        differences = _differences(rates, parts, quantities, known, truth, predicted, prompt, pi)
     posterior = None if numeric else out
     review = None
     if judges.size:
@@ -326,10 +317,10 @@ def calibrate(
         loss = float(np.average(-np.log(np.maximum(chosen, 1e-12)), weights=weight))
         accuracy = float(np.average(posterior[known].argmax(axis=1) == gold[known], weights=weight))
     return Calibrated(
-        tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, level, numeric), review,
-        tuple(item_effects(table, truth, known, columns, level)) if columns and not numeric else (),
+        tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, numeric), review,
+        tuple(item_effects(table, truth, known, columns)) if columns and not numeric else (),
         known.size, table.items, names, posterior, loss, accuracy, tuple(notes),
-        Draw(np.setdiff1d(labelled, known), prompt, pi is None, seed),
+        np.setdiff1d(labelled, known), prompt, pi is None, seed,
     )  # fmt: skip
 
 
@@ -369,23 +360,26 @@ def _check_probability(given: Any, table: Annotations, known: IntArray) -> Float
     return found
 
 
+def _mean_scores(table: Annotations) -> FloatArray:
+    """(I,) mean of the numbers given to each item, 0 without any."""
+    sums = np.bincount(table.item, table.values[table.label], table.n_items)
+    return np.asarray(sums / np.maximum(np.diff(table.item_ptr), 1))
+
+
 def _draw_notes(table: Annotations, known: IntArray, labelled: IntArray) -> list[str]:
     """A sentence where judges answer gold items otherwise than the rest, by more than a random draw would explain."""
     count = np.maximum(np.diff(table.item_ptr), 1)
     looks: list[tuple[FloatArray, str, str]]  # what is compared, and what is said where gold has less or more of it
     if table.kind == "numbers":
-        score = table.values[table.label]
-        mean = np.bincount(table.item, score, table.n_items) / count
+        score, mean = table.values[table.label], _mean_scores(table)
         spread = np.sqrt(np.bincount(table.item, (score - mean[table.item]) ** 2, table.n_items) / count)
         looks = [
             (mean, "judges score gold items lower", "judges score gold items higher"),
             (spread, "judges agree more on gold items", "judges agree less on gold items"),
         ]
     else:
-        K = table.n_classes
-        votes = np.bincount(table.item.astype(np.int64) * K + table.label, minlength=table.n_items * K)
-        shares = votes.reshape(-1, K) / count[:, None]
-        common = np.argsort(-shares.sum(axis=0), kind="stable")[: min(MAX_DRAW_CLASSES, K - 1)]
+        shares = dataclasses.replace(table, weight=None, proba=None).votes() / count[:, None]
+        common = np.argsort(-shares.sum(axis=0), kind="stable")[: min(MAX_DRAW_CLASSES, table.n_classes - 1)]
         looks = [(shares.max(axis=1), "judges agree less on gold items", "judges agree more on gold items")]
         for at in common:
             words = f"judges call gold items {shown(table.classes[at])}"
@@ -465,16 +459,13 @@ def _regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntAr
 def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> FloatArray:
     """(I, Q) predictions of items: of known ones by the fit to other folds, of others by the mean of these fits."""
     fold = np.random.default_rng(seed).permutation(known.size) % FOLDS
-    others, found = np.setdiff1d(items, known), None
-    for one in range(FOLDS):
-        predict = learn(known[fold != one])
-        mine = known[fold == one]
-        here, there = predict(mine), predict(others)
-        if found is None:
-            found = np.zeros((items.max() + 1, here.shape[1]))
-        found[mine] = here
-        found[others] += there / FOLDS
-    assert found is not None
+    others = np.setdiff1d(items, known)
+    fits = [learn(known[fold != one]) for one in range(FOLDS)]
+    rest = sum(fit(others) / FOLDS for fit in fits)
+    found = np.zeros((items.size, np.shape(rest)[1]))
+    found[others] = rest
+    for one, fit in enumerate(fits):
+        found[known[fold == one]] = fit(known[fold == one])
     return found
 
 
@@ -483,7 +474,7 @@ def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> 
 
 def _differences(
     rates: list[Rate], parts: dict[str, IntArray], quantities: list[str], known: IntArray, truth: FloatArray,
-    predicted: FloatArray, prompt: Any, pi: FloatArray | None, level: float,
+    predicted: FloatArray, prompt: Any, pi: FloatArray | None,
 ) -> list[SystemDifference]:  # fmt: skip
     by = {(one.system, one.name): one.corrected for one in rates}
     found = []
@@ -496,7 +487,7 @@ def _differences(
             if both.sum() >= MIN_KNOWN:
                 y, f = (one[pairs[:, 0], at] - one[pairs[:, 1], at] for one in (truth, predicted))
                 drawn = None if pi is None else pi[pairs[both]].mean(axis=1)  # equal where prompts were drawn
-                one = corrected_mean(y[both], f[both], f[~both], level=level, probability=drawn)
+                one = corrected_mean(y[both], f[both], f[~both], probability=drawn)
                 found.append(SystemDifference(name, (first, second), int(both.sum()), one, one.human))
             elif (first, name) in by and (second, name) in by:
                 one, other = by[first, name], by[second, name]
@@ -509,13 +500,12 @@ def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
     """(P, 2) items of two systems that answer the same prompt; of several to one prompt, the first."""
     if prompt is None:
         return np.empty((0, 2), np.int64)
-    at = {name: item for item, name in zip(second[::-1].tolist(), prompt[second[::-1]].tolist(), strict=True)}
-    one = {name: item for item, name in zip(first[::-1].tolist(), prompt[first[::-1]].tolist(), strict=True)}
-    return np.array([(item, at[name]) for name, item in one.items() if name in at], np.int64).reshape(-1, 2)
+    one, other = (dict(zip(prompt[items[::-1]], items[::-1].tolist(), strict=True)) for items in (first, second))
+    return np.array([(item, other[name]) for name, item in one.items() if name in other], np.int64).reshape(-1, 2)
 
 
 def _recalls(
-    table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, level: float, numeric: bool
+    table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, numeric: bool
 ) -> tuple[Recall, ...]:
     """Every judge's recall of every class, on items of known class; of two classes: specificity and sensitivity."""
     from scipy.special import ndtri
@@ -529,11 +519,11 @@ def _recalls(
     count, total = np.bincount(own, minlength=A * K), np.bincount(own, weight, A * K)
     trials = total**2 / np.maximum(np.bincount(own, weight**2, A * K), 1e-300)
     hits = np.bincount(own, weight * (table.label[rows] == gold[table.item[rows]]), A * K)
-    z, found = ndtri((1 + level) / 2), []
+    z, found = ndtri(0.975), []
     for at in np.flatnonzero(total):
         judge, c = divmod(int(at), K)
         share = hits[at] / total[at]
         low, high = score_interval(share, trials[at], z)
-        estimate = Estimate(float(share), float(low), float(high), level)
+        estimate = Estimate(float(share), float(low), float(high))
         found.append(Recall(str(table.annotators[judge]), str(names[c]), int(count[at]), estimate))
     return tuple(found)

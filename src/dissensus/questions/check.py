@@ -73,7 +73,6 @@ def check(
     *,
     limits: Mapping[str, float],
     classes: Sequence[Any] | None = None,
-    level: float = 0.05,
 ) -> list[Check]:
     """Hold a table to limits, by name; those of `SINCE` need `before`, or `classes` that are allowed.
 
@@ -82,7 +81,7 @@ def check(
     >>> one.passed, one.found
     (False, '50.0 % of the items are settled')
     """
-    made = _Checks(now, before, classes, level, limits.get("min_labels", 0))
+    made = _Checks(now, before, classes, limits.get("min_labels", 0))
     found = [Check(name, limit, *getattr(made, name)()) for name, limit in limits.items()]
     return [one if one.passed is False else replace(one, advice="") for one in found]
 
@@ -93,12 +92,10 @@ Found = tuple[float | None, str] | tuple[float | None, str, str]
 class _Checks:
     """One method per limit: the value, how it is said, and what to do."""
 
-    def __init__(
-        self, now: Snapshot, before: Snapshot | None, classes: Sequence[Any] | None, level: float, enough: float
-    ) -> None:
+    def __init__(self, now: Snapshot, before: Snapshot | None, classes: Sequence[Any] | None, enough: float) -> None:
         assert now.table is not None
         self.enough, self.allowed = enough, classes is not None  # labels of an item; whether somebody named the classes
-        self.now, self.table, self.level, self.classes = now, now.table, level, classes
+        self.now, self.table, self.classes = now, now.table, classes
         if before is not None:
             self.before = before
             self.at = naming.match(self.table.items, before.model.items_, "items")  # (I,) −1 where there was none
@@ -183,8 +180,8 @@ class _Checks:
             old, table = table.select(items=known & ~new), table.select(items=known | new)
         if not (len(old) and len(table)):
             return None, "no item has the labels that it had before"
-        annotators, found = drift(old, table, self.level)
-        tested, drifting = (int(mask.sum()) for mask in (~np.isnan(found.p_value), found.drifts))
+        annotators, found = drift(old, table)
+        tested, drifting = found.tested, int(found.drifts.sum())
         if not tested:
             return None, "no annotator has enough labels before and now"
         return (

@@ -12,7 +12,6 @@ Holm's correction (1979) for asking many times.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +21,6 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.common.formatting import count, word_list
-from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
@@ -165,12 +163,8 @@ class Comparison(Shown):
         """A score as people know it: an error or a distance without the minus."""
         return score if self.measure.sign > 0 else Estimate(-score.value, -score.high, -score.low)
 
-    def to_frame(self) -> Any:
-        """One row per method, the best first; a pandas frame where pandas is installed, else an Arrow table."""
-        return as_frame(self.rows())
-
     def rows(self) -> list[dict[str, Any]]:
-        """The same as plain values."""
+        """One row per method, the best first, as plain values."""
         return [
             {"method": one.method, "yardstick": one.method in self.yardsticks}
             | flat(self.measure.name, self.shown(one.score))
@@ -228,8 +222,10 @@ def compare(
     costly = () if names is not None else tuple(name for name in candidates(table, True) if name not in models)
     check_argument("splits", splits, int, low=1, must="must be at least 1")
     check_argument("limit", limit, int, low=1)
+    check_argument("share", share, float, above=0, below=1)
     if (chosen := _part(table, limit, seed)) is not None:
         table, gold = table.select(items=table.items[chosen]), None if gold is None else gold[chosen]
+    hide = SCORING[table.kind].hide
     hidden = [hide(table, share, np.random.default_rng([seed, number])) for number in range(splits)]
     fits = splits + (gold is not None)
     step = on_fit or (lambda method, done, of: None)
@@ -251,8 +247,12 @@ def compare(
             on_result(name, found[name].mean())
     if not found:
         raise DataError(f"no method could be fitted; {next(iter(failed))} says: {next(iter(failed.values()))}")
-    ranked = _rank(found, failed, table.kind, share, splits, resamples, seed)
-    return dataclasses.replace(ranked, items=chosen, costly=costly)
+    contestants, hidden_weight = _rank(found, {"resamples": resamples, "seed": seed})
+    scoring = SCORING[table.kind]
+    return Comparison(
+        contestants, round(hidden_weight), splits, share, failed, scoring.measure, scoring.least,
+        default_method(table.kind), frozenset(scoring.simple), chosen, costly,
+    )  # fmt: skip
 
 
 def candidates(table: Annotations, costly: bool = False) -> list[str]:
@@ -299,7 +299,10 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
         names = [*candidates(table, names == "all"), *SCORING[table.kind].simple]
     models: dict[str, Method] = {}
     for one in names:
-        name, model = _named(one, table.kind)
+        simple = SCORING[table.kind].simple.get(one) if isinstance(one, str) else None
+        name, model = named_model(one) if simple is None else (str(one), simple())
+        if isinstance(model, Aggregator):
+            check_kind(table.kind, model.kinds, name)
         if name in models:
             name = repr(model)
         if name in models:
@@ -308,16 +311,6 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
     if not models:
         raise BadParameter("no method is given; name at least one, or leave them out for all.")
     return models
-
-
-def _named(model: str | Aggregator, kind: str) -> tuple[str, Method]:
-    """As `named_model`; the simple methods of a kind have names too."""
-    if isinstance(model, str) and (simple := SCORING[kind].simple.get(model)):
-        return model, simple()
-    name, found = named_model(model)
-    if kind not in found.kinds:
-        check_kind(kind, found.kinds, name)
-    return name, found
 
 
 def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
@@ -338,18 +331,8 @@ def timed_fit(model: Any, table: Annotations) -> tuple[Any, float]:
         return fresh(model).fit(table), time.perf_counter() - began
 
 
-def hide(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """(N,) True for hidden rows: a random share of all; what must stay of each kind says `questions.scoring`."""
-    check_argument("share", share, float, above=0, below=1)
-    return SCORING[table.kind].hide(table, share, rng)
-
-
 def _try_out(
-    model: Method,
-    table: Annotations,
-    hidden: list[BoolArray],
-    gold: Any,
-    step: Callable[[int], None],
+    model: Method, table: Annotations, hidden: list[BoolArray], gold: Any, step: Callable[[int], None]
 ) -> _Found:
     by_item, weight = np.zeros(table.n_items), np.zeros(table.n_items)
     seconds, errors, scoring = [], [], SCORING[table.kind]
@@ -374,9 +357,8 @@ def _try_out(
     return _Found(whole, by_item, weight, float(np.mean(errors)) if errors else None, right, float(np.mean(seconds)))
 
 
-def _rank(
-    found: dict[str, _Found], failed: dict[str, str], kind: str, share: float, splits: int, resamples: int, seed: int
-) -> Comparison:
+def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[Contestant, ...], float]:
+    """The methods, the best first, and the weight of the hidden annotations."""
     order = sorted(found, key=lambda name: -found[name].mean())
     best = found[order[0]]
     some = best.weight > 0
@@ -384,10 +366,9 @@ def _rank(
     if weight == 0:
         raise DataError("the hidden annotations have no weight; there is nothing to compare by.")
     scores = {name: found[name].by_item[some] * n / weight for name in order}  # their mean is that over annotations
-    draws: Any = {"resamples": resamples, "seed": seed}
     differences = {name: paired_bootstrap(scores[order[0]], scores[name], **draws) for name in order}
     corrected = holm({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
-    contestants = tuple(
+    ranked = (
         Contestant(
             name,
             bootstrap(np.stack([one.by_item, one.weight], axis=1)[some], lambda s: s[:, 0] / s[:, 1], **draws),
@@ -401,14 +382,10 @@ def _rank(
         )
         for name, one in ((name, found[name]) for name in order)
     )
-    scoring = SCORING[kind]
-    return Comparison(
-        contestants, round(weight), splits, share, failed, scoring.measure, scoring.least, default_method(kind),
-        frozenset(scoring.simple),
-    )  # fmt: skip
+    return tuple(ranked), weight
 
 
-def _share_right(right: Any, draws: dict[str, Any]) -> Estimate:
+def _share_right(right: Any, draws: Any) -> Estimate:
     """How good answers are by gold: `right` (n, 2) are how much of each is right, and out of how much."""
     if (right[:, 1] == 1).all():  # shares have an interval also where all are right
         return bootstrap(right[:, 0], **draws)

@@ -11,78 +11,50 @@ both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dissensus.common.formatting import count
-from dissensus.common.frames import as_frame
-from dissensus.common.notebook import Shown
-from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, Names
+from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
-from dissensus.models.copies import Copies, find_copies
-from dissensus.questions.habits import FLAG_WORDS as HABIT_WORDS
-from dissensus.questions.habits import Habits, find_habits
+from dissensus.models.copies import find_copies
+from dissensus.questions.habits import FLAG_WORDS as ALL_WORDS
+from dissensus.questions.habits import MIN_LABELS, SAME_LABEL, Flag, Flagged, Habits, find_habits, how_many
 from dissensus.questions.honesty import Honesty, ask_others, judge
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
-Flag = Literal["unrelated", "contrary", "copies", "higher", "lower"]
-FLAG_WORDS: dict[Flag, str] = {
-    "unrelated": "unrelated to the items",
-    "contrary": "contrary to the others",
-    "copies": "same as another's",
-    "higher": HABIT_WORDS["higher"],
-    "lower": HABIT_WORDS["lower"],
-}
-"""What the answers of somebody with a flag are, for people to read: on the command line, in the report, in Python."""
-
+FLAG_WORDS: dict[Flag, str] = {flag: ALL_WORDS[flag] for flag in ("unrelated", "contrary", "copies", "higher", "lower")}
 MAX_HONEST = 0.01  # P(honest) at which somebody is flagged: of a hundred flagged, at most one is honest
-MIN_LABELS = 10  # on items that others have labelled too; with fewer nobody is flagged
-SAME_LABEL = 0.9  # share of one label from which the reason speaks of it
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diagnosis(Shown):
+class Diagnosis(Flagged):
     """Flags, reasons and measures of every annotator of a table."""
 
-    annotators: Names  # (A,)
-    labels: FloatArray  # (A,) how many it gave to items that others have labelled too, by weight
+    words = FLAG_WORDS
     honest: FloatArray  # (A,) P(honest | its labels); NaN without labels
     unrelated: FloatArray  # (A,) P(labels do not depend on the item)
     contrary: FloatArray  # (A,) P(labels go against the others')
     copied: FloatArray  # (A,) share of the labels that are copied; 0 in no group
     probability: FloatArray  # (A,) P(unrelated, contrary or copied | labels); NaN without labels
-    flags: tuple[tuple[Flag, ...], ...]  # (A,)
-    reasons: tuple[str, ...]  # (A,) a sentence for each flag, or nothing
     groups: tuple[tuple[Any, ...], ...]  # annotators who copy from each other, the largest group first
-    active_annotators: int  # those with labels
-    too_few_labels: int  # how many of them have fewer than `MIN_LABELS` labels that can be judged
     unsettled: str = ""  # why nobody is named before the classes' spelling is settled
 
     def __repr__(self) -> str:
-        found = {words: len(self.flagged(flag)) for flag, words in FLAG_WORDS.items()}
+        found = {words: len(self.flagged(flag)) for flag, words in self.words.items()}
         counts = ", ".join(f"{n} {words}" for place, (words, n) in enumerate(found.items()) if n or place < 3)
         return (
             f"Diagnosis of {count(self.active_annotators, 'annotator')}, whose answers are: {counts}; "
             f"{self.too_few_labels:,} with too few labels to say"
         )
 
-    def flagged(self, flag: Flag) -> list[Any]:
-        """The annotators with this flag."""
-        check_argument("flag", flag, Flag)
-        return [name for name, flags in zip(self.annotators.tolist(), self.flags, strict=True) if flag in flags]
-
-    def to_frame(self) -> Any:
-        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table.
-
-        Its columns are annotator, flag ("" where none), evidence (the reasons of the flags), probability, and measures.
-        """
-        measures = ("probability", "labels", "honest", "unrelated", "contrary", "copied")
-        said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
-        return as_frame({"annotator": self.annotators} | said | {name: getattr(self, name) for name in measures})
+    def _measures(self) -> dict[str, Any]:
+        """Name → (A,) what the flags rest on."""
+        names = ("probability", "labels", "honest", "unrelated", "contrary", "copied")
+        return {name: getattr(self, name) for name in names}
 
 
 def too_few_sentence(few: int, active: int) -> str:
@@ -118,43 +90,39 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     others = ask_others(table, copies.unit, threads)
     found = judge(others)
     labels = np.bincount(others.annotator, np.where(others.alone, 0.0, others.weight), A).astype(np.float64)
-    flags: list[tuple[Flag, ...]] = []
-    reasons = []
+    reasons: list[dict[Flag, str]] = []
     group_of = {code: group for group in copies.groups for code in group}
     unsettled = naming.unsettled_spellings(table.classes)
-    shifts = _shifts(table) if table.kind == "graded" and table.proba is None else {}
+    habits = find_habits(table).said if table.kind == "graded" and table.proba is None else [{}] * A
     for code in range(A):
         said: dict[Flag, str] = {}
         if not unsettled and labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_HONEST:
             said |= _explain(table, found, code)
         if code in group_of and not unsettled:
-            said["copies"] = _explain_copies(table, copies, code, group_of[code])
-        said |= shifts.get(code, {})
-        flags.append(tuple(said))
-        reasons.append("; ".join(said.values()))
+            rest = [naming.shown(table.annotators[one]) for one in group_of[code] if one != code]
+            who = rest[0] if len(rest) == 1 else f"the other {len(rest)} of a group around {rest[0]}"
+            said["copies"] = (
+                f"gives the same answer as {who} on {copies.agreed[code]:,} of {copies.shared[code]:,} items; "
+                f"{copies.expected[code]:.0f} would be expected of people who work by themselves"
+            )
+        said |= {flag: why for flag, why in habits[code].items() if flag in ("higher", "lower")}
+        reasons.append(said)
     active = np.diff(table.annotator_ptr) > 0
-    probability = np.where((labels > 0)[:, None], found.probability, np.nan)
+    honest, unrelated, contrary = np.where(labels > 0, found.probability.T, np.nan)
     return Diagnosis(
         table.annotators,
         labels,
-        probability[:, 0],
-        probability[:, 1],
-        probability[:, 2],
-        copies.copied,
-        np.maximum(1 - probability[:, 0], copies.probability),
-        tuple(flags),
         tuple(reasons),
-        () if unsettled else tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
         int(active.sum()),
         int((active & (labels < MIN_LABELS)).sum()),
+        honest,
+        unrelated,
+        contrary,
+        copies.copied,
+        np.maximum(1 - honest, copies.probability),
+        () if unsettled else tuple(tuple(table.annotators[list(group)].tolist()) for group in copies.groups),
         unsettled,
     )
-
-
-def _shifts(table: Annotations) -> dict[int, dict[Flag, str]]:
-    """Who gives higher or lower grades than others to the same items: code → flag and reason."""
-    found = find_habits(table).said
-    return {code: {flag: said[flag] for flag in ("higher", "lower") if flag in said} for code, said in enumerate(found)}
 
 
 def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:
@@ -175,16 +143,7 @@ def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:
         as_much = "agree so rarely"
     if chance > MAX_HONEST:
         return {}
-    would = "fewer than 1 in 1,000" if chance < 0.001 else f"{100 * chance:.1f} % of"
     honest = found.probability[code, 0]
     odds = "below 0.1 %" if honest < 0.001 else f"{100 * honest:.1f} %"
-    return {flag: f"{fact}; {would} honest people here would {as_much} (probability of being one of them: {odds})"}
-
-
-def _explain_copies(table: Annotations, copies: Copies, code: int, group: tuple[int, ...]) -> str:
-    rest = [naming.shown(table.annotators[one]) for one in group if one != code]
-    who = rest[0] if len(rest) == 1 else f"the other {len(rest)} of a group around {rest[0]}"
-    return (
-        f"gives the same answer as {who} on {copies.agreed[code]:,} of {copies.shared[code]:,} items; "
-        f"{copies.expected[code]:.0f} would be expected of people who work by themselves"
-    )
+    would = f"{how_many(chance)} honest people here would {as_much}"
+    return {flag: f"{fact}; {would} (probability of being one of them: {odds})"}

@@ -26,7 +26,7 @@ expected to be named by chance.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +34,7 @@ from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
 from dissensus.common.formatting import count
-from dissensus.common.frames import as_frame
+from dissensus.common.frames import Backend, as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
@@ -97,6 +97,11 @@ class Drift:
     p_value: FloatArray  # (A,)
     adjusted: FloatArray  # (A,) by Benjamini & Hochberg
     drifts: BoolArray  # (A,)
+
+    @property
+    def tested(self) -> int:
+        """How many annotators have enough labels."""
+        return int((~np.isnan(self.p_value)).sum())
 
     def surest(self) -> IntArray:
         """Codes of the annotators that drift, the surest first."""
@@ -181,16 +186,13 @@ class Diff(Shown):
             return f"{who} added {new}"
         return f"{who} removed {old}" if c.new[change] < 0 else f"{who} changed {old} to {new}"
 
-    def to_frame(self, kind: FrameKind = "items") -> Any:
+    def to_frame(self, kind: FrameKind = "items", backend: Backend | None = None) -> Any:
         """Rows about items that flipped, "labels" that changed or "annotators"; of pandas where it is installed."""
         check_argument("kind", kind, FrameKind)
-        return as_frame(self.columns(kind))
-
-    def columns(self, kind: FrameKind) -> dict[str, Any]:
-        """The columns of `to_frame`."""
+        c, f = self.changes, self.flips
+        columns: dict[str, Any] = {"annotator": self.annotators} | vars(self.drift)
         if kind == "items":
-            f = self.flips
-            return {
+            columns = {
                 "item": self.items[f.item],
                 "old": self.classes[f.old],
                 "new": self.classes[f.new],
@@ -198,10 +200,9 @@ class Diff(Shown):
                 "new_confidence": f.new_confidence,
                 "reason": np.array(self.reasons(), object),
             }
-        if kind == "labels":
-            c = self.changes
+        elif kind == "labels":
             names = np.array([*self.classes.tolist(), None], object)  # −1 takes the last
-            return {
+            columns = {
                 "item": self.items[c.item],
                 "annotator": self.annotators[c.annotator],
                 "change": np.array(KINDS, object)[c.kind],
@@ -209,7 +210,7 @@ class Diff(Shown):
                 "new": names[c.new],
                 "decisive": c.decisive,
             }
-        return {"annotator": self.annotators} | vars(self.drift)
+        return as_frame(columns, backend)
 
 
 def diff(
@@ -250,7 +251,7 @@ def diff(
     old, new = (_with_names(table, both) for table in (old, new))
     changes = _changes(old, new)
     flips, decisive = _flips(models, blank, old, new, changes)
-    changes = Changes(*(vars(changes) | {"decisive": decisive}).values())
+    changes = replace(changes, decisive=decisive)
     has_old, has_new = (np.diff(table.item_ptr) > 0 for table in (old, new))
     who_old, who_new = (np.diff(table.annotator_ptr) > 0 for table in (old, new))
     return Diff(

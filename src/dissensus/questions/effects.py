@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate
@@ -37,7 +38,7 @@ class Effect:
 
 
 def item_effects(
-    table: Annotations, truth: FloatArray, known: IntArray, columns: Mapping[str, Sequence[Any]], level: float = 0.95
+    table: Annotations, truth: FloatArray, known: IntArray, columns: Mapping[str, Sequence[Any]]
 ) -> Iterator[Effect]:
     """Effects of columns of the items (I,) or rows (N,) on what judges say, by known items; truth (I, K)."""
     K = table.n_classes
@@ -56,14 +57,14 @@ def item_effects(
             there = ~np.isnan(numbers)
             if np.unique(item[there]).size >= 2 * MIN_ITEMS:
                 x = numbers[there] / numbers[there].std()
-                yield Effect(name, "", "", np.unique(item[there]).size, _slope(x, excess[there], item[there], level))
+                yield Effect(name, "", "", np.unique(item[there]).size, _slope(x, excess[there], item[there]))
             continue
         texts = np.array(["" if one is None else str(one) for one in values], object)
         kinds, count = np.unique(texts[texts != ""], return_counts=True)
         for value in kinds[np.argsort(-count, kind="stable")][:MAX_VALUES]:
             own = texts == value
             if _enough(item, own) and not (kinds.size == 2 and value == kinds[0]):
-                found = _slope(own * 1.0, excess, item, level)
+                found = _slope(own * 1.0, excess, item)
                 yield Effect(name, str(value), "", np.unique(item[own]).size, found)
         makers = {str(value): family(value) for value in kinds}
         maker = np.array([makers.get(one, "") for one in texts], object)
@@ -71,7 +72,7 @@ def item_effects(
             mine, own = judge == at, family(table.annotators[at])
             same = maker[mine] == own
             if _enough(item[mine], same):
-                found = _slope(same * 1.0, excess[mine], item[mine], level)
+                found = _slope(same * 1.0, excess[mine], item[mine])
                 yield Effect(name, own, str(table.annotators[at]), np.unique(item[mine][same]).size, found)
 
 
@@ -87,17 +88,11 @@ def _numbers(values: Any) -> FloatArray | None:
         return None
 
 
-def _slope(x: FloatArray, y: FloatArray, item: IntArray, level: float) -> Estimate:
+def _slope(x: FloatArray, y: FloatArray, item: IntArray) -> Estimate:
     """Slope of y on x over rows; of an x that is 0 or 1, the difference of two means. Rows of an item may depend."""
     x = x - x.mean()
     slope = float(x @ y / (x @ x))
     own = np.bincount(item, x * (y - y.mean() - slope * x))  # sums of each item (Liang & Zeger 1986)
     n = np.unique(item).size
-    return _around(slope, float(np.sqrt(own @ own * n / (n - 1)) / (x @ x)), n - 2, level)
-
-
-def _around(value: float, error: float, freedom: int, level: float) -> Estimate:
-    from scipy.stats import t
-
-    half = float(t.ppf((1 + level) / 2, freedom)) * error
-    return Estimate(value, value - half, value + half, level)
+    half = float(stdtrit(n - 2, 0.975) * np.sqrt(own @ own * n / (n - 1)) / (x @ x))
+    return Estimate(slope, slope - half, slope + half)

@@ -15,14 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from dissensus.common.formatting import word_list
-from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
@@ -44,6 +42,7 @@ Scale = Literal["nominal", "ordinal", "interval"]
 HIGHER_IS_BETTER = {"accuracy", "balanced_accuracy", "macro_f1", "entropy_correlation", "log_likelihood"}
 CALIBRATION_ERROR = "expected_calibration_error"
 GOLD, MOST_FREQUENT = "gold", "the most frequent label"
+UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 MIN_VARIANCE = 1e-24  # of entropies, below which all are the same
 
 
@@ -94,14 +93,10 @@ class Evaluation(Shown):
             {"kind": one.kind, "score": one.name, "higher_is_better": one.higher_is_better, "items": one.items}
             | {"predictions": name}
             | flat("value", value)
-            | flat("difference", one.differences.get(name, _nothing(value.level)))
+            | flat("difference", one.differences.get(name, UNKNOWN))
             for one in self.scores
             for name, value in one.values.items()
         ]
-
-    def to_frame(self) -> Any:
-        """The same as a pandas frame where pandas is installed, else an Arrow table."""
-        return as_frame(self.rows())
 
 
 def evaluate(
@@ -110,7 +105,6 @@ def evaluate(
     *,
     gold: IntArray | None = None,
     scale: Scale = "nominal",
-    level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
     on_step: OnStep | None = None,
@@ -129,7 +123,7 @@ def evaluate(
     scale : "nominal", "ordinal" or "interval"
         Ordinal: classes are steps of one, in the order of `table.classes`. Interval: their names are numbers. Both add
         `wasserstein` and `absolute_distance`.
-    level, resamples, seed, on_step
+    resamples, seed, on_step
         As in `dissensus.evaluation.bootstrap`; 0 resamples give no intervals.
 
     >>> from dissensus.table.simulate import simulate
@@ -149,7 +143,7 @@ def evaluate(
     read = {str(name): Predictions.read(one, table) for name, one in whole.items()}
     known = in_text(table, read.values())
     aligned = {name: Aligned.of(one, known) for name, one in read.items()}
-    judge, notes = _Judge.of(known, gold, aligned, _positions(known, scale))
+    judge = _Judge(known, gold, aligned, _positions(known, scale))
     found: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}
     for name, one in aligned.items():
         for part in judge.parts(one):
@@ -163,9 +157,9 @@ def evaluate(
     scores = [
         Score(
             kind, score, items,
-            {name: _estimate(*one, level) for name, one in values.items()},
+            {name: _estimate(*one) for name, one in values.items()},
             {
-                name: _estimate(one[0] - values[first][0], one[1] - values[first][1], level)
+                name: _estimate(one[0] - values[first][0], one[1] - values[first][1])
                 for name, one in values.items()
                 if name != first and first in values and np.isfinite(one[0] - values[first][0])
             },
@@ -176,7 +170,7 @@ def evaluate(
         raise DataError("there is nothing to judge by: no predicted item has a gold label or a vote.")
     order = ["hard", "soft", "perspectivist", "calibration"]
     scores.sort(key=lambda one: order.index(one.kind))
-    return Evaluation(tuple(scores), tuple(read), MOST_FREQUENT if gold is None else GOLD, tuple(notes))
+    return Evaluation(tuple(scores), tuple(read), MOST_FREQUENT if gold is None else GOLD, tuple(judge.notes))
 
 
 class _Part(NamedTuple):
@@ -187,32 +181,22 @@ class _Part(NamedTuple):
     scores: dict[str, Statistic]
 
 
-@dataclass(frozen=True, eq=False)
 class _Judge:
     """What predictions are compared with: items and annotations that all of them predict."""
 
-    table: Annotations
-    rows: BoolArray  # (N,) those of the whole table that are left
-    y: FloatArray  # (I, K) shares of all votes
-    voted: BoolArray  # (I,)
-    gold: IntArray  # (I,) class, −1 where unknown; without gold the most frequent label
-    has_gold: bool
-    place: FloatArray | None  # (K,) of ordered classes
-
-    @classmethod
-    def of(
-        cls, table: Annotations, gold: IntArray | None, predictions: Mapping[str, Aligned], place: FloatArray | None
-    ) -> tuple[_Judge, list[str]]:
-        """Make it; also return what is left out, in sentences."""
+    def __init__(
+        self, table: Annotations, gold: IntArray | None, predictions: Mapping[str, Aligned], place: FloatArray | None
+    ):
+        self.notes: list[str] = []  # what is left out
         votes = table.votes()
         voted = votes.sum(axis=1) > 0
-        items, rows, notes = np.ones(table.n_items, np.bool_), np.ones(len(table), np.bool_), []
+        items, rows = np.ones(table.n_items, np.bool_), np.ones(len(table), np.bool_)
         for name, one in predictions.items():
             asked = {"items": (voted if gold is None else voted | (gold >= 0), one.items, np.arange(table.n_items))}
             asked["annotations"] = (one.items[table.item], one.rows, table.item)
             for what, (wanted, there, item) in asked.items():
                 if (missing := wanted & ~there).any():
-                    notes.append(
+                    self.notes.append(
                         f"{name} does not predict {missing.sum():,} of {wanted.sum():,} {what}, such as of item "
                         f"{shown(table.items[item[missing][0]])}; they are left out for all."
                     )
@@ -223,47 +207,44 @@ class _Judge:
             unclear = voted & (best.sum(axis=1) > 1)
             known = np.where(voted & ~unclear, best.argmax(axis=1), -1)
             if many := (unclear & items).sum():
-                notes.append(f"{many:,} items have several most frequent labels; hard scores leave them out.")
-        left = table.select(rows=rows)  # a row that is predicted is of an item that is
-        known = np.where(items, known, -1)
-        return cls(left, rows, table.soft_labels(), voted & items, known, gold is not None, place), notes
+                self.notes.append(f"{many:,} items have several most frequent labels; hard scores leave them out.")
+        self.table = table.select(rows=rows)  # a row that is predicted is of an item that is
+        self.rows: BoolArray = rows  # (N,) those of the whole table that are left
+        self.y, self.voted = table.soft_labels(), voted & items  # (I, K) shares of all votes; (I,)
+        self.gold, self.has_gold = np.where(items, known, -1), gold is not None  # (I,) −1 where unknown
+        self.place = place  # (K,) of ordered classes
 
     def parts(self, one: Aligned) -> Iterator[_Part]:
         """The scores that these predictions can have."""
         known, voted, h = self.gold >= 0, self.voted, one.proba
         gold, n = self.gold[known], int(known.sum())
         if n:
-            hard: dict[str, Statistic] = {
-                "accuracy": partial(_accuracy, n),
-                "balanced_accuracy": mean_recall,
-                "macro_f1": mean_f1,
-            }
+            K = self.y.shape[1]
+            accuracy: Statistic = lambda s: s[:, :K].sum(axis=1) / n  # noqa: E731
+            hard = {"accuracy": accuracy, "balanced_accuracy": mean_recall, "macro_f1": mean_f1}
             yield _Part("hard", outcomes(gold, one.choice[known]), hard)
         if h is not None and voted.any():
-            yield self._soft(self.y[voted], h[voted])
+            y, h = self.y[voted], h[voted]
+            values = {name: measure(y, h) for name, measure in MEASURES.items()}
+            if self.place is not None:
+                values["wasserstein"] = wasserstein(y, h, positions=self.place)
+            a, b = (one - one.mean() for one in (entropy(y), entropy(h)))
+            moments = np.stack([a, b, a * a, b * b, a * b], axis=1)
+            yield _mean_part("soft", values, moments, "entropy_correlation", lambda s: _correlation(s / len(y)))
         if self.table.votes().any():
-            yield self._perspectivist(
-                one.by_row[self.rows], None if one.row_proba is None else one.row_proba[self.rows]
-            )
+            yield self._perspectivist(one)
         if one.sure is None:
             return
         judged = known if self.has_gold else voted
         if judged.any():
             error = gaps(gold if self.has_gold else self.y[voted], one.sure[judged])
-            yield _Part("calibration", error, {CALIBRATION_ERROR: partial(_calibration_error, error.shape[0])})
+            yield _Part("calibration", error, {CALIBRATION_ERROR: lambda s: np.abs(s).sum(axis=1) / error.shape[0]})
         if self.has_gold and n:
             yield _mean_part("calibration", {"log_loss": log_losses(gold, one.sure[known])})
 
-    def _soft(self, y: FloatArray, h: FloatArray) -> _Part:
-        values = {name: measure(y, h) for name, measure in MEASURES.items()}
-        if self.place is not None:
-            values["wasserstein"] = wasserstein(y, h, positions=self.place)
-        a, b = (one - one.mean() for one in (entropy(y), entropy(h)))
-        moments = np.stack([a, b, a * a, b * b, a * b], axis=1)
-        return _mean_part("soft", values, moments, {"entropy_correlation": partial(_correlation, len(y))})
-
-    def _perspectivist(self, said: FloatArray, proba: FloatArray | None) -> _Part:
-        table = self.table
+    def _perspectivist(self, one: Aligned) -> _Part:
+        table, said = self.table, one.by_row[self.rows]
+        proba = None if one.row_proba is None else one.row_proba[self.rows]
         values = {"error_rate": error_rate(table, said)}
         if self.place is not None and table.n_classes > 1:
             at = said if proba is None else proba
@@ -272,53 +253,31 @@ class _Judge:
             return _mean_part("perspectivist", values)
         logs, weight = log_likelihood(table, proba)
         sums = np.stack([np.bincount(table.item, one, table.n_items) * 1.0 for one in (logs * weight, weight)], axis=1)
-        return _mean_part(
-            "perspectivist", values, sums[sums[:, 1] > 0], {"log_likelihood": lambda s: s[:, 0] / s[:, 1]}
-        )
+        return _mean_part("perspectivist", values, sums[sums[:, 1] > 0], "log_likelihood", lambda s: s[:, 0] / s[:, 1])
 
 
 def _mean_part(
-    kind: str,
-    values: dict[str, FloatArray],
-    more: FloatArray | None = None,
-    of_more: dict[str, Statistic] | None = None,
+    kind: str, values: dict[str, FloatArray], more: Any = None, name: str = "", statistic: Statistic | None = None
 ) -> _Part:
-    """Means over items of values (n,), and statistics of the sums of `more` (n, S)."""
+    """Means over items of values (n,), and the statistic `name` of the sums of `more` (n, S)."""
     columns = np.stack(list(values.values()), axis=1)
     n, width = columns.shape
-    scores: dict[str, Statistic] = {
-        name: partial(_of_columns, k, lambda s: s[:, 0] / n) for k, name in enumerate(values)
-    }
-    scores |= {name: partial(_of_columns, width, one) for name, one in (of_more or {}).items()}
+    scores: dict[str, Statistic] = {one: lambda s, k=k: s[:, k] / n for k, one in enumerate(values)}  # type: ignore[misc]
+    if statistic is not None:
+        scores[name] = lambda s: statistic(s[:, width:])
     return _Part(kind, csr_array(columns if more is None else np.concatenate([columns, more], axis=1)), scores)
 
 
-def _of_columns(first: int, statistic: Statistic, sums: FloatArray) -> FloatArray:
-    return statistic(sums[:, first:])
-
-
-def _accuracy(n: int, sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[:, : sums.shape[1] // 3].sum(axis=1) / n)
-
-
-def _calibration_error(n: int, sums: FloatArray) -> FloatArray:
-    return np.asarray(np.abs(sums).sum(axis=1) / n)
-
-
-def _correlation(n: int, sums: FloatArray) -> FloatArray:
-    """Pearson's r from Σa, Σb, Σaa, Σbb, Σab; NaN where one is constant."""
-    a, b, aa, bb, ab = sums.T / n
+def _correlation(means: FloatArray) -> FloatArray:
+    """Pearson's r from means of a, b, aa, bb, ab; NaN where one is constant."""
+    a, b, aa, bb, ab = means.T
     scale = np.maximum(aa - a * a, 0) * np.maximum(bb - b * b, 0)
     known = scale > MIN_VARIANCE
     return np.where(known, (ab - a * b) / np.sqrt(np.where(known, scale, 1)), np.nan)
 
 
-def _estimate(value: float, resampled: FloatArray, level: float) -> Estimate:
-    return percentile_interval(value, resampled, level) if np.isfinite(value) else _nothing(level, value)
-
-
-def _nothing(level: float, value: float = float("nan")) -> Estimate:
-    return Estimate(value, float("nan"), float("nan"), level)
+def _estimate(value: float, resampled: FloatArray) -> Estimate:
+    return percentile_interval(value, resampled) if np.isfinite(value) else Estimate(value, np.nan, np.nan)
 
 
 def _positions(table: Annotations, scale: Scale) -> FloatArray | None:

@@ -47,7 +47,7 @@ from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, IntArray, Names, OnStep
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.models.base import Aggregator, arg_max
@@ -144,7 +144,6 @@ def explain(
     permutations: int = 500,
     seed: int = 0,
     threads: int | None = None,
-    on_step: OnStep | None = None,
 ) -> Explanation:
     """Split disagreement into likely errors, ambiguity and, with metadata, perspectives of groups, where labels tell.
 
@@ -160,8 +159,6 @@ def explain(
         Whether those without an entry in a column are a group of their own; otherwise it leaves them out.
     permutations, seed : int
         Of the people among groups; at least 100 are made for every column, as fewer could not tell it from chance.
-    on_step : callable, optional
-        Called while groups are compared with (permutations done, p-value so far).
 
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.datasets import load_dataset
@@ -176,7 +173,10 @@ def explain(
     fitted._check_fitted()
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
     table = table.to_classes(fitted.classes_)
-    posterior = _posterior(table, fitted)
+    known = naming.match(table.items, fitted.items_, "items")
+    posterior = np.ascontiguousarray(fitted.posterior_[known])
+    if (known < 0).any():
+        posterior = np.where((known >= 0)[:, None], posterior, fitted.predict_proba(table))
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
     confidence = posterior.max(axis=1, initial=0)
     rows = dataclasses.replace(table, proba=None)
@@ -192,8 +192,7 @@ def explain(
         belief, one = softmax(one, axis=1), logsumexp(one, axis=1)  # (I, K) P(class), if there is one
         expected, above, below = _surprise(usual, best, pool)
         columns = {} if annotators is None else metadata_groups(annotators, table, missing_as_group)
-        on_step = on_step or (lambda done, p: None)
-        effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool, on_step)
+        effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool)
 
     several, evidence = n >= 2, one - many
     ambiguity = np.zeros(n.size)
@@ -201,7 +200,7 @@ def explain(
     at_least = np.maximum(one, logsumexp(usual_one, axis=1)) - np.maximum(many, usual_many)  # the kinder to slips
     share = _posterior_of_ambiguity(at_least[several]).mean() if several.any() else 0.0
     ambiguous = disagree & (evidence <= -STRONG) & (at_least < 0)
-    ambiguous &= _rank(evidence) < share * several.sum()
+    ambiguous &= np.searchsorted(np.sort(evidence), evidence, side="right") - 1 < share * several.sum()
     views = by_group >= 0
     for number, effect in enumerate(effects):
         at = np.flatnonzero(by_group == number)
@@ -217,6 +216,10 @@ def explain(
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
         KINDS.index("cannot tell"),
     )
+    least = np.finfo(float).tiny
+    surprise = np.where(  # tails as standard deviations of a normal distribution, from the smaller one
+        above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))
+    )
     one_class = np.where(views, 0.0, 1 - ambiguity)
     effects = tuple(dataclasses.replace(effect, items=effect.items[views[effect.items]]) for effect in effects)
     truth = np.where(disagree[:, None], belief, posterior)
@@ -230,7 +233,7 @@ def explain(
         confidence=confidence,
         disagreement=np.where(several, _differing(rows), np.nan),
         expected=np.where(several, expected, np.nan),
-        surprise=np.where(several, _deviations(above, below), np.nan),
+        surprise=np.where(several, surprise, np.nan),
         evidence=np.where(several, evidence, np.nan),
         ambiguity=ambiguity,
         share_ambiguous=float(share),
@@ -241,14 +244,6 @@ def explain(
 
 
 # The items' labels and the annotators' errors -------------------------------------------------------------------------
-
-
-def _posterior(table: Annotations, fitted: Aggregator) -> FloatArray:
-    """(I, K) posterior as fitted; items that the model does not know are scored."""
-    known = naming.match(table.items, fitted.items_, "items")
-    if (known >= 0).all():
-        return np.ascontiguousarray(fitted.posterior_[known])
-    return np.where((known >= 0)[:, None], fitted.posterior_[known], fitted.predict_proba(table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,14 +420,3 @@ def _differing(rows: Annotations) -> FloatArray:
     return np.asarray(
         np.divide(total**2 - (votes**2).sum(axis=1), pairs, out=np.zeros_like(total), where=pairs > 1e-12 * total**2)
     )
-
-
-def _deviations(above: FloatArray, below: FloatArray) -> FloatArray:
-    """Convert tail probabilities to standard deviations of a normal distribution, from the smaller tail."""
-    least = np.finfo(float).tiny
-    return np.asarray(np.where(above < 0.5, -ndtri(np.maximum(above, least)), ndtri(np.clip(below, least, 0.5))))
-
-
-def _rank(values: FloatArray) -> IntArray:
-    """(n,) place of each in rising order; equal values share the highest."""
-    return np.searchsorted(np.sort(values), values, side="right") - 1

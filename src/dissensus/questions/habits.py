@@ -26,26 +26,29 @@ probable, where P(like the crowd) ≤ `LEVEL`; else, by the test, `apart`. Who r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtri, stdtr
 
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation.distances import pair_distances
 from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
 Flag = Literal[
-    "unrelated", "contrary", "apart", "higher", "lower", "left", "right", "more_ties", "fewer_ties", "more", "fewer"
-]
+    "unrelated", "contrary", "copies", "apart", "higher", "lower", "left", "right", "more_ties", "fewer_ties", "more",
+    "fewer",
+]  # fmt: skip
 FLAG_WORDS: dict[Flag, str] = {
     "unrelated": "unrelated to the items",
     "contrary": "contrary to the others",
+    "copies": "same as another's",
     "apart": "further from the others than most",
     "higher": "higher than the others'",
     "lower": "lower than the others'",
@@ -56,7 +59,7 @@ FLAG_WORDS: dict[Flag, str] = {
     "more": "more than the others mark",
     "fewer": "fewer than the others mark",
 }
-"""What the answers of somebody with a flag are, for people to read."""
+"""What the answers of somebody with a flag are, for people to read: on the command line, in the report, in Python."""
 
 LEVEL = 0.01  # of those who are flagged, at most this share is like the crowd
 MIN_LABELS = 10  # on items that others have labelled too; with fewer nobody is flagged
@@ -91,28 +94,15 @@ class Trait(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Habits(Shown):
-    """Flags, reasons and traits of every annotator of a table, and the items whose labels differ most.
+class Flagged(Shown):
+    """Flags and reasons of every annotator of a table."""
 
-    >>> from dissensus import diagnose, simulate
-    >>> found = diagnose(simulate.simulate_kind("numbers", 60, 8, seed=1).annotations)
-    >>> isinstance(found, Habits), sum(map(len, found.flags)), len(found.reasons), int(found.most_contested(1)[0][0])
-    (True, 0, 8, 29)
-    >>> found.flagged("scale"), found.to_frame().shape
-    ([], (8, 8))
-    """
-
+    words: ClassVar[dict[Flag, str]] = FLAG_WORDS  # of the flags that there may be
     annotators: Names  # (A,)
-    labels: IntArray  # (A,) how many it gave to items that others have labelled too
-    traits: dict[str, FloatArray]  # name → (A,)
-    p_values: dict[str, FloatArray]  # name → (A,) P(somebody like the crowd is as extreme); NaN with too few labels
+    labels: Any  # (A,) how many it gave to items that others have labelled too, by weight
     said: tuple[dict[Flag, str], ...]  # (A,) flag → the reason
-    items: Names  # (I,)
-    disagreement: FloatArray  # (I,) how far labels of an item are from each other; NaN with fewer than two
-    active_annotators: int
+    active_annotators: int  # those with labels
     too_few_labels: int  # how many of them have fewer than `MIN_LABELS` labels that can be judged
-    groups: tuple[Any, ...] = ()
-    unsettled: str = ""
 
     @property
     def flags(self) -> tuple[tuple[Flag, ...], ...]:
@@ -124,13 +114,46 @@ class Habits(Shown):
         """(A,) a sentence for each flag, or nothing."""
         return tuple("; ".join(one.values()) for one in self.said)
 
+    def flagged(self, flag: Flag) -> list[Any]:
+        """The annotators with this flag."""
+        check_argument("flag", flag, Literal[tuple(self.words)])
+        return [name for name, said in zip(self.annotators.tolist(), self.said, strict=True) if flag in said]
+
+    def _measures(self) -> dict[str, Any]:
+        """Name → (A,) what the flags rest on."""
+        raise NotImplementedError
+
+    def to_frame(self) -> Any:
+        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table.
+
+        Its columns are annotator, flag ("" where none), evidence (the reasons of the flags), and measures.
+        """
+        said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
+        return as_frame({"annotator": self.annotators} | said | self._measures())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Habits(Flagged):
+    """Flags, reasons and traits of every annotator of a table, and the items whose labels differ most.
+
+    >>> from dissensus import diagnose, simulate
+    >>> found = diagnose(simulate.simulate_kind("numbers", 60, 8, seed=1).annotations)
+    >>> isinstance(found, Habits), sum(map(len, found.flags)), len(found.reasons), int(found.most_contested(1)[0][0])
+    (True, 0, 8, 29)
+    >>> found.flagged("higher"), found.to_frame().shape
+    ([], (8, 8))
+    """
+
+    traits: dict[str, FloatArray]  # name → (A,)
+    p_values: dict[str, FloatArray]  # name → (A,) P(somebody like the crowd is as extreme); NaN with too few labels
+    items: Names  # (I,)
+    disagreement: FloatArray  # (I,) how far labels of an item are from each other; NaN with fewer than two
+    groups: tuple[Any, ...] = ()
+    unsettled: str = ""
+
     def __repr__(self) -> str:
         n = sum(map(bool, self.said))
         return f"Habits of {self.active_annotators:,} annotators: {n:,} answer unlike the others"
-
-    def flagged(self, flag: Flag) -> list[Any]:
-        """The annotators with this flag."""
-        return [name for name, flags in zip(self.annotators.tolist(), self.flags, strict=True) if flag in flags]
 
     def most_contested(self, n: int) -> list[tuple[Any, float]]:
         """The items whose labels differ most, with how far."""
@@ -138,13 +161,12 @@ class Habits(Shown):
         found = [(self.items[i], float(self.disagreement[i])) for i in order.tolist()]
         return [(item, apart) for item, apart in found if apart > 0]
 
-    def to_frame(self) -> Any:
-        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table."""
-        said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
-        columns: dict[str, Any] = {"annotator": self.annotators} | said | {"labels": self.labels}
+    def _measures(self) -> dict[str, Any]:
+        """Name → (A,) what the flags rest on: the number of labels, traits and their p-values."""
+        found = {"labels": self.labels}
         for name, value in self.traits.items():
-            columns |= {name: value, f"{name}_p": self.p_values[name]}
-        return as_frame(columns)
+            found |= {name: value, f"{name}_p": self.p_values[name]}
+        return found
 
 
 def find_habits(table: Annotations) -> Habits:
@@ -167,16 +189,19 @@ def find_habits(table: Annotations) -> Habits:
         said: dict[Flag, str] = {}
         for trait, crowd, unlike in zip(traits, crowds, tested[code], strict=True):
             if (flag := _flag(trait, crowd, code, bool(unlike))) is not None:
-                p = crowd.p[code]
-                would = "fewer than 1 in 1,000" if p < 0.001 else f"{100 * p:.1f} % of"
-                said[flag] = f"{trait.fact(code)}; {would} people here would be as far off"
+                said[flag] = f"{trait.fact(code)}; {how_many(crowd.p[code])} people here would be as far off"
         found.append(said)
     active = np.diff(table.annotator_ptr) > 0
     return Habits(
-        table.annotators, labels, {one.name: one.value for one in traits},
-        {one.name: crowd.p for one, crowd in zip(traits, crowds, strict=True)}, tuple(found),
-        *disagreement, int(active.sum()), int((active & ~enough).sum()),
+        table.annotators, labels, tuple(found), int(active.sum()), int((active & ~enough).sum()),
+        {one.name: one.value for one in traits},
+        {one.name: crowd.p for one, crowd in zip(traits, crowds, strict=True)}, *disagreement,
     )  # fmt: skip
+
+
+def how_many(share: float) -> str:
+    """How many people do something, before what they are called."""
+    return "fewer than 1 in 1,000" if share < 0.001 else f"{100 * share:.1f} % of"
 
 
 class Crowd(NamedTuple):
@@ -206,7 +231,8 @@ class Crowd(NamedTuple):
             densities = [_student(z, freedom) / np.sqrt(wide)]
             if one_sided:
                 against = (value + abs(middle)) / np.sqrt(wide)
-                densities += [_normal(value / error) / error, _student(against, freedom) / np.sqrt(wide)]
+                unrelated = np.exp(-((value / error) ** 2) / 2) / np.sqrt(2 * np.pi) / error
+                densities += [unrelated, _student(against, freedom) / np.sqrt(wide)]
             else:
                 densities.append(_student(z / WIDE, 1.0) / (WIDE * np.sqrt(wide)))
             joint = np.maximum(np.stack(densities, axis=1) * shares, 1e-300)
@@ -222,10 +248,6 @@ class Crowd(NamedTuple):
         p[at] = stdtr(freedom, z) if one_sided else 2 * stdtr(freedom, -np.abs(z))
         everyone[at] = q
         return cls(middle, p, everyone)
-
-
-def _normal(z: FloatArray) -> FloatArray:
-    return np.asarray(np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi))
 
 
 def _student(z: FloatArray, freedom: float) -> FloatArray:
@@ -383,21 +405,21 @@ def _likeness(
     size = np.bincount(item)[item[order]]
     start = np.searchsorted(item[order], item[order])
     place = np.arange(N) - start
-    found = []
-    for among in (range(1, PARTNERS + 1), range(STRANGERS)):
+
+    def mean(pairs: Iterable[tuple[IntArray, IntArray, Any]]) -> FloatArray:
+        """(N,) mean likeness over pairs of rows, those of them that are good and of two people."""
         total, times = np.zeros(N), np.zeros(N)
-        for shift in among:
-            if among.start:  # the shift-th next row of the item
-                row, other = order, order[start + (place + shift) % size]
-                good = (shift < size) & (who[row] != who[other])
-            else:
-                row, other = np.arange(N), rng.permutation(N)
-                good = (item[row] != item[other]) & (who[row] != who[other])
-            row, other = row[good], other[good]
-            total += np.bincount(row, alike(row, other), N)
-            times += np.bincount(row, minlength=N)
-        found.append(np.divide(total, times, out=np.full(N, np.nan), where=times > 0))
-    return found[0], np.nan_to_num(found[1], nan=float(np.nanmean(found[1])) if (~np.isnan(found[1])).any() else 0.0)
+        for row, other, good in pairs:
+            good = good & (who[row] != who[other])
+            total += np.bincount(row[good], alike(row[good], other[good]), N)
+            times += np.bincount(row[good], minlength=N)
+        return np.asarray(np.divide(total, times, out=np.full(N, np.nan), where=times > 0))
+
+    shifts = range(1, PARTNERS + 1)  # to the next rows of the item
+    near = mean((order, order[start + (place + shift) % size], shift < size) for shift in shifts)
+    strangers = (rng.permutation(N) for _ in range(STRANGERS))
+    far = mean((np.arange(N), other, item != item[other]) for other in strangers)
+    return near, np.nan_to_num(far, nan=float(np.nanmean(far)) if (~np.isnan(far)).any() else 0.0)
 
 
 def _related(item: IntArray, who: IntArray, A: int, items: Names, alike: Any, marks: Any, words: str) -> Found:

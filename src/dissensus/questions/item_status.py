@@ -69,7 +69,10 @@ class ItemStatus:
     @cached_property
     def votes(self) -> Any:
         """(I,) Arrow strings such as "cat 3, dog 1", the most frequent class first."""
-        return _votes(*self.given, self.classes)
+        given, count, ptr = self.given
+        names = pa.array([str(name) for name in self.classes], pa.string()).take(pa.array(given))
+        each = pc.binary_join_element_wise(names, pc.cast(pa.array(count), pa.string()), " ")
+        return pc.binary_join(pa.ListArray.from_arrays(pa.array(ptr, pa.int32()), each), ", ")
 
     @cached_property
     def reason(self) -> Any:
@@ -117,14 +120,8 @@ def is_settled(confidence: FloatArray, labels: IntArray, known: IntArray | None 
     return np.asarray(given if known is None else given | (known >= 0))
 
 
-def usual_share(table: Annotations, label: IntArray) -> FloatArray:
-    """(A,) share of each annotator's labels that are the label (I,) of their item; `CROWD_LABELS` are added."""
-    return _share_of_rows(table, table.label == label[table.item])
-
-
-def _share_of_rows(table: Annotations, rows: BoolArray) -> FloatArray:
-    """(A,) share of each annotator's rows that are among some (N,), with `CROWD_LABELS` added."""
-    right = rows.astype(np.float64)
+def usual_share(table: Annotations, right: BoolArray) -> FloatArray:
+    """(A,) share of each annotator's labels that are right (N,); `CROWD_LABELS` are added."""
     mean = right.mean() if right.size else 1.0
     hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_LABELS * mean
     return np.asarray(hits / (np.diff(table.annotator_ptr) + CROWD_LABELS))
@@ -152,20 +149,13 @@ def item_status(
     >>> found.reason.to_pylist()
     ['all 3 labels agree', '2 labels differ']
     """
-    I, K = table.n_items, table.n_classes
-    pair, count = _votes_cast(table)
-    item, given = np.divmod(pair, K)
-    place = np.searchsorted(pair, np.arange(I) * K + label)
-    own = np.append(count, 0)[place] * (np.append(pair, -1)[place] == np.arange(I) * K + label) * (label >= 0)
-    order = np.lexsort((given, -count, item))  # votes of one item together, the most frequent first
-    item, given, count = item[order], given[order], count[order]
-    labels = np.diff(table.item_ptr)
-    some, ptr = labels > 0, np.searchsorted(item, np.arange(I + 1))
-    agree, top = np.zeros(I, np.int64), np.full(I, -1)
+    item, given, count, ptr = _votes_cast(table)
+    labels, right = np.diff(table.item_ptr), table.label == label[table.item]
+    some, own = labels > 0, np.bincount(table.item, right, table.n_items)
+    agree, top = np.zeros(table.n_items, np.int64), np.full(table.n_items, -1)
     agree[some], top[some] = count[ptr[:-1][some]], given[ptr[:-1][some]]
     tied, leaders = _tied(item, given, count, agree)
-
-    share = usual_share(table, label) if share is None else share
+    share = usual_share(table, right) if share is None else share
     status, expected = _judged(table, agree, share, is_settled(confidence, labels, known))
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
@@ -188,15 +178,18 @@ def _tied(item: IntArray, given: IntArray, count: IntArray, agree: IntArray) -> 
     return tied, [[int(code) for code in text.split()] for text in found.dictionary.to_pylist()]
 
 
-def _votes_cast(table: Annotations) -> tuple[IntArray, IntArray]:
-    """Item × K + label of all labels given, rising, and how often."""
+def _votes_cast(table: Annotations) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Item, label and count of all labels given, the most frequent of an item first; (I + 1,) where each item's are."""
     cells, key = table.n_items * table.n_classes, table.item.astype(np.int64) * table.n_classes + table.label
     if cells > MAX_CELLS_PER_ROW * len(table):  # every text that somebody wrote may be a class
         pair, count = np.unique(key, return_counts=True)
-        return pair, count
-    given_to = np.bincount(key, minlength=cells)
-    pair = np.flatnonzero(given_to)
-    return pair, given_to[pair]
+    else:
+        given_to = np.bincount(key, minlength=cells)
+        pair = np.flatnonzero(given_to)
+        count = given_to[pair]
+    item, given = np.divmod(pair, table.n_classes)
+    order = np.lexsort((given, -count, item))
+    return item, given[order], count[order], np.searchsorted(item, np.arange(table.n_items + 1))
 
 
 def _judged(
@@ -247,23 +240,17 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
     """Status by the 95 % interval of each value, and by how many labels lie close to it."""
     values, labels = model.values_, np.diff(table.item_ptr)
     variance = (np.diff(model.interval_, axis=1)[:, 0] / INTERVAL_SDS) ** 2
-    total = (
-        values.var() + variance.mean() if values.size else 0.0
-    )  # of the true values: that of their means, and within
+    total = values.var() + variance.mean() if values.size else 0.0  # of the true values: of their means, and within
     sure = np.maximum(1 - variance / total, 0) if total > 0 else np.ones(values.size)
     away = np.abs(table.values[table.label] - values[table.item])
     near = away <= np.quantile(away, SETTLED) if away.size else away < 0
     agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
     # the interval is as wide where labels lie far apart, so that has to be asked too
-    status, expected = _judged(table, agree, _share_of_rows(table, near), is_settled(sure, labels), unless_apart=True)
+    status, expected = _judged(table, agree, usual_share(table, near), is_settled(sure, labels), unless_apart=True)
     told = status if known is None else np.where(np.isnan(known), status, DECIDED)
     status = np.where(told == DECIDED, 0, status).astype(np.int8)
-    pair, count = _votes_cast(table)
-    item, given = np.divmod(pair, table.n_classes)
-    order = np.lexsort((given, -count, item))
-    ptr = np.searchsorted(item, np.arange(table.n_items + 1))
     reasons = partial(_number_reasons, (labels, told, agree, expected), model.interval_)
-    return ItemStatus(labels, status, sure, table.classes, reasons, (given[order], count[order], ptr))
+    return ItemStatus(labels, status, sure, table.classes, reasons, _votes_cast(table)[1:])
 
 
 def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStatus]:
@@ -314,20 +301,13 @@ def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> Any:
 
 
 def _reason(
-    classes: Names,
-    leaders: list[list[int]],
-    status: int,
-    labels: int,
-    agree: int,
-    tied: int,
-    overruled: int,
-    expected: int,
+    classes: Names, leaders: list[list[int]], status: int, labels: int, agree: int, tied: int, most_: int, expected: int
 ) -> str:
     """Say in a few words why an item has its status.
 
-    `tied` is 1 + which of the `leaders` it has, `overruled` 1 + the most frequent class if it is not the answer; or 0.
+    `tied` is 1 + which of the `leaders` it has, `most_` 1 + the most frequent class if it is not the answer; or 0.
     """
-    most = naming.shown(classes[overruled - 1]) if overruled else ""
+    most = naming.shown(classes[most_ - 1]) if most_ else ""
     if status == DECIDED:
         return DECIDED_REASON
     if labels == 0:
@@ -340,19 +320,11 @@ def _reason(
         return f"{labels} labels differ"
     if tied:
         named = [naming.shown(classes[code]) for code in leaders[tied - 1]]
-        return (
-            f"{word_list(named) if len(named) <= MAX_TIED else f'{len(named)} answers'} are tied, {agree} labels each"
-        )
+        answers = word_list(named) if len(named) <= MAX_TIED else f"{len(named)} answers"
+        return f"{answers} are tied, {agree} labels each"
     if most:
         return f"{'most' if 2 * agree > labels else 'more'} labels ({agree} of {labels}) say {most}"
     if agree == labels:
         doubt = "" if status == 0 else f", yet below {100 * SETTLED:g} % sure"
         return f"{'both' if labels == 2 else f'all {labels}'} labels agree{doubt}"
     return f"{agree} of {labels} labels agree"
-
-
-def _votes(given: IntArray, count: IntArray, ptr: IntArray, classes: Names) -> Any:
-    """(I,) strings, from (class, count) of each item in rows ptr[i]:ptr[i + 1]."""
-    names = pa.array([str(name) for name in classes], pa.string()).take(pa.array(given))
-    each = pc.binary_join_element_wise(names, pc.cast(pa.array(count), pa.string()), " ")
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array(ptr, pa.int32()), each), ", ")

@@ -77,6 +77,11 @@ class PanelReview:
         return [(str(self.judges[first[at]]), str(self.judges[second[at]]), float(r[at])) for at in best]
 
 
+def known_items(gold: Any) -> IntArray:
+    """Items of known class (codes, −1 where unknown) or score (NaN where unknown)."""
+    return np.flatnonzero(~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0)
+
+
 def family(name: Any) -> str:
     """The maker's word in the name of a model; the first word of another name.
 
@@ -123,9 +128,7 @@ def review_panel(
         return None
     if model is None and table.kind != "numbers":
         model = methods[DEFAULT_METHOD]().fit(table)
-    known = np.empty(0, np.int64)
-    if gold is not None:
-        known = np.flatnonzero(~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0)
+    known = np.empty(0, np.int64) if gold is None else known_items(gold)
     known = known[:: max(-(-known.size // MAX_ITEMS), 1)]
     errors = _errors(table, judges, known, gold) if known.size >= MIN_GOLD else np.empty((0, judges.size))
     correlation = _correlations(errors)
@@ -146,7 +149,13 @@ def review_panel(
     if posterior is None and model is not None:
         posterior = np.asarray(model.posterior_)
     value, kept = np.full(judges.size, np.nan), list[tuple[int, float]]()
-    price = None if cost is None else _prices(cost, table.annotators[judges])
+    price, names = None, table.annotators[judges]
+    if cost is not None:
+        for name in names.tolist():
+            if not cost.get(name, -1.0) > 0:
+                said_cost = f"costs {cost[name]:g}" if name in cost else "has no cost"
+                raise DataError(f"judge {shown(name)} {said_cost}; give each judge's price of a call, above 0.")
+        price = np.array([cost[name] for name in names.tolist()])
     if posterior is not None and table.kind != "numbers":
         value, kept = _Said(table, judges).values(posterior, price)
     from scipy.cluster.hierarchy import leaves_list, linkage
@@ -155,21 +164,11 @@ def review_panel(
     far = 1 - np.nan_to_num(correlation)
     np.fill_diagonal(far, 0)
     tree = linkage(squareform(np.maximum((far + far.T) / 2, 0), checks=False), "average", optimal_ordering=True)
-    names = table.annotators[judges]
     return PanelReview(
         names, tuple(family(one) for one in names), by_gold, worth, _mean_off_diagonal(correlation), correlation,
         tuple(tuple(float(x) for x in row) for row in tree), leaves_list(tree), value,
         tuple((str(names[at]), share) for at, share in kept), price,
     )  # fmt: skip
-
-
-def _prices(cost: Mapping[Any, float], names: Names) -> FloatArray:
-    """(J,) prices, which must be above 0."""
-    for name in names.tolist():
-        if not cost.get(name, -1.0) > 0:
-            said = f"costs {cost[name]:g}" if name in cost else "has no cost"
-            raise DataError(f"judge {shown(name)} {said}; give each judge's price of a call, above 0.")
-    return np.array([cost[name] for name in names.tolist()])
 
 
 def _errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) -> FloatArray:
@@ -236,9 +235,7 @@ class _Said:
         times = csr_array((np.ones(rows.size), at), shape=shape)
         once = 1 / np.asarray(times[at]).reshape(-1)
         self.there = (times > 0).astype(np.float64)
-        self.of = [
-            csr_array((once * (table.label[rows] == c), at), shape=shape) for c in range(table.n_classes)
-        ]  # fmt: skip
+        self.of = [csr_array((once * (table.label[rows] == c), at), shape=shape) for c in range(table.n_classes)]
 
     def expected(self, posterior: FloatArray) -> FloatArray:
         """(J, J) expected correlations of errors where the truth is drawn from a posterior (I, K)."""
@@ -253,9 +250,7 @@ class _Said:
             total += (drawn @ self.there).toarray()
         return _correlation(product, total, total, (self.there.T @ self.there).toarray())
 
-    def values(
-        self, posterior: FloatArray, price: FloatArray | None = None
-    ) -> tuple[FloatArray, list[tuple[int, float]]]:
+    def values(self, posterior: FloatArray, price: FloatArray | None) -> tuple[FloatArray, list[tuple[int, float]]]:
         """(J,) value of each judge, and the judges in the order to buy them with the share kept."""
         J, K = self.there.shape[1], len(self.of)
         gram, right, total = np.zeros((J, J)), np.zeros(J), 0.0

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dissensus.common.arrays import sums_of_ranges
-from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.local import Threads, balanced
 from dissensus.evaluation.intervals import holm
 from dissensus.exceptions import DataError
@@ -161,7 +161,7 @@ class _Column:
         rng = np.random.default_rng([seed, number])
         return rng.permuted(np.tile(self.group, (BATCH, 1)), axis=1)
 
-    def test(self, permutations: int, seed: int, pool: Threads, on_step: OnStep) -> Self:
+    def test(self, permutations: int, seed: int, pool: Threads) -> Self:
         """Find the p-value and the effect of the column, and of each item its mean and SD over permutations (J,)."""
         (found,), (most_of_items,) = self.between(self.group[None], 0, self.item.size)
         total, most = found.sum(), most_of_items.sum()
@@ -177,7 +177,6 @@ class _Column:
             groups = self.permuted(done // BATCH, seed)[: permutations - done]
             beaten += int((np.sum(self.in_parts(pool, add, groups), axis=0) >= least).sum())
             done += len(groups)
-            on_step(done, (1 + beaten) / (1 + done))
         self.mean, squares = moments / done
         variance = squares - self.mean**2
         self.sd = np.sqrt(np.where(variance > 1e-9, variance, 0))
@@ -209,19 +208,13 @@ def _step(z: FloatArray, steps: int) -> IntArray:
 
 
 def perspectives(
-    rows: Annotations,
-    posterior: FloatArray,
-    disagree: BoolArray,
-    columns: dict[str, tuple[tuple[str, ...], IntArray]],
-    permutations: int,
-    seed: int,
-    pool: Threads,
-    on_step: OnStep,
-) -> tuple[tuple[GroupEffect, ...], IntArray]:
+    rows: Annotations, posterior: FloatArray, disagree: BoolArray, columns: Mapping[str, tuple[tuple[str, ...], Any]],
+    permutations: int, seed: int, pool: Threads,
+) -> tuple[tuple[GroupEffect, ...], IntArray]:  # fmt: skip
     """Test every column; return the effects, the surest first, and which of them explains each item (I,), −1 none."""
     permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
     tests = {
-        name: _Column(rows, posterior, disagree, group, len(groups)).test(permutations, seed, pool, on_step)
+        name: _Column(rows, posterior, disagree, group, len(groups)).test(permutations, seed, pool)
         for name, (groups, group) in columns.items()
     }
     p_values = holm({name: test.p_value for name, test in tests.items()})
@@ -238,16 +231,6 @@ def perspectives(
         labels = np.bincount(column.of_row, minlength=len(groups))
         with np.errstate(invalid="ignore"):
             right = np.bincount(column.of_row, column.right, len(groups)) / labels  # NaN in a group without labels
-        effects.append(
-            GroupEffect(
-                column=name,
-                groups=groups,
-                labels=labels,
-                reliability=right,
-                effect=column.effect,
-                p_value=p_values[name],
-                significant=p_values[name] <= SIGNIFICANT,
-                items=items,
-            )
-        )
+        significant = p_values[name] <= SIGNIFICANT
+        effects.append(GroupEffect(name, groups, labels, right, column.effect, p_values[name], significant, items))
     return tuple(effects), by_group

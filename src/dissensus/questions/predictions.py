@@ -89,8 +89,11 @@ class Predictions:
                 f"{PREDICTED[-2]!r}, or give one column {PROBABILITY}CLASS for each class."
             )
         data = to_arrow(frame, [name for name in (item, annotator, label, *by_class.values()) if name is not None])
-        names = {role: _names(data[column], column) for role, column in (("item", item), ("annotator", annotator))
-                 if column is not None}  # fmt: skip
+        names = {}
+        for role, column in (("item", item), ("annotator", annotator)):
+            if column is not None:
+                texts, at = _coded(data[column], column)
+                names[role] = texts[at]
         if not len(names["item"]):
             raise DataError("there is no row; give at least one prediction.")
         classes, codes = (np.empty(0, object), None) if label is None else _coded(data[label], label)
@@ -156,11 +159,6 @@ def in_text(table: Annotations, predictions: Iterable[Predictions]) -> Annotatio
 
 def _text(names: Any) -> Names:
     return np.array([str(name) for name in names.tolist()], object)
-
-
-def _names(column: Any, what: str) -> Names:
-    names, codes = _coded(column, what)
-    return np.asarray(names[codes])
 
 
 def _coded(column: Any, what: str) -> tuple[Names, IntArray]:

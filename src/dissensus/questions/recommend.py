@@ -106,11 +106,6 @@ class Recommendation(Shown):
         return int(self.items.size)
 
     @property
-    def per_cost(self) -> FloatArray:
-        """(n,) gain per unit of cost."""
-        return self.gain / self.cost
-
-    @property
     def changes(self) -> float:
         """Items whose label is expected to change."""
         return float(self.p_change[np.unique(self.items, return_index=True)[1]].sum())
@@ -119,25 +114,25 @@ class Recommendation(Shown):
         """Say what the labels are expected to change and what that costs, or why there are none."""
         if len(self) == 0:
             return f"Nothing is left to buy here: {self._why_nothing()}"
-        n_items = np.unique(self.items).size
         each = f", at a cost of {self.cost.sum() / self.changes:.3g} for each that does" if self.changes >= 0.1 else ""
         number = f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}"
         _, per_item = np.unique(self.items, return_counts=True)
         most = f", up to {per_item.max()} for one item" if per_item.max() > 1 else ""
         said = [
-            f"Ask for {count(len(self), 'label')} about {count(n_items, 'item')}{most}, at a cost of "
+            f"Ask for {count(len(self), 'label')} about {count(per_item.size, 'item')}{most}, at a cost of "
             f"{self.cost.sum():g}.",
             f"About {number} items are expected to change their label{each}."
             if self.changes >= 0.05
             else "No item is expected to change its label.",
         ]
-        limits = self.limits
-        if limits is not None and limits.too_few:
+        if (limits := self.limits) is None:
+            return " ".join(said)
+        if limits.too_few:
             said.append(f"{count(limits.too_few, 'item')} may change by more labels than these.")
-        if limits is not None and limits.unchecked:
+        if limits.unchecked:
             have = "has" if limits.unchecked == 1 else "have"
             said.append(f"{count(limits.unchecked, 'item')} {have} at most one label so far, which nobody has checked.")
-        if limits is not None and limits.left >= self.cost.min():
+        if limits.left >= self.cost.min():
             said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
         return " ".join(said)
 
@@ -152,11 +147,10 @@ class Recommendation(Shown):
         """
         said = self.verdict()
         said = said[0].lower() + said[1:]
-        if not len(self):
-            return f"Next: {said}"
-        return (
-            f"Next: with a budget of {ADVICE_BUDGET}, {said} `dissensus recommend --budget {ADVICE_BUDGET}` says which."
-        )
+        if len(self):
+            command = f"dissensus recommend --budget {ADVICE_BUDGET}"
+            said = f"with a budget of {ADVICE_BUDGET}, {said} `{command}` says which."
+        return f"Next: {said}"
 
     def _why_nothing(self) -> str:
         limits = self.limits
@@ -174,18 +168,11 @@ class Recommendation(Shown):
         full = f", and {limits.full_items:,} have as many labels as an item may have" if limits.full_items else ""
         return f"{settled}{sure}{full}."
 
-    def to_frame(self) -> Any:
+    def to_frame(self, backend: Backend | None = None) -> Any:
         """One row per pair, the first to ask first; a pandas frame where pandas is installed, else an Arrow table."""
-        return self._as_frame(None)
-
-    def to_arrow(self) -> Any:
-        """The same as an Arrow table."""
-        return self._as_frame("pyarrow")
-
-    def _as_frame(self, backend: Backend | None) -> Any:
         names = {"rank": np.arange(1, len(self) + 1), "item": self.items, "annotator": self.annotators}
-        measures = {"gain": self.gain, "about_item": self.about_item, "cost": self.cost, "gain_per_cost": self.per_cost}
-        return as_frame(names | measures | {"p_change": self.p_change}, backend)
+        measures = {"gain": self.gain, "about_item": self.about_item, "cost": self.cost}
+        return as_frame(names | measures | {"gain_per_cost": self.gain / self.cost, "p_change": self.p_change}, backend)
 
 
 @dataclass(frozen=True)
@@ -256,8 +243,8 @@ def recommend(
     >>> found = recommend(DawidSkene().fit(table), table, budget=20, per_item=1)
     >>> found
     Recommendation of 20 of 1,600 labels for 20: 10.7 items expected to change their label
-    >>> round(found.changes, 1), found.per_cost.shape, found.to_frame().shape, found.to_arrow().num_rows
-    (10.7, (20,), (20, 8), 20)
+    >>> round(found.changes, 1), found.to_frame().shape
+    (10.7, (20, 8))
     >>> print(found.verdict().partition(". ")[0])
     Ask for 20 labels about 20 items, at a cost of 20
     """
@@ -270,16 +257,13 @@ def recommend(
     search = _Search(
         model, table, _codes(items, table.items, "items"), _codes(annotators, table.annotators, "annotators")
     )
-    search.limit(candidates, allow_repeats)
-    names = search.annotators
-    search.price = _per_annotator(cost, names, "cost")
-    search.set_limits(per_item, settled)
+    search.limit_pairs(candidates, allow_repeats)
+    search.limit_labels(per_item, settled)
+    search.price = _per_annotator(cost, search.annotators, "cost")
     if not (search.price > 0).all():
-        who = naming.shown(names[np.argmin(search.price)])
+        who = naming.shown(search.annotators[np.argmin(search.price)])
         raise BadParameter(f"cost must be above 0, got {search.price.min():g} for annotator {who}.")
     room = search.room(capacity, float(budget))
-    if (room[np.isfinite(room)] % 1 != 0).any():
-        raise BadParameter(f"capacity must be whole numbers, got {capacity!r}.")
     with Threads(thread_count(threads, search.n_pairs)) as pool:
         return search.run(float(budget), room, pool)
 
@@ -316,7 +300,7 @@ class _Search:
         self.theta = self.expected.of(np.array([-1]), self.who) if self.expected.same else None
         self.keys = naming.hashes(self.items), naming.mix(naming.hashes(self.annotators))
 
-    def limit(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
+    def limit_pairs(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
         """Set the pairs that may be chosen: `listed` ones of each item, or all, without those that are `taken`."""
         I, J = self.items.size, self.annotators.size
         row, column = np.full(self.table.n_items, -1, np.int64), np.full(self.table.n_annotators, -1, np.int64)
@@ -329,44 +313,41 @@ class _Search:
 
         taken = np.empty(0, np.int64) if allow_repeats else pairs(self.table.item, self.table.annotator)
         self.taken_ptr, self.taken = group_starts(taken // J, I), taken % J
-        self.listed_ptr, self.listed, self.n_pairs = None, np.empty(0, np.int64), I * J - taken.size
+        self.listed_ptr, self.listed, self.n_pairs = None, taken[:0], I * J - taken.size
         if candidates is None:
             return
         if not isinstance(candidates, tuple | list) or len(candidates) != 2 or len(candidates[0]) != len(candidates[1]):
             raise BadParameter("candidates must be two columns of the same length, of items and of annotators.")
         names = zip(candidates, (self.table.items, self.table.annotators), strict=True)
         listed = np.setdiff1d(pairs(*(_codes(some, among, "candidates", twice=True) for some, among in names)), taken)
-        self.listed_ptr, self.listed = group_starts(listed // J, I), listed % J
-        self.n_pairs = listed.size
+        self.listed_ptr, self.listed, self.n_pairs = group_starts(listed // J, I), listed % J, listed.size
 
-    def set_limits(self, per_item: int | Literal["auto"] | None, settled: float | None) -> None:
+    def limit_labels(self, per_item: int | Literal["auto"] | None, settled: float | None) -> None:
         """Set `most` (I,), the number of labels that may be asked for on each item."""
         counts = np.diff(self.table.item_ptr)
         self.given = counts[self.rows]
-        typical = int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0
-        goal = typical + MORE_LABELS if per_item == "auto" else None
-        if goal is not None:
+        goal, most = None, np.full(self.given.size, np.inf if per_item is None else per_item)
+        if per_item == "auto":
+            goal = MORE_LABELS + (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0)
             most = np.maximum(goal - self.given, 0.0)
-        else:
-            most = np.full(self.given.size, np.inf if per_item is None else per_item, np.float64)
         sure = self.belief.max(axis=1, initial=0)
-        done = (sure >= settled) & (self.given >= MIN_LABELS) if settled is not None else np.zeros(sure.size, np.bool_)
+        done = (sure >= (np.inf if settled is None else settled)) & (self.given >= MIN_LABELS)
         self.most = np.where(done, 0.0, most)
-        full = int(((most == 0) & ~done).sum())
-        open_items = int((self.most > 0).sum())
+        full, open_items = int(((most == 0) & ~done).sum()), int((self.most > 0).sum())
         self.limits = Limits(settled, int(done.sum()), goal, full, open_items, sure.size, False)
 
     def room(self, capacity: Any, budget: float) -> FloatArray:
         """(J,) labels that each annotator may be asked for."""
         self.limits = dataclasses.replace(self.limits, too_dear=not (self.price <= budget * (1 + ROUNDING)).any())
-        if capacity is None:
-            return np.full(self.annotators.size, np.inf)
         if isinstance(capacity, str) and capacity == "auto":
             done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0  # somebody new counts as one label
             share = done / max(done.sum(), 1)
             share = np.maximum(share, np.minimum(SHARE_FACTOR * share, MAX_SHARE))
             return np.asarray(np.maximum(np.ceil(share * budget / self.price), MIN_CAPACITY))
-        return _per_annotator(capacity, self.annotators, "capacity", np.inf)
+        room = _per_annotator(np.inf if capacity is None else capacity, self.annotators, "capacity", np.inf)
+        if (room[np.isfinite(room)] % 1 != 0).any():
+            raise BadParameter(f"capacity must be whole numbers, got {capacity!r}.")
+        return room
 
     def run(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
         """Choose pairs until the budget is spent, no pair is left, or nothing can be learnt or changed."""
@@ -426,7 +407,10 @@ class _Search:
         self.outcomes[i] = _outcomes_after(before, theta)
         self.asked.setdefault(i, []).append(j)
         self.labels[j] += self.belief[i]
-        return _about_item(before, theta)
+        of_class = before.sum(axis=0)  # I(y; z | what may have been answered before)
+        joints = before @ theta.T, before.sum(axis=1), of_class * theta, of_class
+        given, outcome, said, truth = (float(entr(joint).sum()) for joint in joints)
+        return given - outcome - said + truth
 
     def _best(self, open_: BoolArray, pool: Threads) -> _Best:
         """Find the best pair of every item, as if no label had been asked for."""
@@ -450,13 +434,7 @@ class _Search:
         self._fill(best, slice(i, i + 1), ptr, outcomes, (np.array([0, taken.size]), taken), open_)
 
     def _fill(
-        self,
-        best: _Best,
-        rows: slice,
-        ptr: IntArray,
-        outcomes: FloatArray,
-        taken: tuple[IntArray, IntArray],
-        open_: BoolArray,
+        self, best: _Best, rows: slice, ptr: IntArray, outcomes: Any, taken: tuple[IntArray, IntArray], open_: BoolArray
     ) -> None:
         listed_ptr = None if self.listed_ptr is None else self.listed_ptr[rows.start : rows.stop + 1]
         found = kernels.best_pairs(
@@ -548,14 +526,6 @@ def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
     everyone = model.confusion_
     behind = (np.broadcast_to(size, everyone.shape) * everyone).sum(axis=2)
     return np.concatenate([behind, np.full((1, K), float(CROWD_LABELS))])[who]
-
-
-def _about_item(before: FloatArray, theta: FloatArray) -> float:
-    """I(y; z | what may have been answered before), from outcomes (B, K) and Θ (K, K) [given, true]."""
-    of_class = before.sum(axis=0)
-    joints = before @ theta.T, before.sum(axis=1), of_class * theta, of_class
-    given, outcome, said, truth = (float(entr(joint).sum()) for joint in joints)
-    return given - outcome - said + truth
 
 
 def p_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> float:

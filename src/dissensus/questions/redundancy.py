@@ -34,9 +34,8 @@ Votes are no probabilities of being right; what stands in for them is in `dissen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count as numbers
 from typing import Any
 
@@ -44,7 +43,6 @@ import numpy as np
 
 from dissensus.common.arrays import TIE, random_ranks
 from dissensus.common.formatting import count, percent
-from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
@@ -70,8 +68,6 @@ ROUNDING = 1e-12  # a gain that is less is none
 STABLE = 0.95  # stability that the verdict looks for
 MIN_REHEARSED = 30  # items, below which the rehearsal speaks neither for nor against the model
 TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
-
-Estimates = Callable[[FloatArray], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -173,7 +169,15 @@ class Redundancy(Shown):
                 "No item has more than one label, so nothing says how far annotators agree or what more labels would "
                 f"change. {self.advice.advice()}"
             )
-        sentences = [self._so_far(), self._one_more(self.rehearsal)]
+        after = self.next_label
+        sentences = [
+            self._so_far(),
+            f"By the model's own reckoning one more label each, by the same people, would change the class of "
+            f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
+            f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
+            f"from each and given back, it expected {percent(self.rehearsal.flips, 1)} to change, and "
+            f"{percent(self.rehearsal.changed.value, 1)} did.",
+        ]
         if self.rehearsal.too_sure:
             sentences.append("So labels here are less stable than the forecast says: expect more of them to change.")
         if self.accuracy is not None and self.expected_accuracy is not None:
@@ -202,22 +206,8 @@ class Redundancy(Shown):
         some = "the items" if level.items == all_labels.items else more
         return f"With {most} per item {adverb}{share} of {some} get the class that {every} give."
 
-    def _one_more(self, rehearsal: Rehearsal) -> str:
-        after = self.next_label
-        return (
-            f"By the model's own reckoning one more label each, by the same people, would change the class of "
-            f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
-            f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
-            f"from each and given back, it expected {percent(rehearsal.flips, 1)} to change, and "
-            f"{percent(rehearsal.changed.value, 1)} did."
-        )
-
-    def to_frame(self) -> Any:
-        """One row per level; a pandas frame where pandas is installed, else an Arrow table."""
-        return as_frame(self.rows())
-
     def rows(self) -> list[dict[str, Any]]:
-        """The same as plain values."""
+        """One row per level, as plain values."""
         return [
             {"labels": one.labels, "annotations": one.annotations, "items": one.items}
             | flat("stability", one.stability)
@@ -278,7 +268,10 @@ def redundancy(
     steps = _levels(counts, levels)
     many = np.flatnonzero(counts > 1)
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
-    estimates = partial(_estimates, resamples=resamples, seed=seed)
+
+    def estimate(values: FloatArray) -> Any:
+        """The mean of (n,) values with its interval; None where n is 0."""
+        return bootstrap_sums(values, resamples=resamples, seed=seed).means(values.size)[0] if values.size else None
 
     def fit(some: Annotations) -> tuple[Aggregator, float]:
         if on_fit is not None:
@@ -296,18 +289,36 @@ def redundancy(
             draws[step].append(_drawn(*fit(part.select(rows=rank < step)), whole, part_gold))
         if many.size:
             fewer, _ = fit(part.select(rows=rank < np.maximum(counts - 1, 1)[part.item]))
-            rehearsals.append(_rehearsed(fewer, whole, part_gold, many))
+            expected = fewer.likelihoods()
+            gain, flips = _next_label(expected, *_annotators(fewer, expected))
+            before, after = fewer.posterior_[many], whole.posterior_[many]
+            known = None if part_gold is None else part_gold[many]
+            rise = _hits(known, after) - _hits(known, before)
+            rehearsals.append((flips[many].mean(), gain[many].mean(), 1 - _same(before, after), rise))
     draws[int(counts.max())] = [_drawn(whole, seconds, whole, part_gold)]
 
     expected = model_all.likelihoods()
     gain, flips = _next_label(expected, *_annotators(model_all, expected))
     sure = _sure(model_all, expected)
+    rehearsal = None
+    if many.size:
+        expected_flips, expected_gain, changed, risen = _averages(rehearsals)
+        rehearsal = Rehearsal(
+            many.size, float(expected_flips), estimate(changed), float(expected_gain), estimate(risen)
+        )
+    curve = []
+    for labels, drawn in draws.items():
+        same, right, confidence, seconds = _averages(drawn)
+        more = counts > labels if labels < counts.max() else counts > 0  # the rest keep all they have
+        kept, n = int(np.minimum(counts, labels).sum()), int(more.sum())
+        stability, accuracy = estimate(same[more]), estimate(right)
+        curve.append(Level(labels, kept, n, stability, accuracy, float(confidence), float(seconds)))
     return Redundancy(
-        _curve(draws, counts, estimates),
+        tuple(curve),
         NextLabel(table.items, gain, flips, float(sure.mean()), float(sure.mean() + gain.mean())),
-        _rehearsal(rehearsals, estimates) if many.size else None,
+        rehearsal,
         part.n_items if sampled else None,
-        estimates(_hits(gold, model_all.posterior_))[0],
+        estimate(_hits(gold, model_all.posterior_)),
         None if gold is None else float(sure[gold >= 0].mean()),
         len(part) / part.n_items,
         table.n_classes,
@@ -358,25 +369,6 @@ def _averages(draws: list[tuple[Any, ...]]) -> list[Any]:
     return [np.mean(one, axis=0) for one in zip(*draws, strict=True)]
 
 
-def _curve(draws: dict[int, list[tuple[Any, ...]]], counts: IntArray, estimates: Estimates) -> tuple[Level, ...]:
-    """Average the draws of each level."""
-    same, right, confidence, seconds = zip(*map(_averages, draws.values()), strict=True)
-    more = [counts > labels if labels < counts.max() else counts > 0 for labels in draws]  # the rest keep all they have
-    stability = [estimates(one[some])[0] for one, some in zip(same, more, strict=True)]
-    annotations, items = ([int(np.minimum(counts, n).sum()) for n in draws], [int(some.sum()) for some in more])
-    accuracy = estimates(np.stack(right, axis=1))
-    columns = (draws, annotations, items, stability, accuracy, map(float, confidence), map(float, seconds))
-    return tuple(Level(*level) for level in zip(*columns, strict=True))
-
-
-def _estimates(columns: FloatArray, *, resamples: int, seed: int) -> list[Any]:
-    """The mean of (n,) or of each of (n, S) columns, with intervals from the same resamples; None where n is 0."""
-    n = len(columns)
-    if n == 0:
-        return [None] * (1 if columns.ndim == 1 else columns.shape[1])
-    return bootstrap_sums(columns, resamples=resamples, seed=seed).means(n)
-
-
 def _hits(gold: IntArray | None, posterior: FloatArray) -> FloatArray:
     """(known items,) chance that the label is right; empty where no class is known."""
     return np.empty(0) if gold is None or not (gold >= 0).any() else hits(gold, posterior)
@@ -386,22 +378,6 @@ def _same(one: FloatArray, other: FloatArray) -> FloatArray:
     """(I,) the chance that two posteriors name the same class: |T ∩ T'| / |T ∪ T'| of the tied classes."""
     first, second = tied(one), tied(other)
     return np.asarray((first & second).sum(axis=1) / (first | second).sum(axis=1))
-
-
-def _rehearsed(
-    fewer: Aggregator, whole: Aggregator, gold: IntArray | None, many: IntArray
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Expected flips and gain of a fit without one label of each item; observed changes and rise of accuracy."""
-    expected = fewer.likelihoods()
-    gain, flips = _next_label(expected, *_annotators(fewer, expected))
-    before, after = fewer.posterior_[many], whole.posterior_[many]
-    known = None if gold is None else gold[many]
-    return flips[many].mean(), gain[many].mean(), 1 - _same(before, after), _hits(known, after) - _hits(known, before)
-
-
-def _rehearsal(rehearsals: list[tuple[Any, ...]], estimates: Estimates) -> Rehearsal:
-    flips, gain, changed, risen = _averages(rehearsals)
-    return Rehearsal(changed.size, float(flips), estimates(changed)[0], float(gain), estimates(risen)[0])
 
 
 # One more label -------------------------------------------------------------------------------------------------------

@@ -148,7 +148,7 @@ class Tokens(Simple):
 class TokenDawidSkene(Tokens):
     """The same with Dawid-Skene."""
 
-    method: ClassVar = "dawid-skene"
+    method = "dawid-skene"
 
 
 class Medoid(Simple):
@@ -161,16 +161,17 @@ class Medoid(Simple):
 
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """(N,) True for hidden rows: a random share of all rows; every item keeps one."""
-    free = np.flatnonzero(random_ranks(table.item, rng))  # all rows but one of each item
     none = "no item has two annotations; none can be hidden and predicted from the others."
-    return np.isin(np.arange(len(table)), _draw(free, share * len(table), rng, none))
+    return _drawn(random_ranks(table.item, rng) > 0, share, rng, none)
 
 
-def _draw(free: IntArray, n: float, rng: np.random.Generator, none: str) -> IntArray:
-    """About n of those that are free, at random; where there are `none`, an error says so."""
-    if free.size == 0:
+def _drawn(free: BoolArray, share: float, rng: np.random.Generator, none: str) -> BoolArray:
+    """True for about a share of all, drawn among those that are free; where there are `none`, an error says so."""
+    among, found = np.flatnonzero(free), np.zeros(free.size, np.bool_)
+    if among.size == 0:
         raise DataError(none)
-    return np.asarray(rng.choice(free, min(free.size, max(1, round(n))), replace=False))
+    found[rng.choice(among, min(among.size, max(1, round(share * free.size))), replace=False)] = True
+    return found
 
 
 def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
@@ -187,19 +188,18 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
     row = order[first]  # a random row of each pair of things
     cost = coo_array((1.0 + rng.permutation(edge.size), (edge // T, edge % T)), shape=(T, T))
     tree = minimum_spanning_tree(cost.tocsr()).tocoo()
-    kept = row[np.searchsorted(edge, tree.row.astype(np.int64) * T + tree.col)]
-    free = np.setdiff1d(np.arange(len(table)), kept)
+    free = np.ones(len(table), np.bool_)
+    free[row[np.searchsorted(edge, tree.row.astype(np.int64) * T + tree.col)]] = False
     none = "every comparison is needed to connect the things; none can be hidden and predicted."
-    return np.isin(np.arange(len(table)), _draw(free, share * len(table), rng, none))
+    return _drawn(free, share, rng, none)
 
 
 def hide_readings(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """The same of spans: all that somebody said of a document is hidden, or nothing."""
     reading = table.sequences.document[table.item] * np.int64(table.n_annotators) + table.annotator
     found, of = np.unique(reading, return_inverse=True)
-    free = np.flatnonzero(random_ranks(found // table.n_annotators, rng))
     none = "no document has two readers; none can be hidden and predicted from the others."
-    return np.isin(of, _draw(free, share * found.size, rng, none))
+    return _drawn(random_ranks(found // table.n_annotators, rng) > 0, share, rng, none)[of]
 
 
 def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -219,10 +219,6 @@ def _log_ticks(fitted: Any, table: Annotations) -> FloatArray:
     ticked = np.zeros((table.n_classes, p.shape[1]), np.bool_)
     ticked[:, naming.match(names, fitted.options_, "options")] = table.options.ticked
     return np.asarray(np.log(np.where(ticked[table.label], p, np.maximum(1 - p, MIN_PROBABILITY))).sum(axis=1))
-
-
-def _apart(fitted: Any, table: Annotations) -> FloatArray:
-    return np.asarray(-np.abs(fitted.expected_labels(table) - table.values[table.label]))
 
 
 def _distances(fitted: Any, table: Annotations) -> FloatArray:
@@ -314,7 +310,8 @@ SCORING: dict[str, Scoring] = {
     ),
     "numbers": Scoring(
         Measure("mean_absolute_error", "error", "per annotation", "Mean absolute error of", "gold_error", -1),
-        _apart, _errors, simple={"mean": Mean, "median": Median}, least="mean",
+        lambda fitted, table: -np.abs(fitted.expected_labels(table) - table.values[table.label]),
+        _errors, simple={"mean": Mean, "median": Median}, least="mean",
     ),
     "objects": Scoring(
         Measure("distance", "distance", "of distance", "Mean distance of the answer to", "gold_distance", -1),

@@ -212,9 +212,7 @@ class Study:
         found = diagnose_classes(named, threads=self.fitted.get_params().get("threads"))
         measures = ("annotators", "labels", "honest", "unrelated", "contrary", "copied")
         by_code: dict[str, Any] = {name: getattr(found, name)[place] for name in measures}
-        for name in ("flags", "reasons"):
-            by_code[name] = tuple(getattr(found, name)[at] for at in place)
-        return dataclasses.replace(found, **by_code)
+        return dataclasses.replace(found, said=tuple(found.said[at] for at in place), **by_code)
 
     def document_text(self, name: str) -> str | list[str] | None:
         """The text of a document of spans, or its tokens where places are tokens; None where it is not known."""

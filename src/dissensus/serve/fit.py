@@ -57,7 +57,7 @@ def fit(project: Project, now: Columns, seq: int, decisions: dict[int, Stored]) 
     if table.kind in CLASS_KINDS:
         posterior = np.asarray(model.posterior_)
         found.top, found.sure = answered(model, table.items, posterior)
-        share = usual_share(table, found.top)
+        share = usual_share(table, table.label == found.top[table.item])
         right = (table.label == found.top[table.item]).mean() if len(table) else 1.0
         found.share = np.append(share, right)
         found.status = item_status(table, found.top, posterior.max(axis=1, initial=0), share=share)

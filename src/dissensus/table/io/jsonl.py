@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import fields, is_dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,8 @@ def dumps(value: Any, indent: int | None = None) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, dict):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
