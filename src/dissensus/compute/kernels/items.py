@@ -1,23 +1,18 @@
 """What walks over items share: arrays that may be None (weights, known classes), and the posterior of one item."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray
 
 
 @compiled
-def entry(values: Any, at: Any, default: Any) -> Any:
+def entry(values, at, default):
     """`values[at]`, or the default where there are none; numba leaves out the other branch."""
     return default if values is None else values[at]
 
 
 @compiled
-def normalise(log_joint: FloatArray, known: int, q: FloatArray) -> float:
+def normalise(log_joint, known, q):
     """The posterior of log joint probabilities (K,), all of it on class `known` if that is not −1; log evidence."""
     K = log_joint.size
     if known >= 0:

@@ -14,7 +14,7 @@ TINY = 1e-100  # weights and skills below are none: their products and quotients
 
 
 @compiled
-def _lowest(value: FloatArray, weight: FloatArray, n: int, part: float) -> float:
+def _lowest(value, weight, n, part):
     """Σ weight·value of the smallest values, up to `part` of the weight; puts the first n of both in another order."""
     low, high, out = 0, n, 0.0
     while low < high:
@@ -50,20 +50,7 @@ def _lowest(value: FloatArray, weight: FloatArray, n: int, part: float) -> float
 
 
 @compiled
-def update(
-    start: int,
-    stop: int,
-    ptr: IntArray,
-    second: IntArray,
-    count: FloatArray,
-    skill: FloatArray,
-    labels: FloatArray,
-    known_labels: FloatArray,
-    known_skill: FloatArray,
-    trim: float,
-    given: FloatArray,
-    out: FloatArray,
-) -> None:
+def update(start, stop, ptr, second, count, skill, labels, known_labels, known_skill, trim, given, out):
     """`out` (A,) of annotators start … stop − 1: the trimmed mean of C / s with weights n s², s `given` (A,).
 
     It counts for the annotator's `labels` (A,) on items of unknown class, C with the truth, `known_skill`, for its

@@ -35,16 +35,7 @@ MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it 
 
 
 @compiled
-def meet(
-    start: int,
-    stop: int,
-    rows: Any,
-    gold: Any,
-    confusion: FloatArray,
-    gram: FloatArray,
-    met: FloatArray,
-    grams_met: FloatArray,
-) -> None:
+def meet(start, stop, rows, gold, confusion, gram, met, grams_met):
     """Add B to `met` (A, K, K) [annotator, given, true] and S to `grams_met` (A, T), each with k = j, of some items.
 
     `confusion` Θ (A, K, K) [annotator, given, true], `gram` (A, T); `rows` are `Rows.arrays`, `gold` (I,) may be None.

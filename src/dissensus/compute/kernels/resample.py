@@ -6,21 +6,16 @@ of a block for 64 resamples stay in the first-level cache, and adding the statis
 operation. The draws are those of the ordinary bootstrap, no Poisson approximation of it.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
 
 BLOCK = 256  # items, as one byte numbers them
 LANES = 64  # resamples that are summed together
 
 
 @compiled
-def add_sums(ptr: IntArray, column: IntArray, value: FloatArray, drawn: IntArray, state: Any, sums: FloatArray) -> None:
+def add_sums(ptr, column, value, drawn, state, sums):
     """Add to `sums` (S, LANES) the resampled sums of sparse statistics.
 
     Item i has `value[j]` in `column[j]` for j in ptr[i] … ptr[i+1] − 1. `drawn` (LANES, blocks) says how many draws

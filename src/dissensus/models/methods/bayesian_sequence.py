@@ -138,7 +138,7 @@ class Chain:
             steps = np.where(step > 0, step[None] ** soft[:, None, None], 0.0)
         found = Expected(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
         posterior, probability = np.empty((n_items, K)), np.full(n_items, np.nan)
-        evidence = sweep(  # type: ignore[no-untyped-call]  # numba finds the types
+        evidence = sweep(
             self.sequences.order, self.sequences.ptr, self.item_ptr, self.cell, self.weight, logs, self.gold,
             self.states.means, power, exponent, firsts, steps, self.states.ends,
             np.zeros(K) if shift is None else shift, found.cells, found.starts, found.transitions, posterior,
@@ -154,9 +154,7 @@ class Chain:
         with np.errstate(divide="ignore"):
             logarithms = np.log(first), np.log(step), np.log(self.states.ends)
         order, ptr, means = self.sequences.order, self.sequences.ptr, self.states.means
-        viterbi(  # type: ignore[no-untyped-call]  # as above
-            order, ptr, self.item_ptr, self.cell, self.weight, logs, self.gold, means, *logarithms, tags
-        )
+        viterbi(order, ptr, self.item_ptr, self.cell, self.weight, logs, self.gold, means, *logarithms, tags)
         return tags
 
 

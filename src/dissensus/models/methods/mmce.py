@@ -209,7 +209,7 @@ class MMCE(EMAggregator[Effects]):
         if self.centre == "crowd":
             seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # as if all annotators were one
             centre = kernels.maximise(centre[None], seen, expected, self.known * alpha, expected_effect(len(centre)))[0]
-        return kernels.maximise(effect, *sums, alpha, centre)
+        return np.asarray(kernels.maximise(effect, *sums, alpha, centre))
 
     def log_penalty(self, params: Effects) -> float:
         """Minus the penalty of σ."""
