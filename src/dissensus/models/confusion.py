@@ -228,11 +228,8 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         size, pool = engine.size, Threads(engine.pool.threads)
         with Local(engine.rows_of(doubtful), size.n_annotators, size.n_classes, pool, gold) as rest:
             focused = Focused.of(sums, rest, likelihood, self._walk)
-            run = climb(
-                partial(self.em_pass, focused), self._next(sums, params), max_iter=self.max_iter, tol=self.tol,
-                accelerate=self.accelerate, on_step=lambda *_: None,
-            )  # fmt: skip
-        return run.params
+            em_pass, limits = partial(self.em_pass, focused), {"max_iter": self.max_iter, "tol": self.tol}
+            return climb(em_pass, self._next(sums, params), accelerate=self.accelerate, **limits).params
 
     def em_pass(self, engine: Engine | Focused, params: P) -> tuple[float, P]:
         """The objective at `params`, and the parameters of the next pass."""

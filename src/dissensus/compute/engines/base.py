@@ -175,8 +175,6 @@ class Pass(ABC, Generic[P, S, B]):
 class Checkpoint:
     """Where a driver leaves its state between passes, as named arrays. This one keeps nothing: a fit starts again."""
 
-    wanted = False
-
     def load(self) -> dict[str, Any] | None:
         """The last state that was saved for this very fit; None where there is none."""
         return None

@@ -35,8 +35,6 @@ PART_ROWS = 10_000_000  # annotations behind each Parquet file of results
 class RunFolder(Checkpoint):
     """The folder of one fit, and the checkpoint in it."""
 
-    wanted = True
-
     def __init__(self, model: Any, coded: Coded, gold: IntArray | None):
         keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in ("engine", "threads")}
         of = repr((sorted(keywords.items()), coded.meta, None if gold is None else zlib.crc32(gold.tobytes())))

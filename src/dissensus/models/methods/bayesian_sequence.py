@@ -44,7 +44,7 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines.base import Checkpoint, hard_rows
+from dissensus.compute.engines.base import hard_rows
 from dissensus.models.base import methods
 from dissensus.models.confusion_pass import draw_shares
 from dissensus.models.dependence import design_effect, labels_per_item
@@ -179,7 +179,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         chain = self._chain(table, np.arange(table.n_annotators), gold)
         em_pass = partial(self.em_pass, chain)
-        params = self.run(em_pass, partial(self._start, chain, table), on_step, Checkpoint())
+        params = self.run(em_pass, partial(self._start, chain, table), on_step)
         self.trace_ = np.append(self.trace_, em_pass(params)[0])  # of what is returned
         self.cell_, self.cell_counts_ = chain.keys, params.cells
         self.transition_counts_, self.start_counts_ = params.transitions, params.starts

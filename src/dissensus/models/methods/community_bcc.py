@@ -39,7 +39,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from dissensus.common.types import IntArray, OnStep
-from dissensus.compute.engines.base import Checkpoint, Engine
+from dissensus.compute.engines.base import Engine
 from dissensus.compute.engines.local import Threads, even
 from dissensus.models.confusion import Classes, FloatArray, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
@@ -112,7 +112,7 @@ class CommunityBCC(CrowdModel[Communities]):
 
     def _run(self, communities: int, engine: Engine, on_step: OnStep) -> Communities:
         start = partial(self.start, engine, communities=communities)
-        return self.run(partial(self.em_pass, engine), start, on_step, Checkpoint())
+        return self.run(partial(self.em_pass, engine), start, on_step)
 
     def start(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
         """The votes as q, and communities by `_sorted`."""
@@ -215,9 +215,7 @@ class CommunityBCC(CrowdModel[Communities]):
         for number in range(1, 1 + min(MAX_COMMUNITIES, busy // MIN_MEMBERS)):
             first = self._sorted(alone.prior, alone.counts, None, number)
             tol = NEGLIGIBLE_NATS / max(abs(self._height(first)), 1.0)
-            done = climb(
-                crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem", on_step=lambda *_: None
-            )
+            done = climb(crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem")
             parameters = number * (K * K + 1) - 1
             evidence = self.beliefs(done.params).evidence - 0.5 * parameters * np.log(busy)
             if evidence <= found:

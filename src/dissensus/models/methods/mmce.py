@@ -41,7 +41,7 @@ from scipy.special import softmax
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
+from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.readable import with_known
@@ -140,7 +140,7 @@ class MMCE(EMAggregator[Effects]):
                     even = np.array([best_evenness(sweep.posterior[told].sum(axis=0), params.shares, cost)])
                 return objective, Effects(self._learn(params.effect, sweep.sums), even, params.shares, sweep.posterior)
 
-            params = self.run(em_pass, partial(self.start, table, gold), on_step, Checkpoint())
+            params = self.run(em_pass, partial(self.start, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
             sweep(replace(params, belief=None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect

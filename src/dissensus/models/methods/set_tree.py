@@ -39,7 +39,6 @@ from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines.base import Checkpoint
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.answers import AnswerModel, about_confidence, dependence_by
@@ -153,7 +152,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             objective = float(log_total.sum() + nothing_true) + self._log_penalty(params, prior)
             return objective, maximise(q, joint)
 
-        params = self.run(em_pass, start, on_step, Checkpoint())
+        params = self.run(em_pass, start, on_step)
         self.hit_, self.false_tick_, self.chance_ = params.hit, params.false_tick, params.chance
         self.order_, self.parent_ = prior.order, prior.parent
         q = judge(params)[0]
