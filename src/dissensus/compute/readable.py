@@ -24,12 +24,14 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dissensus.common.types import IntArray
-from dissensus.compute.engines.base import Rows
+
+if TYPE_CHECKING:
+    from dissensus.compute.engines.base import Rows
 
 LIKELIHOOD, VOTES, GIVEN, ONES = range(4)
 FULL, OWN, COIN = range(3)
@@ -42,19 +44,32 @@ def library(values: Any) -> Any:
 
 
 class Part:
-    """Items and their rows, with sums over both. NumPy's arrays here; `kernels.on_torch.Part` has tensors."""
+    """Items and their rows, with sums over both. NumPy's arrays here; `kernels.on_torch.Part` has tensors.
 
-    def __init__(
-        self, item_ptr: Any, annotator: Any, label: Any, weight: Any, gold: Any, n_annotators: int, n_classes: int
-    ):
-        self.ptr, self.annotator, self.label, self.weight, self.gold = item_ptr, annotator, label, weight, gold
-        self.n_annotators, self.n_classes, self.n_items = n_annotators, n_classes, len(item_ptr) - 1
-        self.lengths = item_ptr[1:] - item_ptr[:-1]
+    The first item is item `first` of the whole table.
+    """
+
+    def __init__(self, rows: tuple[Any, Any, Any, Any], gold: Any, n_annotators: int, n_classes: int, first: int = 0):
+        self.ptr, self.annotator, self.label, self.weight = rows
+        self.gold, self.n_annotators, self.n_classes, self.n_items = gold, n_annotators, n_classes, len(self.ptr) - 1
+        self.lengths, self.items = self.ptr[1:] - self.ptr[:-1], slice(first, first + self.n_items)
 
     @classmethod
-    def of(cls, rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> Part:
+    def of(cls, rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int, first: int = 0) -> Part:
         """All of these rows."""
-        return cls(rows.item_ptr, rows.annotator, rows.label, rows.weight, gold, n_annotators, n_classes)
+        return cls(rows.arrays, gold, n_annotators, n_classes, first)
+
+    def of_items(self, values: Any) -> Any:
+        """What an array over all items of the table, or over these, has of these; None stays None."""
+        return self.put(values if values is None or len(values) == self.n_items else values[self.items])
+
+    def put(self, values: Any) -> Any:
+        """An array of NumPy's as the others here are; None stays None."""
+        return values
+
+    def array(self, values: Any) -> Any:
+        """The same as an array of NumPy's."""
+        return values
 
     @cached_property
     def item(self) -> Any:

@@ -359,7 +359,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
 
 def softened_sweep(
-    model: Aggregator, engine: Engine, walk: Pass[Any, Any, Any], params: Any, totals: FloatArray, **out: Any
+    model: Aggregator, engine: Engine, walk: Pass[Any, Any], params: Any, totals: FloatArray, **out: Any
 ) -> Any:
     """The last pass of a fit: sets the softened posterior and what it says of annotators, returns the pass's sums.
 

@@ -232,7 +232,7 @@ class Softened(Sums):
 
 
 @dataclass(eq=False)
-class SoftenedPass(Pass[Any, Softened, Any]):
+class SoftenedPass(Pass[Any, Softened]):
     """A pass that writes `posterior` and `item_total`: softened, and the labels counted by what comes out.
 
     `count` is a pass over a given posterior, such as `ConfusionPass(GIVEN, …)`.
@@ -256,7 +256,7 @@ class SoftenedPass(Pass[Any, Softened, Any]):
         ptr = block.rows.item_ptr[block.start : block.stop + 1]
         out["item_total"][some] = total = labels_per_item(ptr, block.rows.weight)
         out["posterior"][some] = soften(out["posterior"][some], total, self.dependence, self.shift, self.held)
-        self.count.walk(block, buffer[1], {}, given=out["posterior"])
+        replace(self.count, given=out["posterior"]).walk(block, buffer[1], {})
 
     def close(self, buffers: list[Any], pool: Threads) -> Softened:
         """The sums of both."""
@@ -269,4 +269,4 @@ class SoftenedPass(Pass[Any, Softened, Any]):
         weight = None if data.weight is None else data.weight.cpu().numpy()
         out["item_total"][:] = total = labels_per_item(data.item_ptr.cpu().numpy(), weight)
         out["posterior"][:] = soften(out["posterior"], total, self.dependence, self.shift, self.held)
-        return Softened(independent, self.count.on_torch(None, data, {}, given=out["posterior"]))
+        return Softened(independent, replace(self.count, given=out["posterior"]).on_torch(None, data, {}))

@@ -122,7 +122,7 @@ class DiskEngine(Engine):
         self.coded, self.blocks = coded, coded.ranges(block_rows)
         self.run = self.checkpoint = run
 
-    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Every thread walks its share of the blocks, one after the other."""
         workers = 1 if walk.in_order else min(self.pool.threads, len(self.blocks))
         buffers = walk.open(params, self.size, workers, self.pool)
@@ -134,7 +134,7 @@ class DiskEngine(Engine):
         self.pool.map(work, even(len(self.blocks), workers))
         return walk.close(buffers, self.pool)
 
-    def _walk(self, walk: Pass[P, S, Any], buffer: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
+    def _walk(self, walk: Pass[P, S], buffer: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
         gold = None if self.gold is None else self.gold[first:end]
         arrays = {
             name: np.empty((end - first, *to.shape[1:])) if isinstance(to, PerItem) else to[first:end]

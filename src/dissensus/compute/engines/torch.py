@@ -28,7 +28,7 @@ class TorchEngine(Engine):
         super().__init__(Size(n_items, data.n_annotators, data.n_classes, n_rows, weighted), per_annotator, pool, gold)
         self.data = data
 
-    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """All parts, one after the other, on the device."""
         return walk.on_torch(params, self.data, out or {})
 

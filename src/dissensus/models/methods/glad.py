@@ -34,8 +34,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
-from dissensus.compute.engines.local import Threads
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, Worker, hard_rows
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.base import ENGINE, methods
@@ -211,45 +210,27 @@ class AbilitySums(Sums):
 
 
 @dataclass(frozen=True)
-class AbilityPass(Pass[Skills, AbilitySums, Any]):
+class AbilityPass(Pass[Skills, AbilitySums]):
     """One fused pass under a prior of b of this precision; writes `easiness`, b of the next pass; may `posterior`."""
 
     easiness_precision: float
 
-    def open(self, params: Skills, size: Size, workers: int, pool: Threads) -> list[Any]:
-        """The parameters and the sums of each worker."""
-        A, K, short = size.n_annotators, size.n_classes, size.n_rows < readable.MIN_KERNEL_ROWS
-        return [(params, short, np.zeros(1), np.zeros(K), *np.zeros((2, A))) for _ in range(workers)]
+    adds, writes = AbilitySums, ("posterior", "easiness")
 
-    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.glad.walk`, or of a short table `walk_on`."""
-        params, short, evidence, prior_counts, pull, curvature = buffer
-        rows, easiness, log_prior = block.rows, block.of(params.easiness), np.log(params.prior)
-        if short:
-            part = readable.Part.of(rows, block.gold, pull.size, prior_counts.size)
-            *sums, posterior, out["easiness"][:] = kernels.walk_on(
-                part, params.ability, easiness, log_prior, self.easiness_precision
-            )
-            for total, found in zip((evidence, prior_counts, pull, curvature), sums, strict=True):
-                total += found
-            if "posterior" in out:
-                out["posterior"][:] = posterior
-            return
-        evidence[0] += kernels.walk(
-            block.start, block.stop, rows.arrays, params.ability, easiness, log_prior, self.easiness_precision,
-            block.gold, out["easiness"], pull, curvature, prior_counts,
-            out.get("posterior", np.empty((0, prior_counts.size))),
+    def zeros(self, size: Size) -> list[Any]:
+        """In the order of `AbilitySums`."""
+        return [0.0, np.zeros(size.n_classes), *np.zeros((2, size.n_annotators))]
+
+    def over(self, part: readable.Part, params: Skills) -> tuple[Any, ...]:
+        """`kernels.glad.walk_on`."""
+        easiness, log_prior = part.of_items(params.easiness), part.put(np.log(params.prior))
+        return kernels.walk_on(part, part.put(params.ability), easiness, log_prior, self.easiness_precision)
+
+    def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
+        """`kernels.glad.walk`."""
+        params, (_, prior_counts, pull, curvature) = worker.params, worker.sums
+        worker.sums[0] += kernels.walk(
+            block.start, block.stop, block.rows.arrays, params.ability, block.of(params.easiness),
+            np.log(params.prior), self.easiness_precision, block.gold, out["easiness"], pull, curvature,
+            prior_counts, out.get("posterior", np.empty((0, prior_counts.size))),
         )  # fmt: skip
-
-    def close(self, buffers: list[Any], pool: Threads) -> AbilitySums:
-        """The sums of all workers."""
-        evidence, *sums = (sum(part) for part in list(zip(*buffers, strict=True))[2:])
-        return AbilitySums(float(evidence[0]), *sums)
-
-    def on_torch(self, params: Skills, data: Any, out: Mapping[str, Any]) -> AbilitySums:
-        """The same in torch."""
-        from dissensus.compute.kernels import on_torch
-
-        return AbilitySums(
-            *on_torch.glad(data, params.ability, params.easiness, params.prior, self.easiness_precision, out)
-        )
