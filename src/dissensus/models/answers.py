@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dissensus.common.types import IntArray
+from dissensus.common.arrays import unmasked
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator
 from dissensus.models.dependence import CANDIDATES, DEFAULT, PRIOR_SD, Calibration, most_probable
 from dissensus.table.annotations import Annotations
@@ -44,3 +46,17 @@ def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
         bounds = {"accuracy_low": right.low, "accuracy_high": right.high}
         about["gold"] = {"items": int((gold >= 0).sum()), "accuracy": right.value, **bounds}
     return about
+
+
+def check_values(gold: Any, table: Annotations) -> FloatArray | None:
+    """`gold` as floats (I,), NaN where unknown; None where nothing is known."""
+    if gold is None:
+        return None
+    values = unmasked(gold, np.nan)
+    if values.shape != (table.n_items,) or values.dtype.kind not in "iuf":
+        raise DataError(
+            f"gold must hold one number per item, {table.n_items} in all, NaN where unknown; got {values.dtype} of "
+            f"shape {values.shape}. `table.gold_values(item, value)` makes it from names."
+        )
+    values = values.astype(np.float64)
+    return values if np.isfinite(values).any() else None

@@ -105,7 +105,8 @@ class ConfusionPass(Pass[Likelihood | None, Counts]):
         shape = (workers, A, 1 if self.shape == COIN else K, 2, K if self.shape == FULL else 1)
         if self.cells is None or self.cells.shape != shape:
             self.cells = np.zeros(shape)
-        prior, chunk = np.ones((1, K)), 0
+        prior: FloatArray = np.ones((1, K))
+        chunk = 0
         if params is not None:
             table = params.table
             prior, chunk = params.prior, kernels.chunk_rows(table)
@@ -158,8 +159,7 @@ class ConfusionPass(Pass[Likelihood | None, Counts]):
         _, A, n_given, _, n_true = self.cells.shape
         labels = np.empty((A, n_true, n_given))
         pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, labels), even(A, pool.threads))
-        evidence, classes = map(sum, zip(*(worker.sums for worker in workers), strict=True))
-        return Counts(evidence, classes, labels)
+        return Counts(sum(worker.sums[0] for worker in workers), sum(worker.sums[1] for worker in workers), labels)
 
     def on_torch(self, params: Likelihood | None, data: Any, out: Mapping[str, Any]) -> Counts:
         """The same on a device, as one kernel where it can be."""

@@ -36,13 +36,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from dissensus.common.arrays import sums_of_ranges
-from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.answers import AnswerModel, about_confidence, dependence_by
-from dissensus.models.base import FrameKind, methods
+from dissensus.models.base import methods
 from dissensus.models.dependence import MIN_GOLD, Calibration, design_effect, labels_per_item
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import SHARE, Params, moved
@@ -208,25 +207,15 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         hit, false_tick = (one[table.annotator] for one in self._ticking(known))
         return np.asarray(q * hit + (1 - q) * false_tick)
 
-    def to_frame(self, kind: FrameKind = "items", backend: Any = None) -> Any:
-        """Results with names.
-
-        `items`: item, label, confidence, p_<option> …; `annotators` as everywhere; `confusions`: annotator, option, hit
-        (how often a true option is ticked), false_tick (how often another one is).
-        """
-        self._check_fitted()
-        if kind == "annotators":
-            return super().to_frame(kind, backend)
-        columns: dict[str, Any] = {"item": self.items_, "label": self.predict(), "confidence": self.confidence_}
-        columns |= {f"p_{name}": self.posterior_[:, c] for c, name in enumerate(self.options_)}
-        if kind == "confusions":
-            columns = {
-                "annotator": np.repeat(self.annotators_, self.options_.size),
-                "option": np.tile(self.options_, self.annotators_.size),
-                "hit": self.hit_.reshape(-1),
-                "false_tick": self.false_tick_.reshape(-1),
-            }
-        return as_frame(columns, backend)
+    def _columns(self, kind: str) -> dict[str, Any]:
+        if kind == "items":
+            columns = {"item": self.items_, "label": self.predict(), "confidence": self.confidence_}
+            return columns | {f"p_{name}": self.posterior_[:, c] for c, name in enumerate(self.options_)}
+        if kind != "confusions":
+            return super()._columns(kind)
+        pairs = {"annotator": np.repeat(self.annotators_, self.options_.size)}
+        pairs["option"] = np.tile(self.options_, self.annotators_.size)
+        return pairs | {"hit": self.hit_.reshape(-1), "false_tick": self.false_tick_.reshape(-1)}
 
     def _check_new(self, table: Annotations) -> IntArray:
         """(A,) codes of the annotators of a new table; options that were not fitted are an error."""
