@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from dissensus.common.types import BoolArray, IntArray
+from dissensus.compute.engines import Torch
 from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size
 from dissensus.compute.engines.local import Threads, cuts
-from dissensus.compute.engines.options import Torch
 from dissensus.compute.kernels.on_torch import Data
 from dissensus.exceptions import BadParameter
 

@@ -45,6 +45,7 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines.base import hard_rows
+from dissensus.models.answers import SpanModel
 from dissensus.models.base import methods
 from dissensus.models.confusion_pass import draw_shares
 from dissensus.models.dependence import design_effect, labels_per_item
@@ -53,7 +54,6 @@ from dissensus.models.em import EMAggregator
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.params import COUNT, Params, moved, normalised
-from dissensus.models.spans import SpanModel
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE, Sequences, scheme_of
