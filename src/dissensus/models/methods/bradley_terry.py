@@ -267,7 +267,6 @@ class BradleyTerry(AnswerModel):
         return Games.unplayed(at[left], at[right], self.things_.size)
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        """Not here: scores are of things."""
         raise BadParameter("--model with pairs: scores are of things, not of new items; fit all comparisons together.")
 
     def about_answers(self, gold: Any = None) -> dict[str, Any]:

@@ -119,7 +119,6 @@ class Closest(AnswerModel):
         return self.answer_names_ if table is None else self.answers_for(table)["answer_names_"]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        """The results with one row per item, for the items of another table."""
         self._check_fitted()
         self._check_kind(table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
@@ -141,7 +140,6 @@ class Closest(AnswerModel):
         return super()._columns(kind) | {"error": self.error_}
 
     def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
-        """How sure the answers are, and how many of the known ones are right."""
         return about_confidence(self, gold)
 
     def _answer(

@@ -142,7 +142,6 @@ class CommunityBCC(CrowdModel[Communities]):
 
     @remembered
     def beliefs(self, params: Communities) -> Beliefs:
-        """What is believed of the annotators."""
         A, M, K = len(params.counts), params.community_share.size, params.prior.size
         if A * M * K * K < MIN_KERNEL_NUMBERS:
             return readable_beliefs(params)
@@ -167,7 +166,6 @@ class CommunityBCC(CrowdModel[Communities]):
         return self._moments(params)[0]
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Communities) -> Communities:
-        """The counts themselves."""
         return params if params.counts is labels else replace(params, counts=labels)
 
     def learn_crowd(self, labels: FloatArray, params: Communities) -> Communities:

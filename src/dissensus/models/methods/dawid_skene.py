@@ -67,7 +67,6 @@ class CrowdPseudo(Parameters):
     class_pseudo_: Annotated[FloatArray, "K count"]
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Fix the pseudo-counts a and b by the votes."""
         self.pseudo_ = crowd_pseudo(votes.labels, self.crowd_labels, self.smoothing, self.least_labels)
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
 
@@ -83,7 +82,6 @@ class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
     population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def cells(self, params: Confusions) -> FloatArray:
-        """Θ."""
         return params.confusion
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Confusions:
@@ -92,7 +90,6 @@ class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
         return Confusions(params.prior, counts / counts.sum(axis=2, keepdims=True))
 
     def log_penalty(self, params: Confusions) -> float:
-        """Dirichlet log densities of all rows of Θ, up to a constant."""
         return float((self.pseudo_ * log_sum(params.confusion)).sum())
 
     def labels_behind(self) -> FloatArray:

@@ -151,7 +151,6 @@ class Gaussian(AnswerModel):
         return self._of(table, level)[1]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        """The results with one row per item, for the items of another table."""
         return {"values_": self.predict(table), "interval_": self.predict_interval(table)}
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
@@ -159,7 +158,6 @@ class Gaussian(AnswerModel):
         raise BadParameter("numbers have no probabilities of classes; predict_interval says how sure a value is.")
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """Numbers have no probabilities of labels."""
         return self.predict_proba(table)
 
     def _of(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:

@@ -169,7 +169,6 @@ class GLAD(EMAggregator[Skills]):
         return Skills(ability, easiness, np.full(size.n_classes, 1 / size.n_classes))
 
     def _maximise(self, sums: AbilitySums, easiness: FloatArray, labelled: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """α and b of the next pass."""
         tau = 1 / self.ability_sd**2
         ability = (sums.pull + tau * MEAN_ABILITY) / (sums.curvature + tau)
         return self._balance(ability, easiness, sums.curvature > 0, labelled)
@@ -192,7 +191,6 @@ class GLAD(EMAggregator[Skills]):
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
     def log_penalty(self, params: Skills) -> float:
-        """Log densities of α, b and a learnt π, up to a constant."""
         penalty = -0.5 * float(np.square((params.ability - MEAN_ABILITY) / self.ability_sd).sum())
         penalty -= 0.5 * float(np.square(params.easiness / self.easiness_sd).sum())
         return penalty + (self.class_count or 0.0) * float(np.log(params.prior).sum())
@@ -218,16 +216,13 @@ class AbilityPass(Pass[Skills, AbilitySums]):
     adds, writes = AbilitySums, ("posterior", "easiness")
 
     def zeros(self, size: Size) -> list[Any]:
-        """In the order of `AbilitySums`."""
         return [0.0, np.zeros(size.n_classes), *np.zeros((2, size.n_annotators))]
 
     def over(self, part: readable.Part, params: Skills) -> tuple[Any, ...]:
-        """`kernels.glad.walk_on`."""
         easiness, log_prior = part.of_items(params.easiness), part.put(np.log(params.prior))
         return kernels.walk_on(part, part.put(params.ability), easiness, log_prior, self.easiness_precision)
 
     def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
-        """`kernels.glad.walk`."""
         params, (_, prior_counts, pull, curvature) = worker.params, worker.sums
         worker.sums[0] += kernels.walk(
             block.start, block.stop, block.rows.arrays, params.ability, block.of(params.easiness),

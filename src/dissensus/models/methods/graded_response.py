@@ -76,7 +76,6 @@ class GradedResponse(ConfusionModel[Graders]):
         return Graders(prior, np.tile(MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
 
     def cells(self, params: Graders) -> FloatArray:
-        """P(label | grade)."""
         return likelihoods(params.grading, self.label_shares_)[0]
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Graders:
@@ -117,13 +116,12 @@ class GradedResponse(ConfusionModel[Graders]):
 
     @property
     def item_columns(self) -> Any:
-        """The frame of some items, of their names, posterior and difficulty; goes to workers without the model."""
         return partial(graded_columns, self.classes_)
 
     @property
     def values_(self) -> FloatArray:
         """(I,) the mean of each posterior, of grades as numbers (`Annotations.values`)."""
-        return np.asarray(np.asarray(self.posterior_) @ places(self.classes_))
+        return np.asarray(np.asarray(self.posterior_) @ values_of("graded", self.classes_))
 
 
 def graded_columns(
@@ -132,15 +130,12 @@ def graded_columns(
     """The frame of some items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
     middle, ends = medians(posterior), quantiles(posterior, 0.95)
     columns = {"item": items, "label": classes[middle], "confidence": posterior[np.arange(middle.size), middle]}
-    columns |= {"low": classes[ends[:, 0]], "high": classes[ends[:, 1]], "value": posterior @ places(classes)}
+    columns |= {
+        "low": classes[ends[:, 0]],
+        "high": classes[ends[:, 1]],
+        "value": posterior @ values_of("graded", classes),
+    }
     return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
-
-
-def places(classes: Names) -> FloatArray:
-    """(K,) grades as numbers."""
-    found = values_of("graded", classes)
-    assert found is not None
-    return found
 
 
 def medians(posterior: FloatArray) -> IntArray:

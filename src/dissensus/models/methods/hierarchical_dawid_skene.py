@@ -58,7 +58,6 @@ class CrowdModel(ConfusionModel[P]):
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Fix the pseudo-counts b by the votes."""
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
 
 
@@ -108,7 +107,6 @@ class HierarchicalDawidSkene(CrowdModel[Crowd]):
         return float(self.known * known - divergence(params.concentration, alpha, self.expected_logs(params)))
 
     def population(self, params: Crowd) -> Crowd:
-        """Somebody without labels."""
         return self.maximise(np.zeros_like(params.concentration[:1]), np.empty(0), params)
 
     def labels_behind(self) -> FloatArray:

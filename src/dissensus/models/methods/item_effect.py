@@ -126,7 +126,6 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         return np.asarray(chances / chances.sum(axis=3, keepdims=True))
 
     def log_penalty(self, params: Effects) -> float:
-        """Log prior densities, up to a constant."""
         logs = np.log(np.maximum(self.likelihood(params), 1e-300))
         matrices = np.einsum("cl,s,acsl->", self.pseudo_, self._quadrature[1], logs)
         loading = float(params.loading @ params.loading) / (2 * self.loading_sd**2)

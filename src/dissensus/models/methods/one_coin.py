@@ -42,21 +42,17 @@ class OneCoin(CoinModel):
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     def prepare(self, votes: Any, engine: Any) -> None:
-        """Fix π by the votes, or its pseudo-counts."""
         self.class_pseudo_ = np.full(votes.classes.size, self.class_count)
         uniform = leaning(self.label_totals_.sum(axis=(0, 1)), LEAN)
         self.fixed_prior_ = None if self.class_prior == "learned" else uniform
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
-        """The M step of the module."""
         hits, total = labels[:, 0, 0], totals.sum(axis=(1, 2))
         counts = np.stack([hits + self.right, np.maximum(total - hits, 0) + self.wrong], axis=1)  # rounding: below 0
         return Coins(params.prior, counts / counts.sum(axis=1, keepdims=True))
 
     def log_penalty(self, params: Coins) -> float:
-        """Beta log densities of all coins, up to a constant."""
         return float((np.log(params.coin) @ [self.right, self.wrong]).sum())
 
     def labels_behind(self) -> FloatArray:
-        """Labels and pseudo-counts."""
         return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + self.right + self.wrong)

@@ -190,7 +190,6 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         return np.array([set_name(self.options_[one]) for one in found], object)[place.reshape(-1)]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        """The results with one row per item, for the items of another table."""
         found = self._answer_new(table, self._check_new(table))
         return dict(zip(("posterior_", "answer_", "confidence_"), found, strict=True))
 
@@ -256,7 +255,6 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         return q, answer, np.exp(np.minimum(log_set, 0))
 
     def _log_penalty(self, params: Ticks, prior: Prior) -> float:
-        """Log prior densities, up to a constant."""
         edges = params.chance.copy()
         edges[prior.order[0], 1] = 0.5  # the root has one chance; it stands there twice
         means = np.where(edges == 0.5, 0.5, prior.share[:, None])
