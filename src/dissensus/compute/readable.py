@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.common.types import IntArray
-
 if TYPE_CHECKING:
     from dissensus.compute.engines.base import Rows
 
@@ -46,18 +44,13 @@ def library(values: Any) -> Any:
 class Part:
     """Items and their rows, with sums over both. NumPy's arrays here; `kernels.on_torch.Part` has tensors.
 
-    The first item is item `first` of the whole table.
+    `rows` are as `Rows.arrays`; the first item is item `first` of the whole table.
     """
 
-    def __init__(self, rows: tuple[Any, Any, Any, Any], gold: Any, n_annotators: int, n_classes: int, first: int = 0):
+    def __init__(self, rows: tuple[Any, ...], gold: Any, n_annotators: int, n_classes: int, first: int = 0):
         self.ptr, self.annotator, self.label, self.weight = rows
         self.gold, self.n_annotators, self.n_classes, self.n_items = gold, n_annotators, n_classes, len(self.ptr) - 1
         self.lengths, self.items = self.ptr[1:] - self.ptr[:-1], slice(first, first + self.n_items)
-
-    @classmethod
-    def of(cls, rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int, first: int = 0) -> Part:
-        """All of these rows."""
-        return cls(rows.arrays, gold, n_annotators, n_classes, first)
 
     def of_items(self, values: Any) -> Any:
         """What an array over all items of the table, or over these, has of these; None stays None."""
@@ -148,7 +141,7 @@ def label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
     """Sparse (I, A·K) weight of the labels of each item, in the column annotator·K + label."""
     from scipy.sparse import csr_array
 
-    part = Part.of(rows, None, n_annotators, n_classes)
+    part = Part(rows.arrays, None, n_annotators, n_classes)
     return csr_array((part.ones(), part.cell, rows.item_ptr), (rows.n_items, n_annotators * n_classes))
 
 

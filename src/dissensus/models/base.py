@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
 
 import numpy as np
 
@@ -607,13 +607,8 @@ clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help
 @cache
 def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
     """The texts of all that a class and its parents annotate as `Annotated[type, text]`."""
-    hints = (
-        (name, eval(hint, vars(sys.modules[home.__module__])) if isinstance(hint, str) else hint)
-        for home in reversed(kind.__mro__)
-        for name, hint in vars(home).get("__annotations__", {}).items()
-        if "Annotated[" in str(hint)
-    )
-    return {name: hint.__metadata__[0] for name, hint in hints}
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 def _check_table(table: Any, caller: str) -> None:

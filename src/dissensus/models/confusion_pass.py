@@ -138,7 +138,7 @@ class ConfusionPass(Pass[Likelihood | None, Counts]):
         from dissensus.compute.kernels import confusion as kernels
 
         rows, gold, K = block.rows, block.gold if self.with_gold else None, worker.size.n_classes
-        given = self._given(readable.Part.of(rows, gold, 0, K, block.offset))
+        given = self._given(readable.Part(rows.arrays, gold, 0, K, block.offset))
         prior, chunk, cells = worker.params
         vector = self.shape == FULL and K <= kernels.MAX_VECTOR and rows.weight is None
         walk = kernels.sweep(K if vector else 0, self.source, self.shape, rows.weight is not None)

@@ -193,7 +193,7 @@ class Pass(Generic[P, S]):
             self.kernel(block, worker, out)
             return
         size = worker.size
-        part = readable.Part.of(block.rows, block.gold, size.n_annotators, size.n_classes, block.offset)
+        part = readable.Part(block.rows.arrays, block.gold, size.n_annotators, size.n_classes, block.offset)
         found = self.over(part, worker.params)
         sums = found[: -len(self.writes)]
         for name, values in zip(self.writes, found[-len(self.writes) :], strict=True):

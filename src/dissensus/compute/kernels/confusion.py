@@ -28,6 +28,7 @@ import numpy as np
 
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
+from dissensus.compute.kernels.items import normalise
 from dissensus.compute.kernels.vector import ask, plus, settle, times
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, VOTES
 
@@ -112,15 +113,9 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
                             q[k] += w * cells[at + np.uintp(k)]
                     else:
                         q[y] += w * cells[two * a if coin else two * (a * classes + y)]
-                top = q.max()
-                total = 0.0
+                evidence += normalise(q, -1, q)
                 for k in range(K):
-                    q[k] = np.exp(q[k] - top)
-                    total += q[k]
-                for k in range(K):
-                    q[k] /= total
                     sums[k] += q[k]
-                evidence += top + np.log(total)
             else:
                 if full and vector:
                     upto = min(end + ROWS_AHEAD, last_row)

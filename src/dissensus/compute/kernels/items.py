@@ -1,4 +1,4 @@
-"""What walks over items share: arrays that may be None (weights, known classes), and the posterior of one item."""
+"""What loops share: arrays that may be None (weights, known classes), the posterior of one item, random words."""
 
 import numpy as np
 
@@ -30,3 +30,12 @@ def normalise(log_joint, known, q):
     for k in range(K):
         q[k] /= total
     return float(top + np.log(total))
+
+
+@compiled
+def mix(x):
+    """`table.names.mix` of one 64-bit integer."""
+    x += np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

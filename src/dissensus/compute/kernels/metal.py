@@ -82,7 +82,7 @@ def meet_short(
 def repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -> FloatArray:
     """(A, K, K) Q, given φ (I,). The rows of one annotator on one item stand together."""
     K, annotator, label = n_classes, rows.annotator, rows.label
-    part = Part.of(rows, None, n_annotators, K)
+    part = Part(rows.arrays, None, n_annotators, K)
     share = part.weighed(np.sqrt(factor)[part.item])
     out = part.add(part.cell * K + label, share * share, n_annotators * K * K)
     starts = np.flatnonzero(pair_starts(part.item, annotator))

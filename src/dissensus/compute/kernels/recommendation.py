@@ -3,6 +3,7 @@
 import numpy as np
 
 from dissensus.common.jit import compiled
+from dissensus.compute.kernels.items import mix
 
 
 @compiled
@@ -56,11 +57,7 @@ def best_pairs(
             value = np.floor(known / price[j] / grain + 0.5)
             if value < ratio[i]:
                 continue
-            x = item_key[i] ^ key[j]  # the mixing of `names.mix`
-            x = x + np.uint64(0x9E3779B97F4A7C15)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            x = x ^ (x >> np.uint64(31))
+            x = mix(item_key[i] ^ key[j])
             if value > ratio[i] or x > draw[i]:
                 gain[i], ratio[i], who[i], draw[i] = known, value, j, x
     return gain, ratio, who, draw

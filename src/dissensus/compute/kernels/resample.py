@@ -9,6 +9,7 @@ operation. The draws are those of the ordinary bootstrap, no Poisson approximati
 import numpy as np
 
 from dissensus.common.jit import compiled
+from dissensus.compute.kernels.items import mix
 
 BLOCK = 256  # items, as one byte numbers them
 LANES = 64  # resamples that are summed together
@@ -32,11 +33,8 @@ def add_sums(ptr, column, value, drawn, state, sums):
             left = drawn[lane, block]
             seed = state[lane]
             while left > 0:
+                word = mix(seed)
                 seed += np.uint64(0x9E3779B97F4A7C15)
-                word = seed
-                word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                word ^= word >> np.uint64(31)
                 for _ in range(8):
                     item = np.int64(word & np.uint64(255))
                     word >>= np.uint64(8)

@@ -107,7 +107,7 @@ def vote_on(part: Part, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple
 
 def skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
     """(I, K) sums of weight · skill (A,) of the labels of each item; where nobody has any skill, all count the same."""
-    return _weighted_votes(Part.of(rows, None, skill.size, n_classes), skill)
+    return _weighted_votes(Part(rows.arrays, None, skill.size, n_classes), skill)
 
 
 def _weighted_votes(part: Part, skill: Any) -> Any:

@@ -130,7 +130,8 @@ class GLAD(EMAggregator[Skills]):
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
-        before, part = self.posterior_[item], readable.Part.of(hard_rows(table), gold, annotator.size, table.n_classes)
+        before = self.posterior_[item]
+        part = readable.Part(hard_rows(table).arrays, gold, annotator.size, table.n_classes)
         posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
         ability, easiness = self.ability_[annotator], -np.log(self.difficulty_[item])
         for _ in range(MAX_UPDATE_PASSES):

@@ -121,20 +121,16 @@ class GradedResponse(ConfusionModel[Graders]):
     @property
     def values_(self) -> FloatArray:
         """(I,) the mean of each posterior, of grades as numbers (`Annotations.values`)."""
-        return np.asarray(np.asarray(self.posterior_) @ values_of("graded", self.classes_))
+        return np.asarray(np.asarray(self.posterior_) @ np.asarray(values_of("graded", self.classes_)))
 
 
 def graded_columns(
     classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None
 ) -> dict[str, Any]:
     """The frame of some items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
-    middle, ends = medians(posterior), quantiles(posterior, 0.95)
+    middle, ends, places = medians(posterior), quantiles(posterior, 0.95), np.asarray(values_of("graded", classes))
     columns = {"item": items, "label": classes[middle], "confidence": posterior[np.arange(middle.size), middle]}
-    columns |= {
-        "low": classes[ends[:, 0]],
-        "high": classes[ends[:, 1]],
-        "value": posterior @ values_of("graded", classes),
-    }
+    columns |= {"low": classes[ends[:, 0]], "high": classes[ends[:, 1]], "value": posterior @ places}
     return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
 
 

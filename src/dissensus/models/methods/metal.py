@@ -186,7 +186,7 @@ def known_before(population: FloatArray, of_gold: FloatArray, prior: FloatArray,
 
 def item_weights(rows: Rows) -> FloatArray:
     """(I,) weight of the labels of each item."""
-    part = readable.Part.of(rows, None, 0, 0)
+    part = readable.Part(rows.arrays, None, 0, 0)
     return np.asarray(part.add(part.item, part.ones(), part.n_items))
 
 
