@@ -50,7 +50,12 @@ class Part:
     def __init__(self, rows: tuple[Any, ...], gold: Any, n_annotators: int, n_classes: int, first: int = 0):
         self.ptr, self.annotator, self.label, self.weight = rows
         self.gold, self.n_annotators, self.n_classes, self.n_items = gold, n_annotators, n_classes, len(self.ptr) - 1
-        self.lengths, self.items = self.ptr[1:] - self.ptr[:-1], slice(first, first + self.n_items)
+        self.items = slice(first, first + self.n_items)
+
+    @cached_property
+    def lengths(self) -> Any:
+        """(items,) rows of each item."""
+        return self.ptr[1:] - self.ptr[:-1]
 
     def of_items(self, values: Any) -> Any:
         """What an array over all items of the table, or over these, has of these; None stays None."""

@@ -22,7 +22,6 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, OnStep
-from dissensus.compute.engines.base import Checkpoint
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import Aggregator
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
@@ -30,8 +29,6 @@ from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 MAX_JUMP = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
 MOMENTUM = 0.75  # 0.7 to 0.8 are alike
 PASSES_BEFORE_REFINING = 4  # the first few passes find what most items are
-
-NOWHERE = Checkpoint()
 
 Accelerate = Literal["squarem"] | None
 
@@ -79,7 +76,7 @@ class EMAggregator(Aggregator, Generic[P]):
         em_pass: Callable[[P], tuple[float, P]],
         start: Callable[[np.random.Generator | None], P],
         on_step: OnStep,
-        checkpoint: Checkpoint = NOWHERE,
+        checkpoint: Any = None,
         refine: Callable[[P], P] | None = None,
     ) -> P:
         """Fit from every start, keep the best; sets its `trace_` and `converged_`, and `n_iter_`, the passes of all.
@@ -88,13 +85,12 @@ class EMAggregator(Aggregator, Generic[P]):
         every pass the state goes to `checkpoint`, and a run that finds one there goes on from it. `refine` improves
         parameters at the price of few passes, once, after `PASSES_BEFORE_REFINING`.
         """
-        stored, passes, best = checkpoint.load(), 0, None
+        stored, passes, best = None if checkpoint is None else checkpoint.load(), 0, None
 
         def put_away(step: int, objective: float) -> None:
-            state = {"number": number, "passes": passes} | climbing.state()
-            checkpoint.save(
-                state if best is None else state | {f"best.{key}": one for key, one in best.state().items()}
-            )
+            if checkpoint is not None:
+                state = {} if best is None else {f"best.{key}": one for key, one in best.state().items()}
+                checkpoint.save({"number": number, "passes": passes} | climbing.state() | state)
             on_step(passes + step, objective)
 
         for number, child in enumerate(np.random.SeedSequence(self.seed).spawn(self.restarts)):  # one child per restart

@@ -210,23 +210,13 @@ class Pass(Generic[P, S]):
         return self.adds(*data.sums(partial(self.over, params=params), self.writes, out))  # type: ignore[no-any-return]
 
 
-class Checkpoint:
-    """Where a driver leaves its state between passes, as named arrays. This one keeps nothing: a fit starts again."""
-
-    def load(self) -> dict[str, Any] | None:
-        """The last state that was saved for this very fit; None where there is none."""
-        return None
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Replace the state, whole or not at all."""
-
-
 class Engine(ABC):
     """A table, placed where passes over it run; `per_annotator` (A,) are the annotations of each annotator."""
 
+    checkpoint: Any = None  # where a driver leaves its state between passes, such as `disk.RunFolder`
+
     def __init__(self, size: Size, per_annotator: IntArray, pool: Threads, gold: IntArray | None):
         self.size, self.per_annotator, self.pool, self.gold = size, per_annotator, pool, gold
-        self.checkpoint = Checkpoint()
         self._once: dict[Any, Sums] = {}
 
     @abstractmethod

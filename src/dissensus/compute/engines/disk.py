@@ -24,7 +24,7 @@ import numpy as np
 
 from dissensus.common.atomic import HeldFolder, atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Checkpoint, Engine, P, Pass, Rows, S, join_rows
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, join_rows
 from dissensus.compute.engines.coding import Coded
 from dissensus.compute.engines.local import Threads, even
 
@@ -32,7 +32,7 @@ STATE = "state.npz"
 PART_ROWS = 10_000_000  # annotations behind each Parquet file of results
 
 
-class RunFolder(Checkpoint):
+class RunFolder:
     """The folder of one fit, and the checkpoint in it."""
 
     def __init__(self, model: Any, coded: Coded, gold: IntArray | None):
