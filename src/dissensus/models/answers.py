@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +12,6 @@ from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator
-from dissensus.models.dependence import CANDIDATES, DEFAULT, PRIOR_SD, Calibration, most_probable
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import spans_of
 
@@ -66,11 +64,6 @@ class SpanModel(Aggregator, ABC):
         q, tags = self.posterior_, self.tags_
         columns = {"item": self.items_, "label": self.classes_[tags], "confidence": q[np.arange(tags.size), tags]}
         return columns | {f"p_{name}": q[:, k] for k, name in enumerate(self.classes_)}
-
-
-def dependence_by(fit: Callable[[float], float]) -> Calibration:
-    """ρ with which known answers are most probable, by their log probability `fit(ρ)`; drawn to the default."""
-    return most_probable([fit(float(rho)) - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2 for rho in CANDIDATES])
 
 
 def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:

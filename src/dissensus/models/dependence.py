@@ -160,23 +160,22 @@ def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, sh
     at = np.arange(gold.size), gold
     shift: FloatArray | None = None
 
-    def score(dependence: float) -> float:
-        known = soften(posterior, n_labels, dependence, shift)[at]
-        away = np.log(dependence / DEFAULT) / PRIOR_SD
-        return float(np.log(np.maximum(known, MIN_PROBABILITY)).sum() - away**2 / 2)
+    def fit(rho: float) -> float:
+        known = soften(posterior, n_labels, rho, shift)[at]
+        return float(np.log(np.maximum(known, MIN_PROBABILITY)).sum())
 
-    scores = np.array([score(one) for one in CANDIDATES])
+    found = most_probable(fit)
     for _ in range(ROUNDS if shifts else 0):
-        shift = _shifts(soften(posterior, n_labels, CANDIDATES[scores.argmax()]), gold)
+        shift = _shifts(soften(posterior, n_labels, found.dependence), gold)
         if shift is None:
             break
-        scores = np.array([score(one) for one in CANDIDATES])
-    return replace(most_probable(scores), shift=shift)
+        found = most_probable(fit)
+    return replace(found, shift=shift)
 
 
-def most_probable(scores: Any) -> Calibration:
-    """The one of `CANDIDATES` with the highest log posterior, and where 95 % of it lie."""
-    scores = np.asarray(scores)
+def most_probable(fit: Callable[[float], float]) -> Calibration:
+    """ρ with which known answers, of log probability `fit(ρ)`, are most probable, drawn to the default; 95 % of it."""
+    scores = np.array([fit(rho) - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2 for rho in CANDIDATES.tolist()])
     below = np.cumsum(np.exp(scores - scores.max()))
     low, high = np.exp(np.interp([0.025, 0.975], below / below[-1], np.log(CANDIDATES)))
     chosen = float(CANDIDATES[scores.argmax()])

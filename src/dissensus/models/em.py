@@ -89,7 +89,9 @@ class EMAggregator(Aggregator, Generic[P]):
 
         def put_away(step: int, objective: float) -> None:
             if checkpoint is not None:
-                state = {} if best is None else {f"best.{key}": one for key, one in best.state().items()}
+                state: dict[str, Any] = (
+                    {} if best is None else {f"best.{key}": one for key, one in best.state().items()}
+                )
                 checkpoint.save({"number": number, "passes": passes} | climbing.state() | state)
             on_step(passes + step, objective)
 

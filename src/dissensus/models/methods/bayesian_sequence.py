@@ -41,6 +41,7 @@ from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln, psi
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
@@ -307,8 +308,6 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 
 def expected_cells(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tuple[FloatArray, float]:
     """(U, S) E log Θ of cells under Dirichlet(α_c + n), and Σ KL(Dirichlet(α_c + n) ‖ Dirichlet(α_c))."""
-    from scipy.special import gammaln, psi
-
     K = alpha.shape[1]
     _, of, totals = group_sums(keys // K, counts)
     own, whole = alpha[:, keys % K].T, alpha.sum(axis=1)

@@ -37,6 +37,7 @@ from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from scipy.special import psi
 
 from dissensus.common.types import IntArray, OnStep
 from dissensus.compute.engines.base import Engine
@@ -254,8 +255,6 @@ def best_first(params: Communities) -> Communities:
 
 def readable_beliefs(params: Communities) -> Beliefs:
     """`CommunityBCC.beliefs` in its readable form, the oracle of the tests; makes an (M, A, K, K) array."""
-    from scipy.special import psi
-
     alpha, counts = params.community_concentration, params.counts
     gamma = counts + alpha[:, None]  # [community, annotator, true, given]
     odds = np.log(params.community_share) + (log_normaliser(gamma) - log_normaliser(alpha)[:, None]).sum(axis=2).T
@@ -282,8 +281,6 @@ def quotients(believed: Beliefs, known: float, alpha: FloatArray) -> FloatArray:
 
     Small α, which the fixed point over E log Θ moves very slowly, get where they belong.
     """
-    from scipy.special import psi
-
     size, members = alpha.sum(axis=2), believed.membership.sum(axis=0)[:, None]  # (M, K), (M, 1)
     pull = known / len(alpha) * (unknown_logs(alpha.shape[1]) + psi(size)[:, :, None] - psi(alpha))
     up = believed.logs + believed.wholes[:, :, None] - members[:, :, None] * psi(alpha) + np.maximum(pull, 0)

@@ -41,9 +41,16 @@ from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import bootstrap
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.models.answers import AnswerModel, check_values, dependence_by
+from dissensus.models.answers import AnswerModel, check_values
 from dissensus.models.base import methods
-from dissensus.models.dependence import DEPENDENCE, MIN_GOLD, Calibration, DependenceChoice, design_effect
+from dissensus.models.dependence import (
+    DEPENDENCE,
+    MIN_GOLD,
+    Calibration,
+    DependenceChoice,
+    design_effect,
+    most_probable,
+)
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -191,7 +198,7 @@ class Gaussian(AnswerModel):
             wide = variance[known] * design_effect(self.item_total_[known], rho)
             return -0.5 * float((np.log(wide) + away / wide).sum())
 
-        found = dependence_by(fit)
+        found = most_probable(fit)
         self.dependence_, self.dependence_interval_ = found.dependence, list(found.interval)
 
     def expected_labels(self, table: Annotations) -> FloatArray:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln, psi
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
@@ -121,8 +122,6 @@ def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatA
     difference of two positive sums, whose quotient is a step (Minka 2000, eq. 55). Only what was counted matters, so
     steps cost little; small α, which the fixed point over E log Θ moves very slowly, get where they belong.
     """
-    from scipy.special import gammaln, psi
-
     counted = np.nonzero(counts > NO_COUNT)
     cell = counted[1] * counts.shape[2] + counted[2]
     some, total = counts[counted], counts.sum(axis=2)  # total (A, K) of each true class

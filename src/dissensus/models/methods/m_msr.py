@@ -122,13 +122,8 @@ class MMSR(Aggregator):
 
     def _complete(self, pairs: Pairs, pool: Threads, on_step: OnStep) -> FloatArray:
         """(A,) s, by trimmed means in turn."""
-        ranges = balanced(pairs.ptr, pool.threads)
+        ranges, data = balanced(pairs.ptr, pool.threads), (tuple(vars(pairs).values()), float(self.trim))
         u, v = np.ones(pairs.linked.size), np.ones(pairs.linked.size)
-
-        data = (
-            pairs.ptr, pairs.second, pairs.count, pairs.skill, pairs.labels, pairs.known_labels, pairs.known_skill,
-            float(self.trim),
-        )  # fmt: skip
 
         def step(given: FloatArray, out: FloatArray) -> None:
             if pairs.second.size < readable.MIN_KERNEL_ROWS:

@@ -34,15 +34,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from scipy.special import expit
 
 from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
-from dissensus.models.answers import AnswerModel, about_confidence, dependence_by
+from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import methods
-from dissensus.models.dependence import MIN_GOLD, Calibration, design_effect, labels_per_item
+from dissensus.models.dependence import MIN_GOLD, Calibration, design_effect, labels_per_item, most_probable
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import SHARE, Params, moved
 from dissensus.table import names as naming
@@ -175,7 +176,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             tree = blind.order_, blind.parent_, blind.chance_
             return float(_soften(odds, design_effect(n, rho), sets, *tree)[1].sum())
 
-        return dependence_by(fit)
+        return most_probable(fit)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
@@ -378,8 +379,6 @@ def marginals(
     Also (L, 2) Σ_i P(option is true, its parent is not / is), and (I,) the log of the sum over all sets. `order` has
     parents first; of the root, whose parent is −1, both chances are alike.
     """
-    from scipy.special import expit
-
     chance = _inside(chance)
     log_in, log_out = np.log(chance), np.log1p(-chance)
     up, total = odds.T.copy(), np.zeros(len(odds))  # (L, I): below an option, of its being true
