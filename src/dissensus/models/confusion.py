@@ -59,8 +59,8 @@ MAX_FOCUS_BYTES = 2**31  # of the posterior that says which items those are
 DOUBT = 1e-3  # probability that an item's best class is not its class, from which on it is in doubt
 
 __all__ = [
-    "COIN", "FULL", "OWN", "SIMPLEX", "Classes", "ConfusionModel", "Counts", "FloatArray", "OwnCells", "methods",
-    "moved", "param", "soft_counts",
+    "COIN", "FULL", "OWN", "SIMPLEX", "Classes", "ConfusionModel", "Counts", "Engine", "FloatArray", "OwnCells",
+    "methods", "moved", "param", "soft_counts",
 ]  # fmt: skip
 
 

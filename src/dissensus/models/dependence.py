@@ -58,6 +58,7 @@ ROUNDS = 2  # of shifts given ρ, then ρ given shifts; a third changed nothing 
 NEWTON_STEPS = 8
 MIN_PROBABILITY = 1e-12  # of a known class: one mistake should not outweigh all else
 
+Shift = FloatArray | None  # (K,), added to a log posterior; None: 0
 DependenceChoice = float | Literal["auto"] | None
 DEPENDENCE: Any = param(
     "auto", "what labels of one item share: ρ from 0 (None), all are independent, or 'auto'",
@@ -73,11 +74,7 @@ def design_effect(n_labels: FloatArray | IntArray, dependence: float) -> FloatAr
 
 
 def soften(
-    posterior: FloatArray,
-    n_labels: FloatArray,
-    dependence: float,
-    shift: FloatArray | None = None,
-    held: FloatArray | None = None,
+    posterior: FloatArray, n_labels: FloatArray, dependence: float, shift: Shift = None, held: Shift = None
 ) -> FloatArray:
     """(I, K) the posterior of labels that depend on each other, from that of independent ones; 0 stays 0.
 
@@ -88,11 +85,7 @@ def soften(
 
 
 def sharpen(
-    posterior: FloatArray,
-    n_labels: FloatArray,
-    dependence: float,
-    shift: FloatArray | None = None,
-    held: FloatArray | None = None,
+    posterior: FloatArray, n_labels: FloatArray, dependence: float, shift: Shift = None, held: Shift = None
 ) -> FloatArray:
     """(I, K) back to the posterior of independent labels."""
     power = design_effect(n_labels, dependence)
@@ -104,14 +97,14 @@ def sharpen(
     return _powered(posterior / row_max(posterior)[:, None], power, back)
 
 
-def _added(power: FloatArray, shift: FloatArray | None, held: FloatArray | None) -> FloatArray | None:
+def _added(power: FloatArray, shift: Shift, held: Shift) -> Shift:
     """(K,) or (I, K) what is added to the log of p^power."""
     if held is None:
         return shift
     return (1 - power)[:, None] * held + (0.0 if shift is None else shift)
 
 
-def _powered(posterior: FloatArray, power: FloatArray, shift: FloatArray | None) -> FloatArray:
+def _powered(posterior: FloatArray, power: FloatArray, shift: Shift) -> FloatArray:
     """(I, K) ∝ q^power exp(shift)."""
     with np.errstate(divide="ignore"):
         raised = np.log(posterior)  # four times as fast as a power

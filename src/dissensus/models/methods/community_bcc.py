@@ -40,9 +40,8 @@ import numpy as np
 from scipy.special import psi
 
 from dissensus.common.types import IntArray, OnStep
-from dissensus.compute.engines.base import Engine
 from dissensus.compute.engines.local import Threads, even
-from dissensus.models.confusion import Classes, FloatArray, methods, moved, param
+from dissensus.models.confusion import Classes, Engine, FloatArray, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
 from dissensus.models.em import climb, remembered
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO

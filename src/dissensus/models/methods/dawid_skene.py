@@ -39,12 +39,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from dissensus.common.parameters import Parameters, param
-from dissensus.common.types import FloatArray
-from dissensus.compute.engines.base import Engine
-from dissensus.models.base import methods
-from dissensus.models.confusion import Classes, ConfusionModel, Counts
+from dissensus.models.confusion import SIMPLEX, Classes, ConfusionModel, Counts, Engine, FloatArray, methods, moved
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, PSEUDO, class_pseudo, expected_pseudo, log_sum
-from dissensus.models.params import SIMPLEX, moved
 
 
 @dataclass(frozen=True)

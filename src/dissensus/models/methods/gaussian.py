@@ -115,10 +115,7 @@ class Gaussian(AnswerModel):
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         self._set_scale(table, weight)
         x = self._to_scores(table.values)[table.label]
-        fit, trace, done = climb(
-            table.item, table.annotator, x, weight, (table.n_items, table.n_annotators), self.shared, self.max_iter,
-            self.tol, on_step,
-        )  # fmt: skip
+        fit, trace, done = self._climb(table, x, weight, on_step)
         if not done:
             self._warn_unconverged("passes", f"the bound is {trace[-1]:.6g}")
         self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), done
@@ -135,6 +132,57 @@ class Gaussian(AnswerModel):
         if gold is not None:
             self._learn_dependence(self._theta, variance, gold)
         self.values_, self.interval_ = self._answers(self._theta, variance, self.item_total_, LEVEL)
+
+    def _climb(
+        self, table: Annotations, x: FloatArray, weight: FloatArray, on_step: OnStep
+    ) -> tuple[Fit, list[float], bool]:
+        """Raise the bound until it changes by less than `tol` per row: parameters, trace, and whether it did."""
+        item, annotator, rows = table.item, table.annotator, float(weight.sum())
+        I, A = table.n_items, table.n_annotators
+
+        def by_item(values: FloatArray) -> FloatArray:
+            return np.bincount(item, weight * values, I).astype(np.float64)
+
+        def by_annotator(values: FloatArray) -> FloatArray:
+            return np.bincount(annotator, weight * values, A).astype(np.float64)
+
+        n, labelled = by_annotator(np.ones(x.size)), by_item(np.ones(x.size))
+        mean = by_item(x) / np.maximum(labelled, 1e-300)
+        within = max(float((weight * (x - mean[item]) ** 2).sum() / rows), MIN_VARIANCE)
+        between = max(float(mean[labelled > 0].var()), within / I, within / 10, MIN_VARIANCE)
+        ones, none = np.ones(A), np.zeros((A, 3))
+        fit = Fit(0.0, between, 0 * ones, ones, none, within * ones, within, 0.1, within / 10)
+        trace: list[float] = []
+        xx = by_annotator(x**2)
+        sums_x = by_annotator(x)
+        for step in range(1, self.max_iter + 1):
+            b, a, V, s2 = fit.b, fit.a, fit.V, fit.s2
+            aa, ab = a**2 + V[:, 1], a * b + V[:, 2]
+            v = 1 / (1 / fit.tau2 + by_item((aa / s2)[annotator]))
+            m = v * (fit.mu / fit.tau2 + by_item((a / s2)[annotator] * x - (ab / s2)[annotator]))
+            mu = float(m.mean())
+            tau2 = max(float(((m - mu) ** 2 + v).mean()), within / I, MIN_VARIANCE)
+            at, square = m[item], (m**2 + v)[item]
+            t1, t2, xt = by_annotator(at), by_annotator(square), by_annotator(x * at)
+            # the Gaussian posterior of (b, a): its precision is [[A11, t1], [t1, A22]] / s2
+            A11, A22 = n + s2 / fit.sb2, t2 + s2 / fit.sa2
+            determinant = A11 * A22 - t1**2
+            right = xt + s2 / fit.sa2
+            b, a = (A22 * sums_x - t1 * right) / determinant, (A11 * right - t1 * sums_x) / determinant
+            V = np.column_stack([A22, A11, -t1]) * (s2 / determinant)[:, None]
+            sa2 = max(float(((a - 1) ** 2 + V[:, 1]).mean()), MIN_VARIANCE)
+            sb2 = max(float((b**2 + V[:, 0]).mean()), MIN_VARIANCE)
+            # Σ w E[(x − b − aθ)²], from the sums
+            bb, aa, ab = b**2 + V[:, 0], a**2 + V[:, 1], a * b + V[:, 2]
+            off = np.maximum(xx - 2 * (b * sums_x + a * xt) + n * bb + 2 * ab * t1 + aa * t2, 0)
+            s2 = np.maximum((off + self.shared * fit.pool) / (n + self.shared + 2), MIN_VARIANCE)
+            pool = float((A + 1) / ((1 / s2).sum() + 1 / within))
+            fit = Fit(mu, tau2, b, a, V, s2, pool, sa2, sb2)
+            trace.append(bound(fit, n, off, m, v, self.shared, within))
+            on_step(step, trace[-1])
+            if step > 1 and trace[-1] - trace[-2] <= self.tol * max(rows, MIN_ROWS):
+                return fit, trace, True
+        return fit, trace, False
 
     def _check_gold(self, gold: Any, table: Any) -> FloatArray | None:
         return check_values(gold, table)
@@ -328,65 +376,6 @@ class Gaussian(AnswerModel):
         if furthest > 0:
             labels = np.clip(labels, middle - furthest, middle + furthest)
         return np.asarray(np.interp(ndtr(x), at, labels))
-
-
-def climb(
-    item: IntArray,
-    annotator: IntArray,
-    x: FloatArray,
-    weight: FloatArray,
-    size: tuple[int, int],
-    shared: float,
-    max_iter: int,
-    tol: float,
-    on_step: OnStep,
-) -> tuple[Fit, list[float], bool]:
-    """Raise the bound until it changes by less than `tol` per row: the parameters, the trace, and whether it did."""
-    (I, A), rows = size, float(weight.sum())
-
-    def by_item(values: FloatArray) -> FloatArray:
-        return np.bincount(item, weight * values, I).astype(np.float64)
-
-    def by_annotator(values: FloatArray) -> FloatArray:
-        return np.bincount(annotator, weight * values, A).astype(np.float64)
-
-    n, labelled = by_annotator(np.ones(x.size)), by_item(np.ones(x.size))
-    mean = by_item(x) / np.maximum(labelled, 1e-300)
-    within = max(float((weight * (x - mean[item]) ** 2).sum() / rows), MIN_VARIANCE)
-    between = max(float(mean[labelled > 0].var()), within / I, within / 10, MIN_VARIANCE)
-    ones, none = np.ones(A), np.zeros((A, 3))
-    fit = Fit(0.0, between, 0 * ones, ones, none, within * ones, within, 0.1, within / 10)
-    trace: list[float] = []
-    xx = by_annotator(x**2)
-    sums_x = by_annotator(x)
-    for step in range(1, max_iter + 1):
-        b, a, V, s2 = fit.b, fit.a, fit.V, fit.s2
-        aa, ab = a**2 + V[:, 1], a * b + V[:, 2]
-        v = 1 / (1 / fit.tau2 + by_item((aa / s2)[annotator]))
-        m = v * (fit.mu / fit.tau2 + by_item((a / s2)[annotator] * x - (ab / s2)[annotator]))
-        mu = float(m.mean())
-        tau2 = max(float(((m - mu) ** 2 + v).mean()), within / I, MIN_VARIANCE)
-        at, square = m[item], (m**2 + v)[item]
-        t1, t2, xt = by_annotator(at), by_annotator(square), by_annotator(x * at)
-        # the Gaussian posterior of (b, a): its precision is [[A11, t1], [t1, A22]] / s2
-        A11, A22 = n + s2 / fit.sb2, t2 + s2 / fit.sa2
-        determinant = A11 * A22 - t1**2
-        right = xt + s2 / fit.sa2
-        b, a = (A22 * sums_x - t1 * right) / determinant, (A11 * right - t1 * sums_x) / determinant
-        V = np.column_stack([A22, A11, -t1]) * (s2 / determinant)[:, None]
-        sa2 = max(float(((a - 1) ** 2 + V[:, 1]).mean()), MIN_VARIANCE)
-        sb2 = max(float((b**2 + V[:, 0]).mean()), MIN_VARIANCE)
-        # Σ w E[(x − b − aθ)²], from the sums
-        bb, aa, ab = b**2 + V[:, 0], a**2 + V[:, 1], a * b + V[:, 2]
-        off = np.maximum(xx - 2 * (b * sums_x + a * xt) + n * bb + 2 * ab * t1 + aa * t2, 0)
-        s2 = np.maximum((off + shared * fit.pool) / (n + shared + 2), MIN_VARIANCE)
-        pool = float((A + 1) / ((1 / s2).sum() + 1 / within))
-        fit = Fit(mu, tau2, b, a, V, s2, pool, sa2, sb2)
-        trace.append(bound(fit, n, off, m, v, shared, within))
-        on_step(step, trace[-1])
-        if step > 1 and trace[-1] - trace[-2] <= tol * max(rows, MIN_ROWS):
-            return fit, trace, True
-    return fit, trace, False
 
 
 def bound(

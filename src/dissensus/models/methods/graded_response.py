@@ -26,11 +26,9 @@ import numpy as np
 from scipy.special import expit
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.compute.engines.base import Engine
-from dissensus.models.base import methods
-from dissensus.models.confusion import Classes, ConfusionModel, Counts
+from dissensus.models.confusion import Classes, ConfusionModel, Counts, Engine, methods, moved
 from dissensus.models.matrices import class_pseudo
-from dissensus.models.params import moved, real
+from dissensus.models.params import real
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import values_of
 

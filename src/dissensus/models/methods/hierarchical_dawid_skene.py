@@ -28,15 +28,11 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, psi
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray
-from dissensus.compute.engines.base import Engine
-from dissensus.models.base import methods
-from dissensus.models.confusion import Classes, ConfusionModel, Counts, P
+from dissensus.models.confusion import Classes, ConfusionModel, Counts, Engine, FloatArray, P, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, divergence, expected_log, fixed_point, mean_log_density
 from dissensus.models.em import remembered
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo, expected_pseudo
-from dissensus.models.params import LOG_SIMPLEX, moved, positive
+from dissensus.models.params import LOG_SIMPLEX, positive
 
 POLISHING_STEPS = 2  # in one M step
 NO_COUNT = 1e-9  # a count that says nothing of α

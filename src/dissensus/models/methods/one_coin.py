@@ -23,10 +23,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray
-from dissensus.models.base import methods
 from dissensus.models.coins import CoinModel, Coins
+from dissensus.models.confusion import FloatArray, methods, param
 from dissensus.models.matrices import PSEUDO, leaning
 
 LEAN = 0.01  # share of π that follows the votes where it is not learnt

@@ -39,11 +39,9 @@ from dissensus.common.arrays import pair_starts
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines import EngineChoice
-from dissensus.compute.engines.base import Engine
 from dissensus.exceptions import BadParameter
-from dissensus.models.base import methods
 from dissensus.models.coins import CoinModel, Coins
-from dissensus.models.confusion import Counts
+from dissensus.models.confusion import Counts, Engine, methods
 from dissensus.models.matrices import PSEUDO
 from dissensus.table.annotations import Annotations
 
