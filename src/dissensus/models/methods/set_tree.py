@@ -131,7 +131,8 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
 
         def start(rng: np.random.Generator | None) -> Ticks:
             nonlocal prior
-            q = (_tick_votes(table) + 0.1) / (self.item_total_ + 0.5)[:, None]
+            ticked = sums_of_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
+            q = (ticked + 0.1) / (self.item_total_ + 0.5)[:, None]
             q = q if rng is None else rng.beta(0.5 + 4 * q, 4.5 - 4 * q)
             if known.size:
                 q = np.where(np.isnan(known), q, known > 0)
@@ -345,11 +346,6 @@ def _chances(joint: FloatArray, q: FloatArray, prior: Prior) -> FloatArray:
 
 def _inside(chance: FloatArray) -> FloatArray:
     return np.asarray(np.clip(chance, MIN_CHANCE, 1 - MIN_CHANCE))
-
-
-def _tick_votes(table: Annotations) -> FloatArray:
-    """(I, L) the weight of the ticks of every option."""
-    return sums_of_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
 
 
 def _odds(
