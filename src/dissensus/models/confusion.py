@@ -49,7 +49,7 @@ from dissensus.models.dependence import SoftenedPass, hold
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.incremental import written
 from dissensus.models.matrices import MIN_BEFORE
-from dissensus.models.params import SIMPLEX, Params, moved
+from dissensus.models.params import SIMPLEX, Params, moved, normalised
 from dissensus.table.annotations import Annotations
 
 MAX_UPDATE_PASSES = 20  # over the rows of one update
@@ -373,18 +373,14 @@ def softened_sweep(
     def moved(beta: float) -> float:
         nonlocal sums
         if beta:
-            model.held_ = beta * np.log(np.maximum(_shares(sums.independent.classes), MIN_BEFORE))
+            model.held_ = beta * np.log(np.maximum(normalised(sums.independent.classes), MIN_BEFORE))
         walked = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_, model.shift_, model.held_)
         sums = engine.sweep(walked, params, out)
         if not holds:
             return 0.0
-        return float(np.abs(_shares(sums.independent.classes) - _shares(sums.counts.classes)).sum() / 2)
+        return float(np.abs(normalised(sums.independent.classes) - normalised(sums.counts.classes)).sum() / 2)
 
     holds = model._holds(engine.size.n_classes)
     hold(moved)
     model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent
-
-
-def _shares(classes: FloatArray) -> FloatArray:
-    return np.asarray(classes / classes.sum())
