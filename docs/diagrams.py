@@ -17,7 +17,7 @@ KEPT_TO_GO_ON = {"pull", "curvature", "evidence", "knots", "knot_labels", "sprea
 MADE_OF_OTHERS = {"mmce": ("confusion", "difficulty", "item_penalty")}
 DERIVED = ("population_", "typical_", "crowd_", "rank")  # what such names begin with
 DRAWN_RANGES = {"simplex", "share", "real"}  # not counts, codes, names
-HOMES = ("dissensus.models.methods", "dissensus.models.numbers")
+HOME = "dissensus.models.methods"
 OF_TRUTH, OF_LABEL = {"prior", "chance", "scores"}, {"loading"}  # what no annotator's part is drawn from
 RADIUS = 17
 ITEMS_PLATE, ANNOTATORS_PLATE = (150, 88, 300, 152), (310, 96, 322, 140)  # x, y, width, height
@@ -33,7 +33,7 @@ def learnt(name: str) -> dict[str, str]:
     found = {}
     hints = get_type_hints(method, include_extras=True)
     for owner in method.__mro__:
-        if not owner.__module__.startswith(HOMES):
+        if not owner.__module__.startswith(HOME):
             continue
         for result in vars(owner).get("__annotations__", {}):
             if not result.endswith("_") or get_origin(hints[result]) is not Annotated:

@@ -37,8 +37,8 @@ CONTRACT = (
 
 
 OTHER_CONTRACTS = {
-    "numbers": 'It is for numbers (`kind="numbers"`). `values_` (I,), `interval_` (I, 2) and what else such a method '
-    "has are described in `dissensus.models.numbers`.",
+    "numbers": 'It is for numbers (`kind="numbers"`). `values_` (I,), `interval_` (I, 2), 95 %, `bias_`, '
+    "`stretch_`, `precision_` and `reliability_` (A,).",
     "graded": 'It is for classes in an order (`kind="graded"`). ' + CONTRACT,
     "pairs": 'It is for comparisons of two things (`kind="pairs"`). `scores_` (T,), `score_interval_`, `rank_`, '
     '`rank_interval_` and `to_frame("things")` are about the\nthings; `posterior_` (I, 3) says what an annotator like '

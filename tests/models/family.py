@@ -25,7 +25,7 @@ def full(cells, n_classes: int) -> np.ndarray:
 
 def readable_pass(table: Annotations, prior, confusion, gold=None) -> tuple[np.ndarray, Counts]:
     """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
-    part = Part.of(hard_rows(table), gold, table.n_annotators, table.n_classes)
+    part = Part(hard_rows(table).arrays, gold, table.n_annotators, table.n_classes)
     *sums, posterior = confusion_pass(part, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior))
     return posterior, Counts(*sums)
 

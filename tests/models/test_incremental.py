@@ -23,13 +23,13 @@ def test_names_are_merged_in_order(names, more):
         pytest.skip("kinds differ")
     kind = object if isinstance(more[0], str) else np.int64
     old, new = np.array(names, kind), np.array(sorted(set(more)), kind)
-    merged, at, codes = incremental.merge(old, new, "items")
+    merged, at, codes, known = incremental.merge(old, new, "items")
     assert merged.tolist() == sorted(set(names) | set(more))
     assert merged[codes].tolist() == new.tolist()
     values = incremental.put_in(np.arange(len(names)) * 10.0, at, -1.0)
     assert [v for v in values if v >= 0] == [10.0 * i for i in range(len(names))]
     assert [name for name, v in zip(merged, values, strict=True) if v < 0] == sorted(set(more) - set(names))
-    assert incremental.known_before(merged.size, at, codes).tolist() == [name in names for name in new]
+    assert known.tolist() == [name in names for name in new]
 
 
 @pytest.mark.parametrize("kind", KINDS)

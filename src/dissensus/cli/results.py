@@ -19,15 +19,14 @@ from dissensus.cli.diagnose import flagged, print_flags
 from dissensus.cli.errors import say
 from dissensus.cli.folder import SUMMARY, tables
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.compute.engines.options import name_of
+from dissensus.compute.engines import name_of
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
 from dissensus.evaluation.hard import hits
 from dissensus.exceptions import BadParameter, UnreadableFile
-from dissensus.models.answers import AnswerModel
+from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.dependence import labels_per_item
 from dissensus.models.saving import load, save
-from dissensus.models.spans import SpanModel
 from dissensus.questions.item_status import ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

@@ -191,7 +191,7 @@ class Factors:
         """One round of belief propagation at all nodes; see `kernels.sweep`."""
         nodes = self.nodes
 
-        def walk(part: Part) -> tuple[float, float, float]:
+        def walk(part: Part) -> Any:
             return kernels.sweep(
                 part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, self.of(part)[0], prior, incoming, outgoing,
                 belief, pair, damping,

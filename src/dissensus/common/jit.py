@@ -5,16 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache, cached_property, update_wrapper
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from dissensus.exceptions import DissensusWarning
 
-F = TypeVar("F", bound=Callable[..., Any])
 
-
-def compiled(function: F) -> F:
+def compiled(function: Callable[..., Any]) -> Kernel:
     """Compile `function` when it is first called; numba, which takes 0.3 s to import, is imported no sooner."""
-    return cast(F, Kernel(function))
+    return Kernel(function)
 
 
 @cache

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.common.types import IntArray
-from dissensus.compute.engines.base import Rows
+if TYPE_CHECKING:
+    from dissensus.compute.engines.base import Rows
 
 LIKELIHOOD, VOTES, GIVEN, ONES = range(4)
 FULL, OWN, COIN = range(3)
@@ -42,19 +42,32 @@ def library(values: Any) -> Any:
 
 
 class Part:
-    """Items and their rows, with sums over both. NumPy's arrays here; `kernels.on_torch.Part` has tensors."""
+    """Items and their rows, with sums over both. NumPy's arrays here; `kernels.on_torch.Part` has tensors.
 
-    def __init__(
-        self, item_ptr: Any, annotator: Any, label: Any, weight: Any, gold: Any, n_annotators: int, n_classes: int
-    ):
-        self.ptr, self.annotator, self.label, self.weight, self.gold = item_ptr, annotator, label, weight, gold
-        self.n_annotators, self.n_classes, self.n_items = n_annotators, n_classes, len(item_ptr) - 1
-        self.lengths = item_ptr[1:] - item_ptr[:-1]
+    `rows` are as `Rows.arrays`; the first item is item `first` of the whole table.
+    """
 
-    @classmethod
-    def of(cls, rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> Part:
-        """All of these rows."""
-        return cls(rows.item_ptr, rows.annotator, rows.label, rows.weight, gold, n_annotators, n_classes)
+    def __init__(self, rows: tuple[Any, ...], gold: Any, n_annotators: int, n_classes: int, first: int = 0):
+        self.ptr, self.annotator, self.label, self.weight = rows
+        self.gold, self.n_annotators, self.n_classes, self.n_items = gold, n_annotators, n_classes, len(self.ptr) - 1
+        self.items = slice(first, first + self.n_items)
+
+    @cached_property
+    def lengths(self) -> Any:
+        """(items,) rows of each item."""
+        return self.ptr[1:] - self.ptr[:-1]
+
+    def of_items(self, values: Any) -> Any:
+        """What an array over all items of the table, or over these, has of these; None stays None."""
+        return self.put(values if values is None or len(values) == self.n_items else values[self.items])
+
+    def put(self, values: Any) -> Any:
+        """An array of NumPy's as the others here are; None stays None."""
+        return values
+
+    def array(self, values: Any) -> Any:
+        """The same as an array of NumPy's."""
+        return values
 
     @cached_property
     def item(self) -> Any:
@@ -133,7 +146,7 @@ def label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
     """Sparse (I, A·K) weight of the labels of each item, in the column annotator·K + label."""
     from scipy.sparse import csr_array
 
-    part = Part.of(rows, None, n_annotators, n_classes)
+    part = Part(rows.arrays, None, n_annotators, n_classes)
     return csr_array((part.ones(), part.cell, rows.item_ptr), (rows.n_items, n_annotators * n_classes))
 
 

@@ -1,17 +1,19 @@
-"""The contract of methods whose answers are no classes with probabilities: numbers, rankings, sets and objects."""
+"""The contracts of methods whose answers are no classes with probabilities: numbers, rankings, sets, objects, spans."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from dissensus.common.types import IntArray
+from dissensus.common.arrays import unmasked
+from dissensus.common.frames import as_frame
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator
-from dissensus.models.dependence import CANDIDATES, DEFAULT, PRIOR_SD, Calibration, most_probable
 from dissensus.table.annotations import Annotations
+from dissensus.table.spans import spans_of
 
 
 class AnswerModel(Aggregator, ABC):
@@ -29,9 +31,39 @@ class AnswerModel(Aggregator, ABC):
         """What a summary says of the answers; with known answers (I,) also how good they are."""
 
 
-def dependence_by(fit: Callable[[float], float]) -> Calibration:
-    """ρ with which known answers are most probable, by their log probability `fit(ρ)`; drawn to the default."""
-    return most_probable([fit(float(rho)) - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2 for rho in CANDIDATES])
+class SpanModel(Aggregator, ABC):
+    """A method for spans: answers are tags of places, see `table.spans`, and none of them is illegal."""
+
+    kinds: ClassVar[tuple[str, ...]] = ("spans",)
+
+    tags_: Annotated[IntArray, "I code:K"]  # codes into classes_
+    span_probability_: Annotated[FloatArray, "I share?"]  # of the span that begins at an item; NaN at other items
+
+    @abstractmethod
+    def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Posterior (I, K), tags (I,) and probabilities of their spans (I,) of a new table."""
+
+    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
+        """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
+        self._check_fitted()
+        return self.posterior_ if table is None else self.answer(table)[0]
+
+    def predict(self, table: Annotations | None = None) -> Names:
+        """(I,) the tags."""
+        self._check_fitted()
+        return self.classes_[self.tags_ if table is None else self.answer(table)[1]]
+
+    def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
+        """The spans that the tags say: document, start, end (exclusive), label, probability of the whole span."""
+        self._check_fitted()
+        return as_frame(spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend)
+
+    def _columns(self, kind: str) -> dict[str, Any]:
+        if kind != "items":
+            return super()._columns(kind)
+        q, tags = self.posterior_, self.tags_
+        columns = {"item": self.items_, "label": self.classes_[tags], "confidence": q[np.arange(tags.size), tags]}
+        return columns | {f"p_{name}": q[:, k] for k, name in enumerate(self.classes_)}
 
 
 def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
@@ -44,3 +76,17 @@ def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
         bounds = {"accuracy_low": right.low, "accuracy_high": right.high}
         about["gold"] = {"items": int((gold >= 0).sum()), "accuracy": right.value, **bounds}
     return about
+
+
+def check_values(gold: Any, table: Annotations) -> FloatArray | None:
+    """`gold` as floats (I,), NaN where unknown; None where nothing is known."""
+    if gold is None:
+        return None
+    values = unmasked(gold, np.nan)
+    if values.shape != (table.n_items,) or values.dtype.kind not in "iuf":
+        raise DataError(
+            f"gold must hold one number per item, {table.n_items} in all, NaN where unknown; got {values.dtype} of "
+            f"shape {values.shape}. `table.gold_values(item, value)` makes it from names."
+        )
+    values = values.astype(np.float64)
+    return values if np.isfinite(values).any() else None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
 
 import numpy as np
 
@@ -403,34 +403,31 @@ class Aggregator(Parameters, ABC):
         say which.
         """
         self._check_fitted()
-        if kind == "items" and backend is None and hasattr(self.posterior_, "item_frame"):
-            return self.posterior_.item_frame(getattr(self, "difficulty_", None), self.item_columns)
+        if kind == "items" and backend is None and hasattr(getattr(self, "posterior_", None), "item_frame"):
+            return self.posterior_.item_frame(getattr(self, "difficulty_", None), self.item_columns)  # type: ignore[attr-defined]
+        return as_frame(self._columns(kind), backend)
+
+    def _columns(self, kind: str) -> dict[str, Any]:
+        """The columns of `to_frame`."""
         if kind == "items":
             difficulty = getattr(self, "difficulty_", None)
-            columns = self.item_columns(np.asarray(self.items_), np.asarray(self.posterior_), difficulty)
-        elif kind == "annotators":
-            columns = {
-                "annotator": self.annotators_,
-                "annotations": self.n_annotations_,
-                "reliability": self.reliability_,
-            } | _bounds(self.reliability_interval())
-        elif kind == "confusions":
-            if not hasattr(self, "confusion_"):
-                raise BadParameter(
-                    f"{type(self).__name__} models no confusion matrices; ask for 'items' or 'annotators'."
-                )
-            A, K = self.annotators_.size, self.classes_.size
-            columns = {
-                "annotator": np.repeat(self.annotators_, K * K),
-                "true": np.tile(np.repeat(self.classes_, K), A),
-                "given": np.tile(self.classes_, A * K),
-                "probability": self.confusion_.reshape(-1),
-            }
-            if self._confusion_size() is not None:
-                columns |= _bounds(self.confusion_interval().reshape(-1, 2))
-        else:
+            return self.item_columns(np.asarray(self.items_), np.asarray(self.posterior_), difficulty)
+        if kind == "annotators":
+            columns = {"annotator": self.annotators_, "annotations": self.n_annotations_}
+            return columns | {"reliability": self.reliability_} | _bounds(self.reliability_interval())
+        if kind != "confusions":
             raise BadParameter(f"kind must be 'items', 'annotators' or 'confusions', got {kind!r}.")
-        return as_frame(columns, backend)
+        if not hasattr(self, "confusion_"):
+            raise BadParameter(f"{type(self).__name__} models no confusion matrices; ask for 'items' or 'annotators'.")
+        A, K = self.annotators_.size, self.classes_.size
+        columns = {
+            "annotator": np.repeat(self.annotators_, K * K),
+            "true": np.tile(np.repeat(self.classes_, K), A),
+            "given": np.tile(self.classes_, A * K),
+            "probability": self.confusion_.reshape(-1),
+        }
+        counted = self._confusion_size() is not None
+        return columns | (_bounds(self.confusion_interval().reshape(-1, 2)) if counted else {})
 
     def item_frames(self) -> Iterator[Any]:
         """`to_frame("items")` in parts, Arrow tables in the order of the items.
@@ -610,13 +607,8 @@ clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help
 @cache
 def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
     """The texts of all that a class and its parents annotate as `Annotated[type, text]`."""
-    hints = (
-        (name, eval(hint, vars(sys.modules[home.__module__])) if isinstance(hint, str) else hint)
-        for home in reversed(kind.__mro__)
-        for name, hint in vars(home).get("__annotations__", {}).items()
-        if "Annotated[" in str(hint)
-    )
-    return {name: hint.__metadata__[0] for name, hint in hints}
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 def _check_table(table: Any, caller: str) -> None:

@@ -7,9 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from dissensus.common.types import FloatArray
-from dissensus.models.confusion import COIN, Classes, ConfusionModel, OwnCells
-from dissensus.models.params import SIMPLEX, moved
+from dissensus.models.confusion import COIN, SIMPLEX, Classes, ConfusionModel, FloatArray, OwnCells, moved
 
 
 @dataclass(frozen=True)

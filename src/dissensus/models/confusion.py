@@ -49,7 +49,7 @@ from dissensus.models.dependence import SoftenedPass, hold
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.incremental import written
 from dissensus.models.matrices import MIN_BEFORE
-from dissensus.models.params import SIMPLEX, Params, moved
+from dissensus.models.params import SIMPLEX, Params, moved, normalised
 from dissensus.table.annotations import Annotations
 
 MAX_UPDATE_PASSES = 20  # over the rows of one update
@@ -59,8 +59,8 @@ MAX_FOCUS_BYTES = 2**31  # of the posterior that says which items those are
 DOUBT = 1e-3  # probability that an item's best class is not its class, from which on it is in doubt
 
 __all__ = [
-    "COIN", "FULL", "OWN", "SIMPLEX", "Classes", "ConfusionModel", "Counts", "FloatArray", "OwnCells", "methods",
-    "moved", "param", "soft_counts",
+    "COIN", "FULL", "OWN", "SIMPLEX", "Classes", "ConfusionModel", "Counts", "Engine", "FloatArray", "OwnCells",
+    "methods", "moved", "param", "soft_counts",
 ]  # fmt: skip
 
 
@@ -228,11 +228,8 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         size, pool = engine.size, Threads(engine.pool.threads)
         with Local(engine.rows_of(doubtful), size.n_annotators, size.n_classes, pool, gold) as rest:
             focused = Focused.of(sums, rest, likelihood, self._walk)
-            run = climb(
-                partial(self.em_pass, focused), self._next(sums, params), max_iter=self.max_iter, tol=self.tol,
-                accelerate=self.accelerate, on_step=lambda *_: None,
-            )  # fmt: skip
-        return run.params
+            em_pass, limits = partial(self.em_pass, focused), {"max_iter": self.max_iter, "tol": self.tol}
+            return climb(em_pass, self._next(sums, params), accelerate=self.accelerate, **limits).params
 
     def em_pass(self, engine: Engine | Focused, params: P) -> tuple[float, P]:
         """The objective at `params`, and the parameters of the next pass."""
@@ -362,7 +359,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
 
 def softened_sweep(
-    model: Aggregator, engine: Engine, walk: Pass[Any, Any, Any], params: Any, totals: FloatArray, **out: Any
+    model: Aggregator, engine: Engine, walk: Pass[Any, Any], params: Any, totals: FloatArray, **out: Any
 ) -> Any:
     """The last pass of a fit: sets the softened posterior and what it says of annotators, returns the pass's sums.
 
@@ -376,18 +373,14 @@ def softened_sweep(
     def moved(beta: float) -> float:
         nonlocal sums
         if beta:
-            model.held_ = beta * np.log(np.maximum(_shares(sums.independent.classes), MIN_BEFORE))
+            model.held_ = beta * np.log(np.maximum(normalised(sums.independent.classes), MIN_BEFORE))
         walked = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_, model.shift_, model.held_)
         sums = engine.sweep(walked, params, out)
         if not holds:
             return 0.0
-        return float(np.abs(_shares(sums.independent.classes) - _shares(sums.counts.classes)).sum() / 2)
+        return float(np.abs(normalised(sums.independent.classes) - normalised(sums.counts.classes)).sum() / 2)
 
     holds = model._holds(engine.size.n_classes)
     hold(moved)
     model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent
-
-
-def _shares(classes: FloatArray) -> FloatArray:
-    return np.asarray(classes / classes.sum())

@@ -6,18 +6,16 @@ Arrays here are [annotator, true, given]. The kernels have their own order, see 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute import readable
 from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, Worker
 from dissensus.compute.engines.local import Threads, even
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN
 from dissensus.table.annotations import Annotations
@@ -71,20 +69,11 @@ class Counts(Sums):
     labels: FloatArray
 
 
-class Readable(NamedTuple):
-    """What a worker needs for the readable pass: parameters, sizes, and the sums of the blocks so far."""
-
-    params: Likelihood | None
-    n_annotators: int
-    n_classes: int
-    found: list[Counts]
-
-
 @dataclass(eq=False)
-class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
+class ConfusionPass(Pass[Likelihood | None, Counts]):
     """One fused pass, see `kernels.confusion`; may write `posterior`.
 
-    `given` (I, K) is the posterior for GIVEN; with `rng` it is drawn from Dirichlet(1 + votes) of each block instead.
+    `given` is the posterior for GIVEN, (I, K) or the block's; with `rng` it is drawn from Dirichlet(1 + votes) instead.
     """
 
     source: int
@@ -99,13 +88,20 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
         """One generator draws item by item."""
         return self.rng is not None
 
-    def open(self, params: Likelihood | None, size: Size, workers: int, pool: Threads) -> list[Any]:
-        """Prior, cells, classes (K,) and evidence (1,) for each worker; of a short table, a list of sums."""
-        A, K = size.n_annotators, size.n_classes
-        if size.n_rows < readable.MIN_KERNEL_ROWS:
-            return [Readable(params, A, K, []) for _ in range(workers)]
+    adds = Counts
+
+    def zeros(self, size: Size) -> list[Any]:
+        """Evidence and classes; the labels are in the cells."""
+        return [0.0, np.zeros(size.n_classes)]
+
+    def open(self, params: Likelihood | None, size: Size, workers: int, pool: Threads) -> list[Worker]:
+        """Load the cells; a worker's parameters are the prior, how many rows may be multiplied, and its cells."""
+        opened = super().open(params, size, workers, pool)
+        if opened[0].short:
+            return opened
         from dissensus.compute.kernels import confusion as kernels
 
+        A, K = size.n_annotators, size.n_classes
         shape = (workers, A, 1 if self.shape == COIN else K, 2, K if self.shape == FULL else 1)
         if self.cells is None or self.cells.shape != shape:
             self.cells = np.zeros(shape)
@@ -120,71 +116,62 @@ class ConfusionPass(Pass[Likelihood | None, Counts, Any]):
             )
         else:
             self.cells[..., 1, :] = 0.0
-        sums = np.zeros((workers, K)), np.zeros((workers, 1))
-        return [(prior, chunk, self.cells[t].reshape(-1), sums[0][t], sums[1][t]) for t in range(workers)]
+        for worker, cells in zip(opened, self.cells, strict=True):
+            worker.params = prior, chunk, cells.reshape(-1)
+        return opened
 
-    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any], given: FloatArray | None = None) -> None:
-        """`kernels.confusion.sweep`, or its readable form; `given` is the block's part, where nobody has the whole."""
-        rows, gold = block.rows, block.gold if self.with_gold else None
-        K = buffer.n_classes if isinstance(buffer, Readable) else buffer[3].size
-        if self.rng is not None:
-            part = readable.Part.of(rows, None, 0, K)
-            given = draw_shares(part.votes(part.ones()), gold, self.rng)
-        elif self.given is not None:
-            given = block.of(self.given)
-        if isinstance(buffer, Readable):
-            self._walk_readably(block, buffer, given, gold, out)
-            return
+    def _given(self, part: readable.Part) -> Any:
+        """The posterior (i, K) of a part's items for GIVEN; None where they have none."""
+        if self.rng is None:
+            return part.of_items(self.given)
+        return part.put(draw_shares(part.array(part.votes(part.ones())), part.array(part.gold), self.rng))
+
+    def over(self, part: readable.Part, params: Likelihood | None) -> tuple[Any, ...]:
+        """`readable.confusion_pass`."""
+        part.gold = part.gold if self.with_gold else None
+        table, prior = (None, None) if params is None else (part.put(params.table), params.prior)
+        prior = part.put(prior) if prior is None or len(prior) == 1 else part.of_items(prior)
+        return readable.confusion_pass(part, self.source, self.shape, table, prior, self._given(part))
+
+    def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
+        """`kernels.confusion.sweep`."""
         from dissensus.compute.kernels import confusion as kernels
 
-        prior, chunk, cells, classes, evidence = buffer
+        rows, gold, K = block.rows, block.gold if self.with_gold else None, worker.size.n_classes
+        given = self._given(readable.Part(rows.arrays, gold, 0, K, block.offset))
+        prior, chunk, cells = worker.params
         vector = self.shape == FULL and K <= kernels.MAX_VECTOR and rows.weight is None
         walk = kernels.sweep(K if vector else 0, self.source, self.shape, rows.weight is not None)
-        evidence[0] += walk(
+        worker.sums[0] += walk(
             block.start, block.stop, rows.item_ptr, rows.annotator, rows.label,
             np.empty(0) if rows.weight is None else rows.weight,
             prior if len(prior) == 1 else block.of(prior), np.empty((0, K)) if given is None else given, chunk,
             np.empty(0, np.int32) if gold is None else gold,
-            cells, classes, out.get("posterior", np.empty((0, K))),
+            cells, worker.sums[1], out.get("posterior", np.empty((0, K))),
         )  # fmt: skip
 
-    def _walk_readably(
-        self, block: Block, buffer: Readable, given: FloatArray | None, gold: IntArray | None, out: Mapping[str, Any]
-    ) -> None:
-        table, prior = None, None
-        if buffer.params is not None:
-            table, prior = buffer.params.table, buffer.params.prior
-            prior = prior if len(prior) == 1 else block.of(prior)
-        part = readable.Part.of(block.rows, gold, buffer.n_annotators, buffer.n_classes)
-        *sums, posterior = readable.confusion_pass(part, self.source, self.shape, table, prior, given)
-        if "posterior" in out:
-            out["posterior"][:] = posterior
-        buffer.found.append(Counts(*sums))
-
-    def close(self, buffers: list[Any], pool: Threads) -> Counts:
-        """The sums of all workers."""
-        if isinstance(buffers[0], Readable):
-            found: list[Counts] = [sums for buffer in buffers for sums in buffer.found]
-            return reduce(operator.add, found)
+    def close(self, workers: list[Worker], pool: Threads) -> Counts:
+        """What all workers have added up, in the cells too."""
+        if workers[0].short:
+            return super().close(workers, pool)
         from dissensus.compute.kernels import confusion as kernels
 
         _, A, n_given, _, n_true = self.cells.shape
         labels = np.empty((A, n_true, n_given))
         pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, labels), even(A, pool.threads))
-        return Counts(sum(float(b[4][0]) for b in buffers), np.sum([b[3] for b in buffers], axis=0), labels)
+        return Counts(sum(worker.sums[0] for worker in workers), sum(worker.sums[1] for worker in workers), labels)
 
-    def on_torch(
-        self, params: Likelihood | None, data: Any, out: Mapping[str, Any], given: FloatArray | None = None
-    ) -> Counts:
-        """The same in torch; draws come from the same generator in the same order."""
+    def on_torch(self, params: Likelihood | None, data: Any, out: Mapping[str, Any]) -> Counts:
+        """The same on a device, as one kernel where it can be."""
         from dissensus.compute.kernels import on_torch
 
-        draw = None if self.rng is None else partial(draw_shares, rng=self.rng)
-        table, prior = (None, None) if params is None else (params.table, params.prior)
-        given, posterior = self.given if given is None else given, out.get("posterior")
-        return Counts(
-            *on_torch.confusion(data, self.source, self.shape, table, prior, given, draw, posterior, self.with_gold)
-        )
+        if (
+            params is not None
+            and self.shape == FULL
+            and (found := on_torch.fused(data, params.table, params.prior, out))
+        ):
+            return Counts(*found)
+        return super().on_torch(params, data, out)
 
 
 def label_totals(engine: Engine) -> FloatArray:

@@ -58,6 +58,7 @@ ROUNDS = 2  # of shifts given ρ, then ρ given shifts; a third changed nothing 
 NEWTON_STEPS = 8
 MIN_PROBABILITY = 1e-12  # of a known class: one mistake should not outweigh all else
 
+Shift = FloatArray | None  # (K,), added to a log posterior; None: 0
 DependenceChoice = float | Literal["auto"] | None
 DEPENDENCE: Any = param(
     "auto", "what labels of one item share: ρ from 0 (None), all are independent, or 'auto'",
@@ -73,11 +74,7 @@ def design_effect(n_labels: FloatArray | IntArray, dependence: float) -> FloatAr
 
 
 def soften(
-    posterior: FloatArray,
-    n_labels: FloatArray,
-    dependence: float,
-    shift: FloatArray | None = None,
-    held: FloatArray | None = None,
+    posterior: FloatArray, n_labels: FloatArray, dependence: float, shift: Shift = None, held: Shift = None
 ) -> FloatArray:
     """(I, K) the posterior of labels that depend on each other, from that of independent ones; 0 stays 0.
 
@@ -88,11 +85,7 @@ def soften(
 
 
 def sharpen(
-    posterior: FloatArray,
-    n_labels: FloatArray,
-    dependence: float,
-    shift: FloatArray | None = None,
-    held: FloatArray | None = None,
+    posterior: FloatArray, n_labels: FloatArray, dependence: float, shift: Shift = None, held: Shift = None
 ) -> FloatArray:
     """(I, K) back to the posterior of independent labels."""
     power = design_effect(n_labels, dependence)
@@ -104,14 +97,14 @@ def sharpen(
     return _powered(posterior / row_max(posterior)[:, None], power, back)
 
 
-def _added(power: FloatArray, shift: FloatArray | None, held: FloatArray | None) -> FloatArray | None:
+def _added(power: FloatArray, shift: Shift, held: Shift) -> Shift:
     """(K,) or (I, K) what is added to the log of p^power."""
     if held is None:
         return shift
     return (1 - power)[:, None] * held + (0.0 if shift is None else shift)
 
 
-def _powered(posterior: FloatArray, power: FloatArray, shift: FloatArray | None) -> FloatArray:
+def _powered(posterior: FloatArray, power: FloatArray, shift: Shift) -> FloatArray:
     """(I, K) ∝ q^power exp(shift)."""
     with np.errstate(divide="ignore"):
         raised = np.log(posterior)  # four times as fast as a power
@@ -160,23 +153,22 @@ def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, sh
     at = np.arange(gold.size), gold
     shift: FloatArray | None = None
 
-    def score(dependence: float) -> float:
-        known = soften(posterior, n_labels, dependence, shift)[at]
-        away = np.log(dependence / DEFAULT) / PRIOR_SD
-        return float(np.log(np.maximum(known, MIN_PROBABILITY)).sum() - away**2 / 2)
+    def fit(rho: float) -> float:
+        known = soften(posterior, n_labels, rho, shift)[at]
+        return float(np.log(np.maximum(known, MIN_PROBABILITY)).sum())
 
-    scores = np.array([score(one) for one in CANDIDATES])
+    found = most_probable(fit)
     for _ in range(ROUNDS if shifts else 0):
-        shift = _shifts(soften(posterior, n_labels, CANDIDATES[scores.argmax()]), gold)
+        shift = _shifts(soften(posterior, n_labels, found.dependence), gold)
         if shift is None:
             break
-        scores = np.array([score(one) for one in CANDIDATES])
-    return replace(most_probable(scores), shift=shift)
+        found = most_probable(fit)
+    return replace(found, shift=shift)
 
 
-def most_probable(scores: Any) -> Calibration:
-    """The one of `CANDIDATES` with the highest log posterior, and where 95 % of it lie."""
-    scores = np.asarray(scores)
+def most_probable(fit: Callable[[float], float]) -> Calibration:
+    """ρ with which known answers, of log probability `fit(ρ)`, are most probable, drawn to the default; 95 % of it."""
+    scores = np.array([fit(rho) - (np.log(rho / DEFAULT) / PRIOR_SD) ** 2 / 2 for rho in CANDIDATES.tolist()])
     below = np.cumsum(np.exp(scores - scores.max()))
     low, high = np.exp(np.interp([0.025, 0.975], below / below[-1], np.log(CANDIDATES)))
     chosen = float(CANDIDATES[scores.argmax()])
@@ -232,7 +224,7 @@ class Softened(Sums):
 
 
 @dataclass(eq=False)
-class SoftenedPass(Pass[Any, Softened, Any]):
+class SoftenedPass(Pass[Any, Softened]):
     """A pass that writes `posterior` and `item_total`: softened, and the labels counted by what comes out.
 
     `count` is a pass over a given posterior, such as `ConfusionPass(GIVEN, …)`.
@@ -256,7 +248,7 @@ class SoftenedPass(Pass[Any, Softened, Any]):
         ptr = block.rows.item_ptr[block.start : block.stop + 1]
         out["item_total"][some] = total = labels_per_item(ptr, block.rows.weight)
         out["posterior"][some] = soften(out["posterior"][some], total, self.dependence, self.shift, self.held)
-        self.count.walk(block, buffer[1], {}, given=out["posterior"])
+        replace(self.count, given=out["posterior"]).walk(block, buffer[1], {})
 
     def close(self, buffers: list[Any], pool: Threads) -> Softened:
         """The sums of both."""
@@ -269,4 +261,4 @@ class SoftenedPass(Pass[Any, Softened, Any]):
         weight = None if data.weight is None else data.weight.cpu().numpy()
         out["item_total"][:] = total = labels_per_item(data.item_ptr.cpu().numpy(), weight)
         out["posterior"][:] = soften(out["posterior"], total, self.dependence, self.shift, self.held)
-        return Softened(independent, self.count.on_torch(None, data, {}, given=out["posterior"]))
+        return Softened(independent, replace(self.count, given=out["posterior"]).on_torch(None, data, {}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln, polygamma, psi
 
 from dissensus.common.types import FloatArray
 
@@ -12,15 +13,11 @@ FIXED_POINT_STEPS = 5  # in one M step
 
 def expected_log(counts: FloatArray) -> FloatArray:
     """E log of probabilities that are Dirichlet(counts)."""
-    from scipy.special import psi
-
     return np.asarray(psi(counts) - psi(counts.sum(axis=-1, keepdims=True)))
 
 
 def log_normaliser(counts: FloatArray) -> FloatArray:
     """Log B = Σ log Γ(counts) − log Γ(Σ counts)."""
-    from scipy.special import gammaln
-
     return np.asarray(gammaln(counts).sum(axis=-1) - gammaln(counts.sum(axis=-1)))
 
 
@@ -37,8 +34,6 @@ def mean_log_density(alpha: FloatArray, mean: FloatArray) -> FloatArray:
 
 def fixed_point(mean: FloatArray, alpha: FloatArray) -> FloatArray:
     """An α that fits samples with mean logarithms `mean` better, row by row (Minka 2000)."""
-    from scipy.special import psi
-
     best = alpha
     for _ in range(FIXED_POINT_STEPS):
         new = np.maximum(inverse_psi(psi(best.sum(axis=-1, keepdims=True)) + mean), MIN_ALPHA)
@@ -49,8 +44,6 @@ def fixed_point(mean: FloatArray, alpha: FloatArray) -> FloatArray:
 
 def inverse_psi(value: FloatArray) -> FloatArray:
     """ψ⁻¹ by Newton's method from Minka's start (2000, appendix C)."""
-    from scipy.special import polygamma, psi
-
     x = np.where(value >= -2.22, np.exp(value) + 0.5, -1 / np.minimum(value - psi(1.0), -1))
     for _ in range(5):
         x = x - (psi(x) - value) / polygamma(1, x)

@@ -15,15 +15,13 @@ the objective never falls.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from functools import partial
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Generic, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, OnStep
-from dissensus.compute.engines.base import Checkpoint
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import Aggregator
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
@@ -47,15 +45,6 @@ class Point(Protocol):
 
 P = TypeVar("P", bound=Point)
 T = TypeVar("T")
-
-
-@dataclass
-class Run(Generic[P]):
-    """Where one EM run ended."""
-
-    params: P
-    trace: list[float]  # the objective that each pass found, or kept where it turned a jump down: one entry per pass
-    converged: bool
 
 
 def remembered(method: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
@@ -87,7 +76,7 @@ class EMAggregator(Aggregator, Generic[P]):
         em_pass: Callable[[P], tuple[float, P]],
         start: Callable[[np.random.Generator | None], P],
         on_step: OnStep,
-        checkpoint: Checkpoint,
+        checkpoint: Any = None,
         refine: Callable[[P], P] | None = None,
     ) -> P:
         """Fit from every start, keep the best; sets its `trace_` and `converged_`, and `n_iter_`, the passes of all.
@@ -96,58 +85,54 @@ class EMAggregator(Aggregator, Generic[P]):
         every pass the state goes to `checkpoint`, and a run that finds one there goes on from it. `refine` improves
         parameters at the price of few passes, once, after `PASSES_BEFORE_REFINING`.
         """
-        children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per restart, and nobody else
-        stored = checkpoint.load()
-        best: Run[P] | None = None
-        passes = 0
-        for number, child in enumerate(children):
+        stored, passes, best = None if checkpoint is None else checkpoint.load(), 0, None
+
+        def put_away(step: int, objective: float) -> None:
+            if checkpoint is not None:
+                state: dict[str, Any] = (
+                    {} if best is None else {f"best.{key}": one for key, one in best.state().items()}
+                )
+                checkpoint.save({"number": number, "passes": passes} | climbing.state() | state)
+            on_step(passes + step, objective)
+
+        for number, child in enumerate(np.random.SeedSequence(self.seed).spawn(self.restarts)):  # one child per restart
             if stored and number < stored["number"]:
                 continue
-            first = start(np.random.default_rng(child) if number else None)
-            climbing = Climb(first, self.accelerate)
+            climbing = Climb(start(np.random.default_rng(child) if number else None), self.accelerate)
             if stored:
-                (passes, best, climbing), stored = unpack(stored, climbing), None
-            put_away = partial(_put_away, checkpoint, number, passes, best, climbing, on_step)
-            done = climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away, refine=refine)
-            passes += len(done.trace)
-            if best is None or done.trace[-1] > best.trace[-1]:
-                best = done
+                passes = int(stored["passes"])
+                done = {key.removeprefix("best."): one for key, one in stored.items() if key.startswith("best.")}
+                best = Climb(climbing.params, self.accelerate).restored(done) if done else None
+                climbing.restored(stored)
+                stored = None
+            climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away, refine=refine)
+            passes += len(climbing.trace)
+            if best is None or climbing.trace[-1] > best.trace[-1]:
+                best = climbing
         assert best is not None
         self.trace_, self.n_iter_, self.converged_ = np.array(best.trace), passes, best.converged
         if not best.converged:
-            gain = (
-                f"raised the objective by {best.trace[-1] - best.trace[-2]:.3g}"
-                if len(best.trace) > 1
-                else "was the first"
-            )
-            self._warn_unconverged("passes", f"the last one {gain} (of {best.trace[-1]:.6g})")
+            *_, before, last = np.nan, *best.trace
+            gain = "was the first" if np.isnan(before) else f"raised the objective by {last - before:.3g}"
+            self._warn_unconverged("passes", f"the last one {gain} (of {last:.6g})")
         return best.params
 
 
-def _put_away(
-    checkpoint: Checkpoint,
-    number: int,
-    passes: int,
-    best: Run[P] | None,
-    climbing: Climb[P],
-    on_step: OnStep,
-    step: int,
-    objective: float,
-) -> None:
-    if checkpoint.wanted:
-        checkpoint.save(pack(number, passes, best, climbing))
-    on_step(passes + step, objective)
-
-
 class Climb(Generic[P]):
-    """One EM run. All of its state is here, so that it can be put away between passes and taken up again."""
+    """One EM run, from its start to where it ended.
+
+    All of its state is here, so that it can be put away between passes and taken up again.
+    """
 
     def __init__(self, params: P, accelerate: Accelerate):
         self.params = params
-        self.trace: list[float] = []
-        self.ahead = LookAhead[P]() if accelerate == "squarem" else None
+        self.trace: list[float] = []  # the objective that each pass found, or kept where it turned a jump down
+        self.converged = False
         self.refuge: P | None = None  # the EM step to go back to, while `params` is a look ahead of it
-        self.ended: Run[P] | None = None
+        self.cycles = 2 if accelerate == "squarem" else None  # of SQUAREM, still to come; None: never look ahead
+        self.zero: FloatArray | None = None  # θ0 and θ1 of the cycle under way
+        self.one: FloatArray | None = None
+        self.previous: FloatArray | None = None  # the last EM step
 
     def run(
         self,
@@ -155,129 +140,84 @@ class Climb(Generic[P]):
         *,
         max_iter: int,
         tol: float,
-        on_step: OnStep,
+        on_step: OnStep = lambda step, objective: None,
         refine: Callable[[P], P] | None = None,
-    ) -> Run[P]:
-        """Repeat `em_pass` (parameters → their objective, the next ones) until a pass gains at most tol·|objective|."""
-        while self.ended is None:
+    ) -> Self:
+        """Repeat `em_pass` (parameters → their objective, the next ones) until a pass gains at most tol·|objective|.
+
+        Where `max_iter` ends it, `params` is an EM step: there is no looking ahead of the last pass.
+        """
+        while not self.converged and len(self.trace) < max_iter:
             if refine is not None and len(self.trace) == PASSES_BEFORE_REFINING:
-                self.params, self.refuge = refine(self.params if self.refuge is None else self.refuge), None
-                if self.ahead is not None:
-                    self.ahead.forget()
-            if len(self.trace) >= max_iter:
-                return Run(self.params, self.trace, False)  # an EM step: there was no looking ahead of the last pass
+                self._go_on(refine(self.params if self.refuge is None else self.refuge))
             self._step(*em_pass(self.params), max_iter, tol)
             on_step(len(self.trace), self.trace[-1])
-        return self.ended
+        return self
+
+    def _go_on(self, params: P) -> None:
+        """Go on from here: the last look ahead was no good, or no longer matters."""
+        self.params, self.refuge = params, None
+        self.zero = self.one = self.previous = None
 
     def _step(self, objective: float, after: P, max_iter: int, tol: float) -> None:
         """Take up what a pass found."""
         trace, looked = self.trace, self.refuge is not None
         if self.refuge is not None and not objective >= trace[-1]:  # also where it is not a number
             trace.append(trace[-1])
-            self.params, self.refuge = self.refuge, None
-            if self.ahead is not None:
-                self.ahead.forget()
+            self._go_on(self.refuge)
             return
         if not np.isfinite(objective):
             raise BadParameter(f"the objective became {objective}; a keyword or weight may be far too large or small.")
         little = bool(trace) and objective - trace[-1] <= tol * abs(objective)
         trace.append(objective)
-        if little and not looked:  # a look ahead that gains little proves nothing; an EM step does
-            self.ended = Run(after, trace, True)
-            return
         beyond = None
-        if self.ahead is not None and len(trace) < max_iter and not little:
-            beyond = self.ahead.beyond(self.params, after)
+        if little and not looked:  # a look ahead that gains little proves nothing; an EM step does
+            self.converged = True
+        elif self.cycles is not None and len(trace) < max_iter and not little:
+            beyond = self._beyond(self.params, after)
         self.params, self.refuge = (after, None) if beyond is None else (beyond, after)
 
-
-def pack(number: int, passes: int, best: Run[P] | None, climbing: Climb[P]) -> dict[str, Any]:
-    """Where a fit is between two passes, as arrays: start `number` is under way, `passes` and `best` of those before.
-
-    Never pickle: the parameters are dataclasses, of which the fields are kept.
-    """
-    ended, ahead = climbing.ended, climbing.ahead
-    points = {
-        "params": climbing.params,
-        "refuge": climbing.refuge,
-        "ended": None if ended is None else ended.params,
-        "best": None if best is None else best.params,
-    }
-    arrays: dict[str, Any] = {"number": number, "passes": passes, "trace": climbing.trace}
-    for name, point in points.items():
-        if point is not None:
-            arrays |= {f"{name}.{field.name}": getattr(point, field.name) for field in fields(cast(Any, point))}
-    if best is not None:
-        arrays |= {"best_trace": best.trace, "best_converged": best.converged}
-    if ahead is not None:
-        arrays["cycles"] = ahead.cycles
-        if ahead.start is not None:
-            arrays |= {"zero": ahead.start[0], "one": ahead.start[1]}
-        if ahead.previous is not None:
-            arrays["previous"] = ahead.previous
-    return arrays
-
-
-def unpack(stored: Mapping[str, Any], like: Climb[P]) -> tuple[int, Run[P] | None, Climb[P]]:
-    """`passes`, `best` and the run under way from what `pack` made; `like` is that run at its start."""
-
-    def point(name: str) -> P | None:
-        names = [field.name for field in fields(cast(Any, like.params))]
-        if f"{name}.{names[0]}" not in stored:
-            return None
-        return type(like.params)(*(stored[f"{name}.{part}"] for part in names))
-
-    best, ended = point("best"), point("ended")
-    like.params, like.refuge, like.trace = cast(P, point("params")), point("refuge"), stored["trace"].tolist()
-    like.ended = None if ended is None else Run(ended, like.trace, True)
-    if like.ahead is not None:
-        like.ahead.cycles, like.ahead.previous = int(stored["cycles"]), stored.get("previous")
-        like.ahead.start = (stored["zero"], stored["one"]) if "zero" in stored else None
-    before = None if best is None else Run(best, stored["best_trace"].tolist(), bool(stored["best_converged"]))
-    return int(stored["passes"]), before, like
-
-
-def climb(
-    em_pass: Callable[[P], tuple[float, P]],
-    params: P,
-    *,
-    max_iter: int,
-    tol: float,
-    accelerate: Accelerate,
-    on_step: OnStep,
-) -> Run[P]:
-    """One run of `em_pass` from `params`, see `Climb.run`."""
-    return Climb(params, accelerate).run(em_pass, max_iter=max_iter, tol=tol, on_step=on_step)
-
-
-class LookAhead(Generic[P]):
-    """Where to look ahead, given a point and the EM step from it: two SQUAREM cycles, then momentum; see the module."""
-
-    def __init__(self) -> None:
-        self.cycles = 2  # of SQUAREM, still to come
-        self.start: tuple[FloatArray, FloatArray] | None = None  # θ0 and θ1 of the cycle under way
-        self.previous: FloatArray | None = None  # the last EM step
-
-    def forget(self) -> None:
-        """The last look ahead was no good: begin again from the EM step."""
-        self.start = self.previous = None
-
-    def beyond(self, point: P, after: P) -> P | None:
-        """A point beyond `after`, the EM step from `point`; None: no further than that."""
+    def _beyond(self, point: P, after: P) -> P | None:
+        """Where to look ahead of `after`, the EM step from `point`; None: no further than that; see the module."""
         step = after.to_vector()
         previous, self.previous = self.previous, step
-        if self.cycles == 0:
+        if not self.cycles:
             return None if previous is None else after.from_vector(step + MOMENTUM * (step - previous))
-        if self.start is None:
-            self.start = point.to_vector(), step
+        if self.zero is None or self.one is None:
+            self.zero, self.one = point.to_vector(), step
             return None
-        (zero, one), self.start = self.start, None
-        r = one - zero
-        v = (step - one) - r
+        zero, r, v = self.zero, self.one - self.zero, (step - self.one) - (self.one - self.zero)
+        self.zero = self.one = None
         self.cycles -= 1
         length = float(np.sqrt(v @ v))
         alpha = min(float(np.sqrt(r @ r)) / length, MAX_JUMP) if length > 0 else 0.0
         if alpha <= 1.0:  # alpha = 1 is the second EM step itself
             return None
         return after.from_vector(zero + 2 * alpha * r + alpha**2 * v)
+
+    def state(self) -> dict[str, Any]:
+        """All of it as named arrays; of parameters, which are dataclasses, the fields. Never pickle."""
+        found: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if is_dataclass(value):
+                found |= {f"{name}.{one.name}": getattr(value, one.name) for one in fields(value)}
+            elif value is not None:
+                found[name] = value
+        return found
+
+    def restored(self, stored: Mapping[str, Any]) -> Self:
+        """Take up what `state` made, in place of a start with parameters of the same kind."""
+        kind, names = type(self.params), [one.name for one in fields(cast(Any, self.params))]
+        for name in vars(self):
+            value = stored.get(name)
+            if f"{name}.{names[0]}" in stored:
+                value = kind(*(stored[f"{name}.{part}"] for part in names))
+            elif name in ("trace", "converged", "cycles") and value is not None:
+                value = value.tolist()
+            setattr(self, name, value)
+        return self
+
+
+def climb(em_pass: Callable[[P], tuple[float, P]], params: P, *, accelerate: Accelerate, **limits: Any) -> Climb[P]:
+    """One run of `em_pass` from `params`, see `Climb.run`."""
+    return Climb(params, accelerate).run(em_pass, **limits)

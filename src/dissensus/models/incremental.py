@@ -22,15 +22,14 @@ if TYPE_CHECKING:
 def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None:
     """Learn from new rows in the classes of a fitted model, see `Aggregator.partial_fit`."""
     vars(model).pop("items_path_", None)  # what is there is of before
-    model.items_, at, item = merge(np.asarray(model.items_), table.items, "items")
+    model.items_, at, item, old = merge(np.asarray(model.items_), table.items, "items")
     unlabelled = model.prior_
     if model.shift_ is not None:
         unlabelled = model._soften(unlabelled[None], np.zeros(1))[0]
     for key in model._per_item():
         fill = {"posterior_": unlabelled, "difficulty_": 1.0}.get(key, 0.0)
         setattr(model, key, put_in(np.asarray(getattr(model, key)), at, fill))
-    old = known_before(model.items_.size, at, item)
-    model.annotators_, at, annotator = merge(model.annotators_, table.annotators, "annotators")
+    model.annotators_, at, annotator, _ = merge(model.annotators_, table.annotators, "annotators")
     fills = {"hits_": 0.0, "total_": 0.0, "n_annotations_": 0, "reliability_": np.nan} | model._newcomer()
     for key, fill in fills.items():
         setattr(model, key, put_in(getattr(model, key), at, fill))
@@ -55,28 +54,19 @@ def update(model: Aggregator, table: Annotations, gold: IntArray | None) -> None
     )
 
 
-def merge(names: Names, more: Names, what: str) -> tuple[Names, IntArray, IntArray]:
-    """Sorted names with others merged in: all names, where rows of the others must be put in, codes of `more`."""
+def merge(names: Names, more: Names, what: str) -> tuple[Names, IntArray, IntArray, BoolArray]:
+    """Sorted names with `more` merged in: all names, where rows are put in; of `more`, codes and which were there."""
     naming.match(more[:1], names[:1], what)  # an error where the kinds differ
     at = np.searchsorted(names, more)
     known = (at < names.size) & (names[np.minimum(at, names.size - 1)] == more) if names.size else at < 0
     new = np.flatnonzero(~known)
-    if not new.size:
-        return names, new, at
     codes = at + np.cumsum(~known) - ~known  # each new name before it moves it on by one
-    return np.insert(names, at[new], more[new]), at[new], codes
+    return put_in(names, at[new], more[new]), at[new], codes, known
 
 
 def put_in(values: Any, at: IntArray, row: Any) -> Any:
     """`values` with `row` put in before each of the places `at` (as of the old array)."""
     return np.insert(values, at, row, axis=0) if at.size else values
-
-
-def known_before(size: int, at: IntArray, codes: IntArray) -> BoolArray:
-    """(len(codes),) whether a code is of a name that was there before, given where new ones were put in."""
-    fresh = np.zeros(size, np.bool_)
-    fresh[at + np.arange(at.size)] = True
-    return ~fresh[codes]
 
 
 def written(values: Any, at: IntArray, new: Any) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import Names
-from dissensus.compute.engines.options import name_of
+from dissensus.compute.engines import name_of
 from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.models.base import Aggregator, clusterings, methods
 

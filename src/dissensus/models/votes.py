@@ -22,11 +22,9 @@ import numpy as np
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
-from dissensus.compute.engines.local import Threads
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, Worker, hard_rows
 from dissensus.compute.kernels import vote as kernels
 from dissensus.models.base import ENGINE, Aggregator, Likelihoods
-from dissensus.models.dependence import labels_per_item
 from dissensus.models.incremental import written
 from dissensus.table.annotations import Annotations
 
@@ -122,7 +120,7 @@ class Outcome(Sums):
 
 
 @dataclass(frozen=True, eq=False)
-class VotePass(Pass[FloatArray, Outcome, Any]):
+class VotePass(Pass[FloatArray, Outcome]):
     """A vote in which annotators have skills (A,), see `kernels.vote`. `alone`: all items tell about annotators.
 
     With a `prior` (K,) the outcome is the shares of the votes, of which ties lean to `lean` (K,): writes `posterior`
@@ -133,38 +131,25 @@ class VotePass(Pass[FloatArray, Outcome, Any]):
     prior: FloatArray | None = None
     lean: FloatArray | None = None
 
-    def open(self, params: FloatArray, size: Size, workers: int, pool: Threads) -> list[Any]:
-        """Skills, whether the table is short, and the sums of each worker."""
-        A, K, short = size.n_annotators, size.n_classes, size.n_rows < readable.MIN_KERNEL_ROWS
-        return [(params, short, *np.zeros((2, A)), np.zeros(K)) for _ in range(workers)]
+    adds, writes = Outcome, ("posterior", "item_total")
 
-    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.vote.vote`, or of a short table `vote_on`."""
-        skill, short, hits, total, votes = buffer
-        rows, K, none = block.rows, votes.size, np.empty(0)
-        if short:
-            part = readable.Part.of(rows, block.gold, skill.size, K)
-            *found, outcome = kernels.vote_on(part, skill, self.alone, self.prior, self.lean)
-            for whole, part in zip((hits, total, votes), found, strict=True):
-                whole += part
-            if self.prior is not None:
-                out["posterior"][:], out["item_total"][:] = outcome, labels_per_item(rows.item_ptr, rows.weight)
-            return
+    def zeros(self, size: Size) -> list[Any]:
+        """Hits, total and votes."""
+        return [*np.zeros((2, size.n_annotators)), np.zeros(size.n_classes)]
+
+    def over(self, part: readable.Part, params: FloatArray) -> tuple[Any, ...]:
+        """`kernels.vote.vote_on`, and the weight of the rows of each item where there is a prior."""
+        own = None if self.prior is None else part.by_item(part.ones()[:, None])[:, 0]
+        return *kernels.vote_on(part, part.put(params), self.alone, part.put(self.prior), part.put(self.lean)), own
+
+    def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
+        """`kernels.vote.vote`."""
+        none, K = np.empty(0), worker.size.n_classes
+        prior, lean = (none if one is None else one for one in (self.prior, self.lean))
         kernels.vote(
-            block.start, block.stop, rows.arrays, skill, block.gold, self.alone,
-            none if self.prior is None else self.prior, none if self.lean is None else self.lean, hits,
-            total, votes, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
+            block.start, block.stop, block.rows.arrays, worker.params, block.gold, self.alone, prior, lean,
+            *worker.sums, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
         )  # fmt: skip
-
-    def close(self, buffers: list[Any], pool: Threads) -> Outcome:
-        """The sums of all workers."""
-        return Outcome(*(sum(part) for part in list(zip(*buffers, strict=True))[2:]))
-
-    def on_torch(self, params: FloatArray, data: Any, out: Mapping[str, Any]) -> Outcome:
-        """The same in torch."""
-        from dissensus.compute.kernels import on_torch
-
-        return Outcome(*on_torch.vote(data, params, self.alone, self.prior, self.lean, out))
 
 
 class SkilledVote:

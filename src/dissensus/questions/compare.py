@@ -28,8 +28,8 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
 from dissensus.evaluation.intervals import holm
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.models.answers import check_values
 from dissensus.models.base import Aggregator, check_gold, default_method, methods
-from dissensus.models.numbers import check_values
 from dissensus.questions.scoring import LOG, SCORING, Measure, Method, log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind

@@ -20,8 +20,8 @@ from dissensus.common.formatting import count, percent
 from dissensus.common.registry import guarded
 from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
+from dissensus.models.answers import check_values
 from dissensus.models.base import check_gold
-from dissensus.models.numbers import check_values
 from dissensus.questions.item_status import SETTLED
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry

@@ -10,7 +10,7 @@ import pytest
 
 from dissensus import Annotations, load, methods, save
 from dissensus.exceptions import BadParameter, DataError, NotFitted
-from dissensus.models.methods.gaussian import Gaussian, climb
+from dissensus.models.methods.gaussian import Gaussian
 from dissensus.table.simulate import simulate_kind
 
 SIM = simulate_kind("numbers", 300, 24, seed=1)
@@ -82,7 +82,7 @@ def test_passes_are_those_of_plain_loops(weighted):
     model = Gaussian(scores="labels", shared=7.0)
     model._set_scale(table, own)
     x = model._to_scores(table.values)[table.label]
-    fit, trace, _ = climb(table.item, table.annotator, x, own, (7, 5), 7.0, 4, 0.0, lambda *_: None)
+    fit, trace, _ = Gaussian(shared=7.0, max_iter=4, tol=0.0)._climb(table, x, own, lambda *_: None)
     np.testing.assert_allclose([fit.mu, fit.tau2], [mu, tau2], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(fit.b, [one["b"] for one in people], atol=1e-10)
     np.testing.assert_allclose(fit.a, [one["a"] for one in people], rtol=1e-9)

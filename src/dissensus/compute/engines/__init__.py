@@ -19,6 +19,8 @@ exception: GLAD has a parameter per item, and all of them are in the memory of t
 All engines give the same answer. Sums and probabilities are in double precision everywhere, so engines differ by the
 order of additions only, too little to change when a fit stops; a test holds them to it.
 
+A new engine is a class here, its file, and its name in `ENGINES`.
+
 An engine with options is made by its class: `DawidSkene(engine=Disk(folder="work", memory_gb=2))`,
 `DawidSkene(engine=Torch(device="cuda:1"))`, `DawidSkene(engine=Spark(partitions=400))`.
 
@@ -28,16 +30,209 @@ An engine with options is made by its class: `DawidSkene(engine=Disk(folder="wor
 [True, True, True]
 """
 
-from dissensus.compute.engines.options import (
-    ENGINES,
-    Disk,
-    EngineChoice,
-    Spark,
-    Torch,
-    beside,
-    in_memory,
-    name_of,
-    options_of,
-)
+from __future__ import annotations
 
-__all__ = ["ENGINES", "Disk", "EngineChoice", "Spark", "Torch", "beside", "in_memory", "name_of", "options_of"]
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus.common.extras import need
+from dissensus.common.parameters import check_argument
+from dissensus.common.types import IntArray
+from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
+from dissensus.compute.engines.local import Local as LocalEngine
+from dissensus.compute.engines.local import Threads, thread_count
+from dissensus.exceptions import BadParameter
+from dissensus.table.annotations import Annotations
+
+MASTER = re.compile(
+    r"local(\[(\d+|\*)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://\S+|spark://[^\s,]+:\d+(,[^\s,]+:\d+)*"
+)
+"""The addresses of clusters that Spark knows."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """Annotations in the memory of this process."""
+
+    def bring(self, table: Any) -> Any:
+        """What `fit` was given, as a table that this engine can walk; what is none is left as it is."""
+        if isinstance(table, TableElsewhere):
+            raise BadParameter(
+                f"a table {table.where} is fitted by engine={table.engine!r}, of a method that has that keyword."
+            )
+        return table
+
+    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """The table where the passes of a model run, in `model.threads` threads where it has any say."""
+        return in_memory(table, gold, getattr(model, "threads", None))
+
+    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
+        """Put the results of a fit where they belong."""
+
+
+def in_memory(table: Annotations, gold: IntArray | None, threads: int | None) -> LocalEngine:
+    """The engine for a table in memory."""
+    rows = hard_rows(table)
+    pool = Threads(thread_count(threads, rows.annotator.size))
+    return LocalEngine(rows, table.n_annotators, table.n_classes, pool, gold)
+
+
+def _pool(model: Any, table: Any) -> Threads:
+    return Threads(thread_count(getattr(model, "threads", None), table.n_annotations))
+
+
+@dataclass(frozen=True)
+class Disk(Local):
+    """Annotations on a disk, a few million rows in memory at a time.
+
+    `folder`: where codes, checkpoints and posteriors go; beside the Parquet file where left out. `memory_gb`: of the
+    one sort that makes the codes. `block_rows`: rows that are mapped into memory at once by each thread.
+
+    >>> import tempfile
+    >>> from dissensus import methods, simulate
+    >>> table = simulate.simulate(50, 6, 3, seed=1).annotations
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     methods["dawid-skene"](engine=Disk(folder=folder)).fit(table).posterior_.shape
+    (50, 3)
+    """
+
+    folder: str | Path | None = None
+    memory_gb: float = 1.0
+    block_rows: int = 4_000_000
+
+    def __post_init__(self) -> None:
+        check_argument("memory_gb", self.memory_gb, float, above=0)
+        check_argument("block_rows", self.block_rows, int, low=1)
+
+    def bring(self, table: Any) -> Any:
+        """Codes on the disk, of a path or pattern, or of a table in memory."""
+        from dissensus.compute.engines.coding import Coded, code, code_table
+
+        if isinstance(table, Coded):
+            return table
+        if isinstance(table, Annotations):
+            if self.folder is None:
+                raise BadParameter("engine='disk' keeps the codes of a table in a folder; name it: Disk(folder=…).")
+            return code_table(table, self.folder)
+        if isinstance(table, str | Path):
+            return code(table, self.folder or beside(table), memory_gb=self.memory_gb)
+        return super().bring(table)
+
+    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """Files, and a folder for the fit."""
+        from dissensus.compute.engines.disk import DiskEngine, RunFolder
+
+        return DiskEngine(table, self.block_rows, _pool(model, table), gold, RunFolder(model, table, gold))
+
+    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
+        """On the disk, with the frame of the items as Parquet files."""
+        from dissensus.compute.engines.disk import leave_results
+
+        leave_results(model, table, gold)
+
+
+def beside(source: str | Path) -> Path:
+    """The folder of a file's codes where none is named: `labels.parquet` → `labels.parquet.dissensus`."""
+    from dissensus.compute.engines.coding import without_pattern
+
+    folder, pattern = without_pattern(source)
+    return folder / (re.sub(r"[*?\[\]/]+", "_", pattern) + ".dissensus")
+
+
+@dataclass(frozen=True)
+class Torch(Local):
+    """Annotations on a GPU. `device` as torch names it; left out: the first GPU, or the CPU where there is none.
+
+    `part_rows`: rows that a pass makes anything of at once; left out: 2^25 on a GPU, 2^20 else.
+
+    >>> Torch(device="cuda:1")
+    Torch(device='cuda:1', part_rows=None)
+    """
+
+    device: str | None = None
+    part_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        check_argument("part_rows", self.part_rows, int | None, low=1)
+
+    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """Tensors on the device."""
+        found = need("dissensus.compute.engines.torch", "engine='torch' needs", "learning")
+        rows, pool = hard_rows(table), _pool(model, table)
+        engine: Engine = found.on_device(rows, table.n_annotators, table.n_classes, gold, self, pool)
+        return engine
+
+
+@dataclass(frozen=True)
+class Spark(Local):
+    """Annotations in a Spark cluster, one part of them for each task of a pass.
+
+    `partitions`: how many parts; left out: one for each core, and more where a part would have more than
+    `partition_rows` rows. `master`: the address of the cluster (`spark://host:7077`), where there is no session yet;
+    left out: what Spark's own settings say, or this machine.
+
+    >>> Spark(master="spark://host:7077")
+    Spark(partitions=None, partition_rows=10000000, master='spark://host:7077')
+    """
+
+    partitions: int | None = None
+    partition_rows: int = 10_000_000
+    master: str | None = None
+
+    def __post_init__(self) -> None:
+        check_argument("partitions", self.partitions, int | None, low=1)
+        check_argument("partition_rows", self.partition_rows, int, low=1)
+        if self.master is not None and not MASTER.fullmatch(self.master):
+            raise BadParameter(
+                "master must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', "
+                f"got {self.master!r}; left out, it is what Spark's own settings say, or this machine."
+            )
+
+    def bring(self, table: Any) -> Any:
+        """Parts in the cluster, of a DataFrame, a table of Spark's or a path; a table in memory is sent when placed."""
+        from dissensus.compute.engines.scatter import Scattered, is_frame, scatter
+
+        if is_frame(table) or isinstance(table, str | Path):
+            return scatter(table, options=self)
+        return table if isinstance(table, Scattered) else super().bring(table)
+
+    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """Parts in the cluster."""
+        from dissensus.compute.engines.scatter import spread_table
+        from dissensus.compute.engines.spark import SparkEngine
+
+        scattered = spread_table(table, self) if isinstance(table, Annotations) else table
+        return SparkEngine(scattered, _pool(model, table), gold)
+
+    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
+        """In the cluster; they know the table that they are of."""
+        if not isinstance(table, Annotations):
+            if isinstance(model.posterior_, np.ndarray):  # of a fit in memory
+                for key in model._per_item():
+                    setattr(model, key, table.spread(getattr(model, key)))
+            model.posterior_.table = table
+
+
+ENGINES: dict[str, type[Local]] = {"local": Local, "disk": Disk, "torch": Torch, "spark": Spark}
+EngineChoice = Literal["local", "disk", "torch", "spark"] | Local
+
+
+def name_of(engine: EngineChoice) -> str:
+    """The engine without its options."""
+    return engine if isinstance(engine, str) else type(engine).__name__.lower()
+
+
+def options_of(engine: object) -> Local:
+    """The engine with its options."""
+    if isinstance(engine, str) and engine in ENGINES:
+        return ENGINES[engine]()
+    if isinstance(engine, Local):
+        return engine
+    raise BadParameter(
+        "engine must be 'local', 'disk', 'torch', 'spark', or one with options, Disk(…), Torch(…) or Spark(…), "
+        f"got {engine!r}."
+    )

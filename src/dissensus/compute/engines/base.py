@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from dissensus.common.arrays import ReadOnlyArrays
 from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.compute import readable
 from dissensus.table.annotations import Annotations, Named
 
 if TYPE_CHECKING:
@@ -96,9 +98,9 @@ class Block:
     offset: int = 0
 
     def of(self, values: Any) -> Any:
-        """The part of an array over all items that these arrays are about."""
+        """The part of an array over all items that these arrays are about; what is no longer than that is it."""
         n = self.rows.n_items
-        return values if self.offset == 0 and len(values) == n else values[self.offset : self.offset + n]
+        return values if len(values) == n else values[self.offset : self.offset + n]
 
 
 @dataclass(frozen=True)
@@ -137,15 +139,28 @@ class TableElsewhere(ABC, Named):
 
 P = TypeVar("P", contravariant=True)
 S = TypeVar("S", bound=Sums, covariant=True)
-B = TypeVar("B")
 
 
-class Pass(ABC, Generic[P, S, B]):
+@dataclass
+class Worker:
+    """What one worker of a pass holds: what the walk reads of the parameters, and what it has added up so far."""
+
+    params: Any
+    size: Size
+    sums: list[Any]
+    short: bool
+
+
+class Pass(Generic[P, S]):
     """One walk over the items, as a model states it: parameters in, sums out, perhaps something written per item.
 
-    It holds settings and buffers, never annotations, so that it can be sent to where they are. A worker opens a buffer
-    with the parameters, walks any number of blocks with it and closes it; sums of several workers are added.
+    The walk has two forms: `kernel`, and `over` whole arrays, for short tables and torch, to which tests hold the
+    other. A pass holds settings and buffers, never annotations, so that it can be sent to where they are. A worker is
+    opened with the parameters, walks any number of blocks and is closed; sums of several workers are added.
     """
+
+    adds: ClassVar[type[Any]]  # its sums
+    writes: ClassVar[tuple[str, ...]] = ("posterior",)  # what it can write per item
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "cells"}  # settings travel, buffers do not
@@ -155,53 +170,64 @@ class Pass(ABC, Generic[P, S, B]):
         """Whether blocks must come one after the other, from the first item to the last (a walk that draws)."""
         return False
 
-    @abstractmethod
-    def open(self, params: P, size: Size, workers: int, pool: Threads) -> list[B]:
-        """A buffer for each worker: what the kernel reads of the parameters and what it adds to, at zero."""
+    def over(self, part: readable.Part, params: Any) -> tuple[Any, ...]:
+        """Walk the items of a part: the sums, then all of `writes`, over its items."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def walk(self, block: Block, buffer: B, out: Mapping[str, Any]) -> None:
-        """Run the kernel over one block; `out` holds arrays over the block's items, to be written."""
+    def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
+        """Walk a block, add to the worker's sums; `out` holds arrays over the block's items, to be written."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def close(self, buffers: list[B], pool: Threads) -> S:
-        """The sums that these buffers have taken up."""
+    def zeros(self, size: Size) -> list[Any]:
+        """The sums of a worker that has walked nothing."""
+        raise NotImplementedError
 
-    @abstractmethod
+    def open(self, params: P, size: Size, workers: int, pool: Threads) -> list[Worker]:
+        """So many workers."""
+        short = size.n_rows < readable.MIN_KERNEL_ROWS
+        return [Worker(params, size, [] if short else self.zeros(size), short) for _ in range(workers)]
+
+    def walk(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
+        """Walk a block in the form that suits the table's size."""
+        if not worker.short:
+            self.kernel(block, worker, out)
+            return
+        size = worker.size
+        part = readable.Part(block.rows.arrays, block.gold, size.n_annotators, size.n_classes, block.offset)
+        found = self.over(part, worker.params)
+        sums = found[: -len(self.writes)]
+        for name, values in zip(self.writes, found[-len(self.writes) :], strict=True):
+            if name in out:
+                out[name][:] = values
+        worker.sums = [one + other for one, other in zip(worker.sums or [0.0] * len(sums), sums, strict=True)]
+
+    def close(self, workers: list[Worker], pool: Threads) -> S:
+        """What all workers have added up."""
+        return self.adds(*map(sum, zip(*(worker.sums for worker in workers), strict=True)))  # type: ignore[no-any-return]
+
     def on_torch(self, params: P, data: Any, out: Mapping[str, Any]) -> S:
-        """The same pass by `kernels.on_torch` over `data`, a `kernels.on_torch.Data`."""
-
-
-class Checkpoint:
-    """Where a driver leaves its state between passes, as named arrays. This one keeps nothing: a fit starts again."""
-
-    wanted = False
-
-    def load(self) -> dict[str, Any] | None:
-        """The last state that was saved for this very fit; None where there is none."""
-        return None
-
-    def save(self, state: Mapping[str, Any]) -> None:
-        """Replace the state, whole or not at all."""
+        """The same over `data`, a `kernels.on_torch.Data`."""
+        return self.adds(*data.sums(partial(self.over, params=params), self.writes, out))  # type: ignore[no-any-return]
 
 
 class Engine(ABC):
     """A table, placed where passes over it run; `per_annotator` (A,) are the annotations of each annotator."""
 
+    checkpoint: Any = None  # where a driver leaves its state between passes, such as `disk.RunFolder`
+
     def __init__(self, size: Size, per_annotator: IntArray, pool: Threads, gold: IntArray | None):
         self.size, self.per_annotator, self.pool, self.gold = size, per_annotator, pool, gold
-        self.checkpoint = Checkpoint()
         self._once: dict[Any, Sums] = {}
 
     @abstractmethod
-    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """One pass over all items at `params`; `out` names arrays over all items, from `per_item`, to be written."""
 
     @abstractmethod
     def labelled(self) -> BoolArray:
         """(I,) which items have annotations."""
 
-    def once(self, key: Any, walk: Pass[Any, S, Any]) -> S:
+    def once(self, key: Any, walk: Pass[Any, S]) -> S:
         """The sums of a pass without parameters, made when first asked for. Not to be written into."""
         if key not in self._once:
             self._once[key] = self.sweep(walk, None)

@@ -150,7 +150,6 @@ def code(
     *,
     classes: Iterable[Any] | int | None = None,
     memory_gb: float = 1.0,
-    threads: int | None = None,
     **columns: str | None,
 ) -> Coded:
     """The table in a Parquet file (or all that a pattern such as `labels/*.parquet` names), as codes in `folder`.
@@ -170,7 +169,9 @@ def code(
     }
 
     def write(part: Path) -> None:
-        with _sorting(source), _connect(part, memory_gb, threads) as rows:
+        duckdb, memory = need("duckdb", "engine='disk' sorts with", "disk"), f"{round(memory_gb * 1000)}MB"
+        options = {"memory_limit": memory, "temp_directory": str(part / "spill"), "preserve_insertion_order": False}
+        with _sorting(source), duckdb.connect(config=options) as rows:
             _check(rows, files, found)
             _sort(rows, found, part, classes).finish(made_of)
         shutil.rmtree(part / "spill", ignore_errors=True)
@@ -229,18 +230,6 @@ def check_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad
         raise DataError(f"weight: {bad_weights:,} of {total:,} rows are negative or missing; weights are 0 or more.")
 
 
-def _connect(folder: Path, memory_gb: float, threads: int | None) -> Any:
-    """A DuckDB connection that spills into the folder."""
-    duckdb = need("duckdb", "engine='disk' sorts with", "disk")
-    (folder / "spill").mkdir(parents=True, exist_ok=True)
-    options: dict[str, Any] = {
-        "memory_limit": f"{round(memory_gb * 1000)}MB",
-        "temp_directory": str(folder / "spill"),
-        "preserve_insertion_order": False,
-    }
-    return duckdb.connect(config=options | ({} if threads is None else {"threads": threads}))
-
-
 def _check(rows: Any, files: list[str], columns: dict[str, str]) -> None:
     """Make a view `rows` of the files; what no table holds is an error."""
     named = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
@@ -273,9 +262,9 @@ def _sort(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] |
         f"SELECT item, a.code AS a, c.code AS c{weight} FROM rows "
         f"JOIN annotators a ON annotator = a.name JOIN labels c ON label = c.name ORDER BY item, a, c{weight}"
     ).to_arrow_reader(BATCH)
-    with _Writer(folder, annotators, class_names, bool(weight)) as writer:
-        for batch in batches:
-            writer.write(*batch.columns)
+    writer = _Writer(folder, annotators, class_names, bool(weight))
+    for batch in batches:
+        writer.write(*batch.columns)
     return writer
 
 
@@ -302,10 +291,10 @@ def code_table(table: Annotations, folder: str | Path) -> Coded:
     made_of = {"version": VERSION, "table": crcs}
 
     def write(part: Path) -> None:
-        with _Writer(part, table.annotators, table.classes, table.weight is not None) as writer:
-            writer.add_rows(table.annotator, table.label, table.weight)
-            kind = pa.large_string() if table.items.dtype == object else None
-            writer.add_items(pa.array(table.items, kind), table.item_ptr[:-1])
+        writer = _Writer(part, table.annotators, table.classes, table.weight is not None)
+        writer.add_rows(table.annotator, table.label, table.weight)
+        kind = pa.large_string() if table.items.dtype == object else None
+        writer.add_items(pa.array(table.items, kind), table.item_ptr[:-1])
         writer.finish(made_of)
 
     return _made_once(Path(folder), made_of, write)
@@ -316,8 +305,7 @@ class _Writer:
 
     def __init__(self, folder: Path, annotators: Names, classes: Names, weighted: bool):
         self.folder, self.annotators, self.classes = folder, annotators, classes
-        self.weighted, files = weighted, _files_of(folder, classes.size, weighted)
-        self.files = {name: (path.open("wb"), kind) for name, (path, kind) in files.items()}
+        self.weighted, self.files = weighted, _files_of(folder, classes.size, weighted)
         self.items: Any = None
         self.last: Any = None
         self.per_annotator = np.zeros(annotators.size, np.int64)
@@ -355,21 +343,14 @@ class _Writer:
         self.per_annotator += np.bincount(annotator, minlength=self.per_annotator.size)
 
     def _append(self, name: str, values: Any) -> None:
-        file, kind = self.files[name]
-        np.asarray(values, kind).tofile(file)
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._append("item_ptr", [self.per_annotator.sum()])
-        for file, _ in self.files.values():
-            file.close()
-        if self.items is not None:
-            self.items.close()
+        path, kind = self.files[name]
+        with path.open("ab") as file:
+            np.asarray(values, kind).tofile(file)
 
     def finish(self, made_of: dict[str, Any]) -> None:
-        """After all is closed: write names, and what it is made of."""
+        """After the last rows: write names, and what it is made of."""
+        self._append("item_ptr", [self.per_annotator.sum()])
+        self.items.close()
         names = pa.table({"name": self.annotators, "count": self.per_annotator})
         pq.write_table(names, self.folder / "annotators.parquet")
         pq.write_table(pa.table({"name": self.classes}), self.folder / "classes.parquet")

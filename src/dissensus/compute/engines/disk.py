@@ -24,7 +24,7 @@ import numpy as np
 
 from dissensus.common.atomic import HeldFolder, atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Checkpoint, Engine, P, Pass, Rows, S, join_rows
+from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, join_rows
 from dissensus.compute.engines.coding import Coded
 from dissensus.compute.engines.local import Threads, even
 
@@ -32,10 +32,8 @@ STATE = "state.npz"
 PART_ROWS = 10_000_000  # annotations behind each Parquet file of results
 
 
-class RunFolder(Checkpoint):
+class RunFolder:
     """The folder of one fit, and the checkpoint in it."""
-
-    wanted = True
 
     def __init__(self, model: Any, coded: Coded, gold: IntArray | None):
         keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in ("engine", "threads")}
@@ -124,7 +122,7 @@ class DiskEngine(Engine):
         self.coded, self.blocks = coded, coded.ranges(block_rows)
         self.run = self.checkpoint = run
 
-    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Every thread walks its share of the blocks, one after the other."""
         workers = 1 if walk.in_order else min(self.pool.threads, len(self.blocks))
         buffers = walk.open(params, self.size, workers, self.pool)
@@ -136,7 +134,7 @@ class DiskEngine(Engine):
         self.pool.map(work, even(len(self.blocks), workers))
         return walk.close(buffers, self.pool)
 
-    def _walk(self, walk: Pass[P, S, Any], buffer: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
+    def _walk(self, walk: Pass[P, S], buffer: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
         gold = None if self.gold is None else self.gold[first:end]
         arrays = {
             name: np.empty((end - first, *to.shape[1:])) if isinstance(to, PerItem) else to[first:end]

@@ -87,7 +87,7 @@ class Local(Engine):
         super().__init__(size, np.bincount(rows.annotator, minlength=n_annotators), pool, gold)
         self.rows = rows
 
-    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """Every thread walks one range of items."""
         ranges = [(0, self.size.n_items)] if walk.in_order else balanced(self.rows.item_ptr, self.pool.threads)
         buffers = walk.open(params, self.size, len(ranges), self.pool)

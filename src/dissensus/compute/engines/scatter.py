@@ -28,10 +28,10 @@ import pyarrow.compute as pc
 
 from dissensus.common.extras import need
 from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.compute.engines import Spark
 from dissensus.compute.engines.base import Rows, TableElsewhere, hard_rows, join_rows
 from dissensus.compute.engines.coding import check_counts, check_parquet, find_columns
 from dissensus.compute.engines.local import balanced
-from dissensus.compute.engines.options import Spark
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

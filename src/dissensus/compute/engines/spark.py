@@ -54,7 +54,7 @@ class Found:
 class Task:
     """All that a worker is sent to walk its part."""
 
-    walk: Pass[Any, Any, Any]
+    walk: Pass[Any, Any]
     sent: Any  # a broadcast of the parameters; None of a pass that has none
     size: Size
     gold: Any  # a broadcast of (I,) codes; None where nothing is known
@@ -81,7 +81,7 @@ class SparkEngine(Engine):
         self.table = table
         self._gold = None if gold is None else table.parts.context.broadcast(gold)
 
-    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """One job over all parts, or where the pass draws one after the other."""
         out, context = out or {}, self.table.parts.context
         sent = None if params is None else context.broadcast(params)

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from dissensus.common.types import BoolArray, IntArray
+from dissensus.compute.engines import Torch
 from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size
 from dissensus.compute.engines.local import Threads, cuts
-from dissensus.compute.engines.options import Torch
 from dissensus.compute.kernels.on_torch import Data
 from dissensus.exceptions import BadParameter
 
@@ -28,7 +28,7 @@ class TorchEngine(Engine):
         super().__init__(Size(n_items, data.n_annotators, data.n_classes, n_rows, weighted), per_annotator, pool, gold)
         self.data = data
 
-    def sweep(self, walk: Pass[P, S, Any], params: P, out: Mapping[str, Any] | None = None) -> S:
+    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """All parts, one after the other, on the device."""
         return walk.on_torch(params, self.data, out or {})
 

@@ -4,31 +4,15 @@ One kernel serves both sides. Of a node (item or annotator) with `size` clusters
 tables[its bag][other side's cluster, own cluster], so that the inner loops run over memory in order.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
 
 TINY = 1e-100  # a product below it is scaled up
 
 
 @compiled
-def sweep(
-    start: int,
-    stop: int,
-    node_ptr: IntArray,
-    edge: IntArray,
-    bag: IntArray,
-    tables: FloatArray,
-    prior: FloatArray,
-    incoming: FloatArray,
-    outgoing: FloatArray,
-    belief: FloatArray,
-    pair: FloatArray,
-    damping: float,
-) -> tuple[float, float, float]:
+def sweep(start, stop, node_ptr, edge, bag, tables, prior, incoming, outgoing, belief, pair, damping):
     """Belief propagation at nodes start … stop − 1, whose edges are edge[node_ptr[n]:node_ptr[n+1]].
 
         m_e(o) = Σ_a F_e[a, o] incoming_e(a)    belief(o) ∝ prior(o) Π_e m_e(o)    outgoing_e(o) ∝ belief(o) / m_e(o)

@@ -8,18 +8,15 @@ For annotator a with counts n (K, K) and community m with concentrations α_m, �
 B is the normaliser of a Dirichlet. The readable form is `readable_beliefs` in `models.methods.community_bcc`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray
 
 SERIES_FROM = 8.0  # from here on the asymptotic series are exact to 1e-13
 
 
 @compiled
-def log_gamma_and_psi(x: float) -> tuple[float, float]:
+def log_gamma_and_psi(x):
     """Log Γ and ψ, its derivative, at x > 0, which share their logarithm."""
     product, slope = 1.0, 0.0  # of x (x + 1) … up to where the series hold: Γ(x) = Γ(x + n) / product
     while x < SERIES_FROM:
@@ -37,17 +34,7 @@ def log_gamma_and_psi(x: float) -> tuple[float, float]:
 
 
 @compiled
-def believe(
-    start: int,
-    stop: int,
-    counts: FloatArray,
-    population: FloatArray,
-    log_share: FloatArray,
-    membership: FloatArray,
-    confusion: FloatArray,
-    sums: FloatArray,
-    wholes: FloatArray,
-) -> tuple[float, float]:
+def believe(start, stop, counts, population, log_share, membership, confusion, sums, wholes):
     """Annotators start … stop − 1, by their `counts` (A, K, K) [annotator, true, given].
 
     `population` α (M, K, K) [community, true, given], `log_share` (M,) log h. Writes ρ to `membership` (A, M) and

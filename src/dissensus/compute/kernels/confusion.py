@@ -28,6 +28,7 @@ import numpy as np
 
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
+from dissensus.compute.kernels.items import normalise
 from dissensus.compute.kernels.vector import ask, plus, settle, times
 from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, VOTES
 
@@ -52,7 +53,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
     full, coin, vector = shape == FULL, shape == COIN, n_classes > 0
 
     @compiled
-    def walk(  # type: ignore[no-untyped-def]
+    def walk(
         start, stop, item_ptr, annotator, label, weight, prior, given, chunk, gold, cells, prior_counts, posterior
     ):
         """Walk items start … stop − 1, add to the counts and to `prior_counts` (K,); return their log evidence.
@@ -112,15 +113,9 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
                             q[k] += w * cells[at + np.uintp(k)]
                     else:
                         q[y] += w * cells[two * a if coin else two * (a * classes + y)]
-                top = q.max()
-                total = 0.0
+                evidence += normalise(q, -1, q)
                 for k in range(K):
-                    q[k] = np.exp(q[k] - top)
-                    total += q[k]
-                for k in range(K):
-                    q[k] /= total
                     sums[k] += q[k]
-                evidence += top + np.log(total)
             else:
                 if full and vector:
                     upto = min(end + ROWS_AHEAD, last_row)
@@ -184,7 +179,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
 
 
 @compiled
-def multiply(full, coin, cells, annotator, label, first, end, q):  # type: ignore[no-untyped-def]
+def multiply(full, coin, cells, annotator, label, first, end, q):
     """Multiply `q` (K,) by the likelihoods or odds of rows first … end − 1, one number at a time."""
     classes, two = np.uintp(q.size), np.uintp(2)
     for row in range(np.uintp(first), np.uintp(end)):
@@ -198,7 +193,7 @@ def multiply(full, coin, cells, annotator, label, first, end, q):  # type: ignor
 
 
 @compiled
-def load(start: int, stop: int, table: FloatArray, cells: FloatArray, logs: bool) -> None:
+def load(start, stop, table, cells, logs):
     """Copy annotators start … stop − 1 of the table (A, true, given) to every worker's cells; set their counts to 0."""
     workers, _, n_given, _, n_true = cells.shape
     for a in range(start, stop):
@@ -210,7 +205,7 @@ def load(start: int, stop: int, table: FloatArray, cells: FloatArray, logs: bool
 
 
 @compiled
-def collect(start: int, stop: int, cells: FloatArray, counts: FloatArray) -> None:
+def collect(start, stop, cells, counts):
     """The counts of annotators start … stop − 1, summed over workers, into `counts` (A, true, given)."""
     workers, _, n_given, _, n_true = cells.shape
     for a in range(start, stop):

@@ -1,15 +1,12 @@
 """Loops behind `questions.explain`: how improbable the labels of an item are."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
 
 
 @compiled
-def tails(ptr: IntArray, label: IntArray, chance: FloatArray, shift: IntArray, size: int) -> FloatArray:
+def tails(ptr, label, chance, shift, size):
     """(I, 2) P(a larger sum than that of an item's own labels), P(a smaller one), each with half of P(the same).
 
     Row r adds shift[r, k] (N, K), 0 or more, with probability chance[r, k]; its own label is label[r]. The

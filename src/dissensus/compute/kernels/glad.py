@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray
 from dissensus.compute.kernels.items import entry, normalise
 from dissensus.compute.readable import Part, library, posterior_of
 
@@ -33,20 +32,9 @@ MIN_STEP = 1e-6  # a shorter step ends the climb
 
 @compiled
 def walk(
-    start: int,
-    stop: int,
-    rows: Any,
-    ability: FloatArray,
-    easiness: FloatArray,
-    log_prior: FloatArray,
-    precision: float,
-    gold: Any,
-    next_easiness: Any,
-    pull: FloatArray,
-    curvature: FloatArray,
-    prior_counts: FloatArray,
-    posterior: Any,
-) -> float:
+    start, stop, rows, ability, easiness, log_prior, precision, gold, next_easiness, pull, curvature, prior_counts,
+    posterior,
+):  # fmt: skip
     """Walk items start … stop − 1; returns their log evidence.
 
     `ability` α (A,), `easiness` b (I,), `precision` τ of b's prior. Writes b of the next pass to `next_easiness` (I,);
@@ -104,7 +92,7 @@ def walk(
 
 
 @compiled
-def _climb(slope: float, square: float, precision: float, b: float) -> float:
+def _climb(slope, square, precision, b):
     """A b where B eᵇ − ½ A e²ᵇ − ½ τ b² is at least as high as at the one given: Newton, halved where it overshoots."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b

@@ -1,23 +1,18 @@
-"""What walks over items share: arrays that may be None (weights, known classes), and the posterior of one item."""
-
-from __future__ import annotations
-
-from typing import Any
+"""What loops share: arrays that may be None (weights, known classes), the posterior of one item, random words."""
 
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray
 
 
 @compiled
-def entry(values: Any, at: Any, default: Any) -> Any:
+def entry(values, at, default):
     """`values[at]`, or the default where there are none; numba leaves out the other branch."""
     return default if values is None else values[at]
 
 
 @compiled
-def normalise(log_joint: FloatArray, known: int, q: FloatArray) -> float:
+def normalise(log_joint, known, q):
     """The posterior of log joint probabilities (K,), all of it on class `known` if that is not −1; log evidence."""
     K = log_joint.size
     if known >= 0:
@@ -35,3 +30,12 @@ def normalise(log_joint: FloatArray, known: int, q: FloatArray) -> float:
     for k in range(K):
         q[k] /= total
     return float(top + np.log(total))
+
+
+@compiled
+def mix(x):
+    """`table.names.mix` of one 64-bit integer."""
+    x += np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

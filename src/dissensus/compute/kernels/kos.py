@@ -21,7 +21,7 @@ ROUNDING = 1e-12  # of what an annotator has heard: less than that from others i
 
 
 @compiled
-def log_odds(share: float) -> float:
+def log_odds(share):
     """Half the log odds of being right, (1 + share)/2; no surer than `SURE`."""
     return float(np.arctanh(min(max(share, -SURE), SURE)))
 
@@ -34,7 +34,7 @@ def whole_odds(heard: FloatArray, crowd: float, labels: float) -> FloatArray:
 
 
 @compiled
-def _near_odds(share: float, near: float, odds: float) -> float:
+def _near_odds(share, near, odds):
     """`log_odds` of a share, given those of one nearby: artanh x = artanh y + artanh((x − y)/(1 − x·y)).
 
     One item of many moves a share a little, and a few terms of a series are then exact and cost no logarithm.
@@ -48,19 +48,7 @@ def _near_odds(share: float, near: float, odds: float) -> float:
 
 
 @compiled
-def sweep(
-    start: int,
-    stop: int,
-    item_ptr: IntArray,
-    annotator: IntArray,
-    answer: Any,
-    message: FloatArray,
-    heard: FloatArray,
-    odds: FloatArray,
-    crowd: float,
-    labels: float,
-    sums: FloatArray,
-) -> None:
+def sweep(start, stop, item_ptr, annotator, answer, message, heard, odds, crowd, labels, sums):
     """New `message` (E,) x of items start … stop − 1; their Y and Q are added to `sums` (A, 2).
 
     `heard` (A, 2) has Y and Q of the last pass, with items of known class, and `odds` (A, 2) what `whole_odds` makes of
@@ -88,7 +76,7 @@ def sweep(
 
 
 @compiled
-def slope(start: int, stop: int, answer: Any, message: FloatArray, beta: float, kappa: float) -> float:
+def slope(start, stop, answer, message, beta, kappa):
     """Derivative by β of Σ |a| log(1 + κ·sign(a)·tanh(β x / 2)) over edges start … stop − 1."""
     out = 0.0
     for e in range(start, stop):

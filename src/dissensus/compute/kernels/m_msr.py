@@ -5,16 +5,18 @@ Pairs are kept in both directions: annotator j's stand at ptr[j] … ptr[j+1] �
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 
 TINY = 1e-100  # weights and skills below are none: their products and quotients would leave the range of a double
 
 
 @compiled
-def _lowest(value: FloatArray, weight: FloatArray, n: int, part: float) -> float:
+def _lowest(value, weight, n, part):
     """Σ weight·value of the smallest values, up to `part` of the weight; puts the first n of both in another order."""
     low, high, out = 0, n, 0.0
     while low < high:
@@ -50,25 +52,13 @@ def _lowest(value: FloatArray, weight: FloatArray, n: int, part: float) -> float
 
 
 @compiled
-def update(
-    start: int,
-    stop: int,
-    ptr: IntArray,
-    second: IntArray,
-    count: FloatArray,
-    skill: FloatArray,
-    labels: FloatArray,
-    known_labels: FloatArray,
-    known_skill: FloatArray,
-    trim: float,
-    given: FloatArray,
-    out: FloatArray,
-) -> None:
+def update(start, stop, pairs, trim, given, out):
     """`out` (A,) of annotators start … stop − 1: the trimmed mean of C / s with weights n s², s `given` (A,).
 
-    It counts for the annotator's `labels` (A,) on items of unknown class, C with the truth, `known_skill`, for its
-    `known_labels`.
+    It counts for the annotator's labels on items of unknown class, C with the truth for its labels of known class; see
+    `models.methods.m_msr.Pairs`.
     """
+    ptr, second, count, skill, labels, known_labels, known_skill = pairs
     longest = 0
     for j in range(start, stop):
         longest = max(longest, ptr[j + 1] - ptr[j])
@@ -90,19 +80,9 @@ def update(
             out[j] = sums / size
 
 
-def update_short(
-    ptr: IntArray,
-    second: IntArray,
-    count: FloatArray,
-    skill: FloatArray,
-    labels: FloatArray,
-    known_labels: FloatArray,
-    known_skill: FloatArray,
-    trim: float,
-    given: FloatArray,
-    out: FloatArray,
-) -> None:
+def update_short(pairs: Any, trim: float, given: FloatArray, out: FloatArray) -> None:
     """`update` for all annotators in NumPy, by sorting the pairs of each by value."""
+    ptr, second, count, skill, labels, known_labels, known_skill = pairs
     A, s = ptr.size - 1, given[second]
     some = np.abs(s) > TINY
     first = np.repeat(np.arange(A), np.diff(ptr))[some]

@@ -35,16 +35,7 @@ MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it 
 
 
 @compiled
-def meet(
-    start: int,
-    stop: int,
-    rows: Any,
-    gold: Any,
-    confusion: FloatArray,
-    gram: FloatArray,
-    met: FloatArray,
-    grams_met: FloatArray,
-) -> None:
+def meet(start, stop, rows, gold, confusion, gram, met, grams_met):
     """Add B to `met` (A, K, K) [annotator, given, true] and S to `grams_met` (A, T), each with k = j, of some items.
 
     `confusion` Θ (A, K, K) [annotator, given, true], `gram` (A, T); `rows` are `Rows.arrays`, `gold` (I,) may be None.
@@ -91,7 +82,7 @@ def meet_short(
 def repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -> FloatArray:
     """(A, K, K) Q, given φ (I,). The rows of one annotator on one item stand together."""
     K, annotator, label = n_classes, rows.annotator, rows.label
-    part = Part.of(rows, None, n_annotators, K)
+    part = Part(rows.arrays, None, n_annotators, K)
     share = part.weighed(np.sqrt(factor)[part.item])
     out = part.add(part.cell * K + label, share * share, n_annotators * K * K)
     starts = np.flatnonzero(pair_starts(part.item, annotator))

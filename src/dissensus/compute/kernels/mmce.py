@@ -18,14 +18,9 @@ There is no other form for short tables: NumPy took four times as long, and more
 8,000 rows on.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.kernels.items import entry, normalise
 
 FAINT = 1e-11  # what could raise the objective of an item by no more than about this is not done
@@ -36,23 +31,9 @@ SETTLED = 1e-8  # change of an item's posterior that ends its rounds
 
 @compiled
 def walk(
-    start: int,
-    stop: int,
-    rows: Any,
-    confusion: FloatArray,
-    log_confusion: FloatArray,
-    log_prior: FloatArray,
-    penalty: float,
-    gold: Any,
-    special: int,
-    rounds: int,
-    fresh: bool,
-    before: FloatArray,
-    posterior: FloatArray,
-    counts: FloatArray,
-    expected: FloatArray,
-    plain: FloatArray,
-) -> float:
+    start, stop, rows, confusion, log_confusion, log_prior, penalty, gold, special, rounds, fresh, before, posterior,
+    counts, expected, plain,
+):  # fmt: skip
     """Walk items start … stop − 1; returns their log evidence minus the penalty of their effects.
 
     `confusion` P (A, K, K) [annotator, true, given], `log_confusion` its logarithm [annotator, given, true]. An item's
@@ -129,21 +110,7 @@ def walk(
 
 
 @compiled
-def _climb(
-    first: Any,
-    end: Any,
-    annotator: IntArray,
-    weight: Any,
-    confusion: FloatArray,
-    k: int,
-    share: float,
-    votes: FloatArray,
-    total: float,
-    penalty: float,
-    tau: FloatArray,
-    power: FloatArray,
-    inverse: FloatArray,
-) -> None:
+def _climb(first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse):
     """From τ[k, :] (K,) to the best one of an item that is of class k with probability `share`.
 
     `votes` (K,), in `total`, are its labels. Leaves e^τ in `power` (K,) and weight / Z of its rows in `inverse`.
@@ -172,9 +139,7 @@ def _climb(
 
 
 @compiled
-def _newton(
-    share: float, seen: FloatArray, expected: FloatArray, penalty: float, x: FloatArray, step: FloatArray
-) -> float:
+def _newton(share, seen, expected, penalty, x, step):
     """The step of the module docstring from x, into `step` (K,); returns its longest entry.
 
     c is `share`·`seen` and m is `expected`, which it spoils.
@@ -205,7 +170,7 @@ def _newton(
 
 
 @compiled
-def _log_inverse(first: Any, end: Any, weight: Any, inverse: FloatArray) -> float:
+def _log_inverse(first, end, weight, inverse):
     """− Σ weight log Z over the rows of an item, of which `inverse` has weight / Z."""
     total, product = 0.0, 1.0
     for row in range(end - first):
@@ -222,14 +187,7 @@ def _log_inverse(first: Any, end: Any, weight: Any, inverse: FloatArray) -> floa
 
 
 @compiled
-def effects(
-    cell: IntArray,
-    rows: Any,
-    confusion: FloatArray,
-    penalty: float,
-    posterior: FloatArray,
-    out: Any,
-) -> None:
+def effects(cell, rows, confusion, penalty, posterior, out):
     """τ[k, :] of item i for every `cell` i·K + k (n,), under `posterior` (I, K), into `out` (n, K)."""
     item_ptr, annotator, label, weight = rows
     K = posterior.shape[1]
@@ -250,9 +208,7 @@ def effects(
 
 
 @compiled
-def maximise(
-    effect: FloatArray, seen: FloatArray, expected: FloatArray, penalty: float, centre: FloatArray
-) -> FloatArray:
+def maximise(effect, seen, expected, penalty, centre):
     """σ (A, K, K) [annotator, true, given] of the next pass, from the labels seen and expected at σ = `effect`.
 
     The penalty is on the distance from `centre` (K, K).

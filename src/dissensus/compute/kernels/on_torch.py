@@ -5,13 +5,13 @@ with `index_add_`. A pass walks as many rows at a time as leave room for what is
 class. Everything but the codes is in double precision: annotators have up to millions of labels, and engines must agree
 to 1e-6 after hundreds of passes; a GPU waits for memory here, not for arithmetic.
 
-Arguments and results are NumPy arrays; `Data` holds what stays on the device. Codes are as small as the table has them
+Parameters and sums are NumPy arrays; `Data` holds what stays on the device. Codes are as small as the table has them
 (int32 annotators, int8 labels): 5 bytes per row and 8 per item are all that a pass must read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,14 +19,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.compute import readable
-from dissensus.compute.kernels.glad import walk_on
-from dissensus.compute.kernels.vote import vote_on
-from dissensus.compute.readable import FULL
-
-Draw = Callable[[FloatArray, IntArray | None], FloatArray]
-"""Votes (i, K) and known classes (i,) of some items → a posterior for them."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +36,19 @@ class Data:
     n_classes: int
     cuts: list[int]  # (parts+1,) items that a part begins with
 
-    def parts(self, with_gold: bool = True) -> Iterator[Part]:
-        """The table in parts, from the first item to the last."""
+    def sums(
+        self, walk: Callable[[Part], tuple[Any, ...]], writes: tuple[str, ...], out: Mapping[str, Any]
+    ) -> list[Any]:
+        """The sums of `walk` over all parts, as NumPy has them; the last of what it returns goes to `out`, by item."""
+        sums: Any = None
         for start, stop in zip(self.cuts[:-1], self.cuts[1:], strict=True):
-            yield Part(self, start, stop, with_gold)
+            found = walk(Part(self, start, stop))
+            for name, values in zip(writes, found[-len(writes) :], strict=True):
+                if name in out:
+                    out[name][start:stop] = values.cpu().numpy()
+            found = found[: -len(writes)]
+            sums = found if sums is None else tuple(one + other for one, other in zip(sums, found, strict=True))
+        return [float(one) if np.ndim(one) == 0 else one.cpu().numpy() for one in sums]
 
     def zeros(self, *shape: int) -> torch.Tensor:
         """Sums, in double precision."""
@@ -61,14 +64,12 @@ class Data:
 class Part(readable.Part):
     """Items start … stop − 1 and their rows."""
 
-    def __init__(self, data: Data, start: int, stop: int, with_gold: bool):
-        self.data, self.items = data, slice(start, stop)
-        ptr = data.item_ptr[start : stop + 1]
-        rows = slice(int(ptr[0]), int(ptr[-1]))
-        weight = None if data.weight is None else data.weight[rows]
-        gold = None if data.gold is None or not with_gold else data.gold[self.items]
-        size = data.n_annotators, data.n_classes
-        super().__init__(ptr - ptr[0], data.annotator[rows], data.label[rows], weight, gold, *size)
+    def __init__(self, data: Data, start: int, stop: int):
+        self.data, ptr = data, data.item_ptr[start : stop + 1]
+        own = slice(int(ptr[0]), int(ptr[-1]))
+        weight, gold = None if data.weight is None else data.weight[own], data.gold
+        rows = ptr - ptr[0], data.annotator[own], data.label[own], weight
+        super().__init__(rows, None if gold is None else gold[start:stop], data.n_annotators, data.n_classes, start)
         small = max(data.n_annotators, self.n_items) * data.n_classes < 2**31  # half the bytes to write and read
         self.codes = torch.int32 if small else torch.int64
 
@@ -82,6 +83,14 @@ class Part(readable.Part):
     def cell(self) -> Any:
         """(rows,) the same."""
         return self.annotator.to(self.codes) * self.n_classes + self.label
+
+    def put(self, values: Any) -> Any:
+        """On the device."""
+        return self.data.put(values)
+
+    def array(self, values: Any) -> Any:
+        """Off the device."""
+        return None if values is None else values.cpu().numpy()
 
     def zeros(self, *shape: int) -> torch.Tensor:
         """On the device."""
@@ -100,92 +109,22 @@ class Part(readable.Part):
         return self.zeros(size, *values.shape[1:]).index_add_(0, at, values)
 
 
-def over_parts(
-    data: Data, walk: Callable[[Part], tuple[Any, ...]], out: Mapping[str, Any], *written: str, with_gold: bool = True
-) -> tuple[Any, ...]:
-    """The sums of `walk` over all parts, as NumPy has them; the last of what it returns are `written` per item."""
-    sums: Any = None
-    for part in data.parts(with_gold):
-        found = walk(part)
-        for name, values in zip(written, found[len(found) - len(written) :], strict=True):
-            if out.get(name) is not None:
-                out[name][part.items] = values.cpu().numpy()
-        found = found[: len(found) - len(written)]
-        sums = found if sums is None else tuple(one + other for one, other in zip(sums, found, strict=True))
-    return tuple(float(one) if np.ndim(one) == 0 else one.cpu().numpy() for one in sums)
+def fused(data: Data, table: FloatArray, prior: FloatArray, out: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The pass with L (A, K, K) and π (1, K) as one kernel: log evidence, classes (K,), counts (A, true, given).
 
-
-def confusion(
-    data: Data,
-    source: int,
-    shape: int,
-    table: FloatArray | None,
-    prior: FloatArray | None,
-    given: FloatArray | None,
-    draw: Draw | None,
-    posterior: Any,
-    with_gold: bool,
-) -> tuple[float, FloatArray, FloatArray]:
-    """`kernels.confusion.sweep`: log evidence, classes (K,), counts (A, true, given); the same sources and shapes.
-
-    The only E step in torch. `table` (A, true, given) and `prior` (1, K) or (I, K) are None but for LIKELIHOOD.
+    None where there is no GPU or no Triton, and for rows with weights or known classes.
     """
-    cells, priors = data.put(table), data.put(prior)
-    if table is not None and shape == FULL and len(priors) == 1 and (fused := _fused(data)) is not None:
-        logs = cells.swapaxes(1, 2).log().contiguous().view(-1, data.n_classes)
-        evidence, classes, counts, q = fused(data, logs, priors.log(), posterior is not None)
-        if posterior is not None:
-            posterior[:] = q.cpu().numpy()
-        labels = counts.view(data.n_annotators, -1, data.n_classes).swapaxes(1, 2).contiguous()
-        return float(evidence), classes.cpu().numpy(), labels.cpu().numpy()
-
-    def walk(part: Part) -> tuple[Any, ...]:
-        own = None if given is None else data.put(given[part.items])
-        if draw is not None:
-            gold = None if part.gold is None else part.gold.cpu().numpy()
-            own = data.put(draw(part.votes(part.ones()).cpu().numpy(), gold))
-        before = priors if priors is None or len(priors) == 1 else priors[part.items]
-        return readable.confusion_pass(part, source, shape, cells, before, own)
-
-    return over_parts(data, walk, {"posterior": posterior}, "posterior", with_gold=with_gold)
-
-
-def _fused(data: Data) -> Callable[..., tuple[torch.Tensor, ...]] | None:
-    """The pass as one kernel, where there is a GPU and Triton, for rows without weights and known classes."""
-    if not data.annotator.is_cuda or data.weight is not None or data.gold is not None:
+    if not data.annotator.is_cuda or data.weight is not None or data.gold is not None or len(prior) > 1:
         return None
     try:
         from dissensus.compute.kernels import on_triton
     except ModuleNotFoundError:
         return None
-    return on_triton.confusion if data.n_classes <= on_triton.MAX_CLASSES else None
-
-
-def vote(
-    data: Data,
-    skill: FloatArray,
-    alone: bool,
-    prior: FloatArray | None,
-    lean: FloatArray | None,
-    out: Mapping[str, Any],
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """`kernels.vote.vote`: hits and total (A,), votes (K,); may write `posterior`, `item_total`."""
-    skills, priors, leans = data.put(skill), data.put(prior), data.put(lean)
-
-    def walk(part: Part) -> tuple[Any, ...]:
-        total = part.by_item(part.ones()[:, None])[:, 0] if "item_total" in out else None
-        return *vote_on(part, skills, alone, priors, leans), total
-
-    return over_parts(data, walk, out, "posterior", "item_total")
-
-
-def glad(
-    data: Data, ability: FloatArray, easiness: FloatArray, prior: FloatArray, precision: float, out: Mapping[str, Any]
-) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-    """`kernels.glad.walk`: log evidence, classes (K,), pull and curvature (A,); writes `easiness`."""
-    alpha, log_prior = data.put(ability), data.put(prior).log()
-
-    def walk(part: Part) -> tuple[Any, ...]:
-        return walk_on(part, alpha, data.put(easiness[part.items]), log_prior, precision)
-
-    return over_parts(data, walk, out, "posterior", "easiness")
+    if data.n_classes > on_triton.MAX_CLASSES:
+        return None
+    logs = data.put(table).swapaxes(1, 2).log().contiguous().view(-1, data.n_classes)
+    evidence, classes, counts, q = on_triton.confusion(data, logs, data.put(prior).log(), "posterior" in out)
+    if "posterior" in out:
+        out["posterior"][:] = q.cpu().numpy()
+    labels = counts.view(data.n_annotators, -1, data.n_classes).swapaxes(1, 2).contiguous()
+    return float(evidence), classes.cpu().numpy(), labels.cpu().numpy()

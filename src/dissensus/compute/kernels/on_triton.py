@@ -20,7 +20,7 @@ PROGRAM_NUMBERS = 1024  # items × classes of one program
 
 
 @triton.jit
-def fused(  # type: ignore[no-untyped-def]
+def fused(
     ptr, annotator, label, logs, log_prior, counts, sums, posterior, n_items,
     K: tl.constexpr, WIDTH: tl.constexpr, ITEMS: tl.constexpr, SLOTS: tl.constexpr, KEEP: tl.constexpr,
 ):  # fmt: skip

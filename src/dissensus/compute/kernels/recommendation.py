@@ -1,30 +1,15 @@
 """The pair of every item whose label is expected to tell most for its price."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.compute.kernels.items import mix
 
 
 @compiled
 def best_pairs(
-    ptr: IntArray,
-    outcomes: FloatArray,
-    theta: FloatArray,
-    spread: FloatArray,
-    price: FloatArray,
-    free: BoolArray,
-    listed_ptr: IntArray | None,
-    listed: IntArray,
-    taken_ptr: IntArray,
-    taken: IntArray,
-    item_key: IntArray,
-    key: IntArray,
-    least: float,
-    grain: float,
-) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
+    ptr, outcomes, theta, spread, price, free, listed_ptr, listed, taken_ptr, taken, item_key, key, least, grain
+):
     """(n,) gain, ratio (gain per price, in multiples of `grain`), annotator and draw of the best pair of each item.
 
     `outcomes` (B, K) are the joint probabilities of class and of what may have been answered before, those of item i
@@ -72,11 +57,7 @@ def best_pairs(
             value = np.floor(known / price[j] / grain + 0.5)
             if value < ratio[i]:
                 continue
-            x = item_key[i] ^ key[j]  # the mixing of `names.mix`
-            x = x + np.uint64(0x9E3779B97F4A7C15)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            x = x ^ (x >> np.uint64(31))
+            x = mix(item_key[i] ^ key[j])
             if value > ratio[i] or x > draw[i]:
                 gain[i], ratio[i], who[i], draw[i] = known, value, j, x
-    return gain, ratio, who, draw  # type: ignore[return-value]  # numba's integers
+    return gain, ratio, who, draw

@@ -1,17 +1,12 @@
 """What one more label does to the class posterior of every item, and what votes say of the classes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray
 
 
 @compiled
-def add_next_label(
-    belief: FloatArray, theta: FloatArray, share: float, tie: float, least: float, gain: FloatArray, flips: FloatArray
-) -> None:
+def add_next_label(belief, theta, share, tie, least, gain, flips):
     """Add `share` of what a label from one annotator does: to gain (n,) Σ_y max_c q(c) Θ[c, y], to flips (n,).
 
     `belief` (n, K) is q; `theta` (n or 1, K, K) is Θ[given, true], one for each item or the same for all. Classes less

@@ -6,21 +6,17 @@ of a block for 64 resamples stay in the first-level cache, and adding the statis
 operation. The draws are those of the ordinary bootstrap, no Poisson approximation of it.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.compute.kernels.items import mix
 
 BLOCK = 256  # items, as one byte numbers them
 LANES = 64  # resamples that are summed together
 
 
 @compiled
-def add_sums(ptr: IntArray, column: IntArray, value: FloatArray, drawn: IntArray, state: Any, sums: FloatArray) -> None:
+def add_sums(ptr, column, value, drawn, state, sums):
     """Add to `sums` (S, LANES) the resampled sums of sparse statistics.
 
     Item i has `value[j]` in `column[j]` for j in ptr[i] … ptr[i+1] − 1. `drawn` (LANES, blocks) says how many draws
@@ -37,11 +33,8 @@ def add_sums(ptr: IntArray, column: IntArray, value: FloatArray, drawn: IntArray
             left = drawn[lane, block]
             seed = state[lane]
             while left > 0:
+                word = mix(seed)
                 seed += np.uint64(0x9E3779B97F4A7C15)
-                word = seed
-                word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-                word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-                word ^= word >> np.uint64(31)
                 for _ in range(8):
                     item = np.int64(word & np.uint64(255))
                     word >>= np.uint64(8)

@@ -8,8 +8,6 @@ as long as the longest sequence. Illegal transitions have probability 0.
 Known classes (`gold`) may contradict what is legal: there the chain begins anew.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from dissensus.common.jit import compiled
@@ -18,7 +16,7 @@ MIN_LOG_EMISSION = -460.0  # below the largest of an item: products with transit
 
 
 @compiled
-def emit(i, item_ptr, cell, weight, logs, gold, means, out):  # type: ignore[no-untyped-def]
+def emit(i, item_ptr, cell, weight, logs, gold, means, out):
     """Write log P(labels of item i | state) to `out` (S,), its largest 0; −∞ for what gold excludes; return that."""
     K = out.size
     for k in range(K):
@@ -40,7 +38,7 @@ def emit(i, item_ptr, cell, weight, logs, gold, means, out):  # type: ignore[no-
 
 
 @compiled
-def sweep(  # type: ignore[no-untyped-def]
+def sweep(
     order, ptr, item_ptr, cell, weight, logs, gold, means, power, exponent, first, step, last, shift,
     cell_counts, first_counts, step_counts, posterior, inside, tags, span_probability,
 ):  # fmt: skip
@@ -145,9 +143,7 @@ def sweep(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def viterbi(  # type: ignore[no-untyped-def]
-    order, ptr, item_ptr, cell, weight, logs, gold, means, log_first, log_step, log_last, tags
-):
+def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, means, log_first, log_step, log_last, tags):
     """Write the most probable legal path of every sequence to `tags` (I,)."""
     K = log_first.size
     longest = 0

@@ -1,25 +1,11 @@
 """Passes over labels that are sets of options: what rows say of every option, and what annotators met."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from dissensus.common.jit import compiled
-from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.kernels.items import entry
 
 
 @compiled
-def evidence(
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
-    ticked: BoolArray,
-    tick: FloatArray,
-    blank: FloatArray,
-    out: FloatArray,
-) -> None:
+def evidence(item_ptr, annotator, label, weight, ticked, tick, blank, out):
     """Add to `out` (I, L) the log odds of every option by the labels of an item.
 
     `tick` and `blank` (A, L): log P(…| the option is true) − log P(…| it is not), of a tick and of none.
@@ -33,16 +19,7 @@ def evidence(
 
 
 @compiled
-def counts(
-    item_ptr: IntArray,
-    annotator: IntArray,
-    label: IntArray,
-    weight: Any,
-    ticked: BoolArray,
-    posterior: FloatArray,
-    true: FloatArray,
-    hits: FloatArray,
-) -> None:
+def counts(item_ptr, annotator, label, weight, ticked, posterior, true, hits):
     """Add what annotators met: to `true` (A, L) the weight of true options, to `hits` that of those they ticked."""
     L = posterior.shape[1]
     for i in range(posterior.shape[0]):

@@ -24,10 +24,10 @@ DOUBLE_BYTES, CACHE_LINE_BYTES = 8, 64
 
 
 @intrinsic(prefer_literal=True)
-def ask(typing_context: Any, K: Any, cells: Any, annotator: Any, label: Any, first: Any, end: Any) -> Any:
+def ask(typing_context, K, cells, annotator, label, first, end):
     """Bring the cells of rows first … end − 1 close to the processor."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         with emit.over_rows() as (row, _):
             emit.prefetch(emit.cell(row, TABLE))
@@ -39,21 +39,10 @@ def ask(typing_context: Any, K: Any, cells: Any, annotator: Any, label: Any, fir
 
 
 @intrinsic(prefer_literal=True)
-def times(
-    typing_context: Any,
-    K: Any,
-    cells: Any,
-    annotator: Any,
-    label: Any,
-    first: Any,
-    end: Any,
-    start: Any,
-    at: Any,
-    q: Any,
-) -> Any:
+def times(typing_context, K, cells, annotator, label, first, end, start, at, q):
     """`q` (K,) = row `at` of `start` (rows, K) times the table's cells of rows first … end − 1."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         product = cgutils.alloca_once(builder, emit.doubles)
         begin = emit.whole(6, builder.mul(arguments[7], I64(emit.n)))
@@ -68,10 +57,10 @@ def times(
 
 
 @intrinsic(prefer_literal=True)
-def plus(typing_context: Any, K: Any, cells: Any, annotator: Any, label: Any, first: Any, end: Any, q: Any) -> Any:
+def plus(typing_context, K, cells, annotator, label, first, end, q):
     """Add `q` (K,) to the counts of rows first … end − 1."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         values = builder.load(emit.whole(6), align=DOUBLE_BYTES)
         with emit.over_rows() as (row, _):
@@ -84,10 +73,10 @@ def plus(typing_context: Any, K: Any, cells: Any, annotator: Any, label: Any, fi
 
 
 @intrinsic(prefer_literal=True)
-def settle(typing_context: Any, K: Any, q: Any, sums: Any) -> Any:
+def settle(typing_context, K, q, sums):
     """Σ q; `q` (K,) is divided by it and added to `sums` (K,)."""
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         values = builder.load(emit.whole(1), align=DOUBLE_BYTES)
         total = builder.extract_element(values, I64(0))

@@ -11,14 +11,14 @@ import numpy as np
 
 from dissensus.common.arrays import TIE
 from dissensus.common.jit import compiled
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.compute.engines.base import Rows
 from dissensus.compute.kernels.items import entry
 from dissensus.compute.readable import Part, library, with_known
 
 
 @compiled
-def tally(first: Any, end: Any, annotator: IntArray, label: IntArray, weight: Any, skill: FloatArray, v: Any) -> float:
+def tally(first, end, annotator, label, weight, skill, v):
     """The largest of the sums `v` (K,) of weight · skill over rows; where nobody has any skill, all count the same."""
     top = 0.0
     for equal in (False, True):
@@ -33,21 +33,7 @@ def tally(first: Any, end: Any, annotator: IntArray, label: IntArray, weight: An
 
 
 @compiled
-def vote(
-    start: int,
-    stop: int,
-    rows: Any,
-    skill: FloatArray,
-    gold: Any,
-    alone: bool,
-    prior: FloatArray,
-    lean: FloatArray,
-    hits: FloatArray,
-    total: FloatArray,
-    sums: FloatArray,
-    posterior: FloatArray,
-    item_total: FloatArray,
-) -> None:
+def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, posterior, item_total):
     """A vote on items start … stop − 1; adds to `hits` (A,) the labels that agree with its outcome, to `total` all.
 
     A row counts weight · skill; `sums` (K,) gets the votes. The outcome is the class with the largest sum, or the known
@@ -121,7 +107,7 @@ def vote_on(part: Part, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple
 
 def skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
     """(I, K) sums of weight · skill (A,) of the labels of each item; where nobody has any skill, all count the same."""
-    return _weighted_votes(Part.of(rows, None, skill.size, n_classes), skill)
+    return _weighted_votes(Part(rows.arrays, None, skill.size, n_classes), skill)
 
 
 def _weighted_votes(part: Part, skill: Any) -> Any:

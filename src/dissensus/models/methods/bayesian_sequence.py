@@ -41,10 +41,12 @@ from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln, psi
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines.base import Checkpoint, hard_rows
+from dissensus.compute.engines.base import hard_rows
+from dissensus.models.answers import SpanModel
 from dissensus.models.base import methods
 from dissensus.models.confusion_pass import draw_shares
 from dissensus.models.dependence import design_effect, labels_per_item
@@ -53,7 +55,6 @@ from dissensus.models.em import EMAggregator
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.params import COUNT, Params, moved, normalised
-from dissensus.models.spans import SpanModel
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE, Sequences, scheme_of
@@ -138,7 +139,7 @@ class Chain:
             steps = np.where(step > 0, step[None] ** soft[:, None, None], 0.0)
         found = Expected(np.zeros((self.keys.size, S)), np.zeros((S, S)), np.zeros(S))
         posterior, probability = np.empty((n_items, K)), np.full(n_items, np.nan)
-        evidence = sweep(  # type: ignore[no-untyped-call]  # numba finds the types
+        evidence = sweep(
             self.sequences.order, self.sequences.ptr, self.item_ptr, self.cell, self.weight, logs, self.gold,
             self.states.means, power, exponent, firsts, steps, self.states.ends,
             np.zeros(K) if shift is None else shift, found.cells, found.starts, found.transitions, posterior,
@@ -154,9 +155,7 @@ class Chain:
         with np.errstate(divide="ignore"):
             logarithms = np.log(first), np.log(step), np.log(self.states.ends)
         order, ptr, means = self.sequences.order, self.sequences.ptr, self.states.means
-        viterbi(  # type: ignore[no-untyped-call]  # as above
-            order, ptr, self.item_ptr, self.cell, self.weight, logs, self.gold, means, *logarithms, tags
-        )
+        viterbi(order, ptr, self.item_ptr, self.cell, self.weight, logs, self.gold, means, *logarithms, tags)
         return tags
 
 
@@ -181,7 +180,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         chain = self._chain(table, np.arange(table.n_annotators), gold)
         em_pass = partial(self.em_pass, chain)
-        params = self.run(em_pass, partial(self._start, chain, table), on_step, Checkpoint())
+        params = self.run(em_pass, partial(self._start, chain, table), on_step)
         self.trace_ = np.append(self.trace_, em_pass(params)[0])  # of what is returned
         self.cell_, self.cell_counts_ = chain.keys, params.cells
         self.transition_counts_, self.start_counts_ = params.transitions, params.starts
@@ -309,8 +308,6 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 
 def expected_cells(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tuple[FloatArray, float]:
     """(U, S) E log Θ of cells under Dirichlet(α_c + n), and Σ KL(Dirichlet(α_c + n) ‖ Dirichlet(α_c))."""
-    from scipy.special import gammaln, psi
-
     K = alpha.shape[1]
     _, of, totals = group_sums(keys // K, counts)
     own, whole = alpha[:, keys % K].T, alpha.sum(axis=1)

@@ -25,7 +25,6 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy.linalg import solve
 
-from dissensus.common.frames import as_frame
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.exceptions import BadParameter, DataError
@@ -268,7 +267,6 @@ class BradleyTerry(AnswerModel):
         return Games.unplayed(at[left], at[right], self.things_.size)
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        """Not here: scores are of things."""
         raise BadParameter("--model with pairs: scores are of things, not of new items; fit all comparisons together.")
 
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
@@ -279,29 +277,25 @@ class BradleyTerry(AnswerModel):
 
     def ranking(self, backend: Any = None) -> Any:
         """Things, best first: score, its 95 % interval, rank, its interval, Elo points (mean 1,000), comparisons."""
-        self._check_fitted()
-        order = np.argsort(self.rank_)
-        columns = {
-            "thing": self.things_, "score": self.scores_, "low": self.score_interval_[:, 0],
-            "high": self.score_interval_[:, 1], "rank": self.rank_, "rank_low": self.rank_interval_[:, 0],
-            "rank_high": self.rank_interval_[:, 1], "elo": 1000 + ELO * self.scores_,
-            "comparisons": self.comparisons_,
-        }  # fmt: skip
-        return as_frame({name: values[order] for name, values in columns.items()}, backend)
+        return self.to_frame("things", backend)  # type: ignore[arg-type]
 
-    def to_frame(self, kind: Any = "items", backend: Any = None) -> Any:
-        """As of other methods, with "things" too (`ranking`); "annotators" have γ, h and κ."""
+    def _columns(self, kind: str) -> dict[str, Any]:
         if kind == "things":
-            return self.ranking(backend)
+            order = np.argsort(self.rank_)
+            columns = {
+                "thing": self.things_, "score": self.scores_, "low": self.score_interval_[:, 0],
+                "high": self.score_interval_[:, 1], "rank": self.rank_, "rank_low": self.rank_interval_[:, 0],
+                "rank_high": self.rank_interval_[:, 1], "elo": 1000 + ELO * self.scores_,
+                "comparisons": self.comparisons_,
+            }  # fmt: skip
+            return {name: values[order] for name, values in columns.items()}
         if kind != "annotators":
-            return super().to_frame(kind, backend)
-        self._check_fitted()
-        columns: dict[str, Any] = {"annotator": self.annotators_, "annotations": self.n_annotations_}
-        columns |= {"reliability": self.reliability_}
-        named = dict(zip(("follows_scores", "favours_left", "calls_ties"), self.answering_.T, strict=True))
-        if (named["calls_ties"] <= NO_TIES).all():  # nobody ever called one
-            del named["calls_ties"]
-        return as_frame(columns | named, backend)
+            return super()._columns(kind)
+        columns = {"annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_}
+        columns |= dict(zip(("follows_scores", "favours_left", "calls_ties"), self.answering_.T, strict=True))
+        if (columns["calls_ties"] <= NO_TIES).all():  # nobody ever called one
+            del columns["calls_ties"]
+        return columns
 
 
 def chances(games: Games, scores: FloatArray, own: FloatArray, total: bool = True) -> Chances:

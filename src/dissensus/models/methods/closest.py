@@ -25,13 +25,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from dissensus.common.arrays import ranges
-from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.evaluation.distances import ObjectDistance, pair_distances
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel, about_confidence
-from dissensus.models.base import FrameKind, check_gold, methods
+from dissensus.models.base import check_gold, methods
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -120,7 +119,6 @@ class Closest(AnswerModel):
         return self.answer_names_ if table is None else self.answers_for(table)["answer_names_"]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        """The results with one row per item, for the items of another table."""
         self._check_fitted()
         self._check_kind(table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
@@ -135,20 +133,13 @@ class Closest(AnswerModel):
 
     predict_annotations = predict_proba
 
-    def to_frame(self, kind: FrameKind = "items", backend: Any = None) -> Any:
-        """Results with names: `items` (item, label, confidence, expected_distance) or `annotators` (…, error)."""
-        self._check_fitted()
-        if kind == "confusions":
-            raise BadParameter(f"{type(self).__name__} models no confusion matrices; ask for 'items' or 'annotators'.")
+    def _columns(self, kind: str) -> dict[str, Any]:
         if kind == "items":
             columns = {"item": self.items_, "label": self.answer_names_, "confidence": self.confidence_}
-            return as_frame(columns | {"expected_distance": self.expected_distance_}, backend)
-        columns = {"annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_}
-        low, high = self.reliability_interval().T
-        return as_frame(columns | {"low": low, "high": high, "error": self.error_}, backend)
+            return columns | {"expected_distance": self.expected_distance_}
+        return super()._columns(kind) | {"error": self.error_}
 
     def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
-        """How sure the answers are, and how many of the known ones are right."""
         return about_confidence(self, gold)
 
     def _answer(

@@ -37,11 +37,11 @@ from functools import partial
 from typing import Annotated, NamedTuple
 
 import numpy as np
+from scipy.special import psi
 
 from dissensus.common.types import IntArray, OnStep
-from dissensus.compute.engines.base import Checkpoint, Engine
 from dissensus.compute.engines.local import Threads, even
-from dissensus.models.confusion import Classes, FloatArray, methods, moved, param
+from dissensus.models.confusion import Classes, Engine, FloatArray, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
 from dissensus.models.em import climb, remembered
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
@@ -112,7 +112,7 @@ class CommunityBCC(CrowdModel[Communities]):
 
     def _run(self, communities: int, engine: Engine, on_step: OnStep) -> Communities:
         start = partial(self.start, engine, communities=communities)
-        return self.run(partial(self.em_pass, engine), start, on_step, Checkpoint())
+        return self.run(partial(self.em_pass, engine), start, on_step)
 
     def start(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
         """The votes as q, and communities by `_sorted`."""
@@ -142,7 +142,6 @@ class CommunityBCC(CrowdModel[Communities]):
 
     @remembered
     def beliefs(self, params: Communities) -> Beliefs:
-        """What is believed of the annotators."""
         A, M, K = len(params.counts), params.community_share.size, params.prior.size
         if A * M * K * K < MIN_KERNEL_NUMBERS:
             return readable_beliefs(params)
@@ -167,7 +166,6 @@ class CommunityBCC(CrowdModel[Communities]):
         return self._moments(params)[0]
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Communities) -> Communities:
-        """The counts themselves."""
         return params if params.counts is labels else replace(params, counts=labels)
 
     def learn_crowd(self, labels: FloatArray, params: Communities) -> Communities:
@@ -215,9 +213,7 @@ class CommunityBCC(CrowdModel[Communities]):
         for number in range(1, 1 + min(MAX_COMMUNITIES, busy // MIN_MEMBERS)):
             first = self._sorted(alone.prior, alone.counts, None, number)
             tol = NEGLIGIBLE_NATS / max(abs(self._height(first)), 1.0)
-            done = climb(
-                crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem", on_step=lambda *_: None
-            )
+            done = climb(crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem")
             parameters = number * (K * K + 1) - 1
             evidence = self.beliefs(done.params).evidence - 0.5 * parameters * np.log(busy)
             if evidence <= found:
@@ -258,8 +254,6 @@ def best_first(params: Communities) -> Communities:
 
 def readable_beliefs(params: Communities) -> Beliefs:
     """`CommunityBCC.beliefs` in its readable form, the oracle of the tests; makes an (M, A, K, K) array."""
-    from scipy.special import psi
-
     alpha, counts = params.community_concentration, params.counts
     gamma = counts + alpha[:, None]  # [community, annotator, true, given]
     odds = np.log(params.community_share) + (log_normaliser(gamma) - log_normaliser(alpha)[:, None]).sum(axis=2).T
@@ -286,8 +280,6 @@ def quotients(believed: Beliefs, known: float, alpha: FloatArray) -> FloatArray:
 
     Small α, which the fixed point over E log Θ moves very slowly, get where they belong.
     """
-    from scipy.special import psi
-
     size, members = alpha.sum(axis=2), believed.membership.sum(axis=0)[:, None]  # (M, K), (M, 1)
     pull = known / len(alpha) * (unknown_logs(alpha.shape[1]) + psi(size)[:, :, None] - psi(alpha))
     up = believed.logs + believed.wholes[:, :, None] - members[:, :, None] * psi(alpha) + np.maximum(pull, 0)

@@ -39,12 +39,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from dissensus.common.parameters import Parameters, param
-from dissensus.common.types import FloatArray
-from dissensus.compute.engines.base import Engine
-from dissensus.models.base import methods
-from dissensus.models.confusion import Classes, ConfusionModel, Counts
+from dissensus.models.confusion import SIMPLEX, Classes, ConfusionModel, Counts, Engine, FloatArray, methods, moved
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, PSEUDO, class_pseudo, expected_pseudo, log_sum
-from dissensus.models.params import SIMPLEX, moved
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,6 @@ class CrowdPseudo(Parameters):
     _crowd_factor = 1.0  # by which `crowd_labels` and `vote_count` are multiplied
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Fix the pseudo-counts a and b by the votes."""
         factor = self._crowd_factor
         self.pseudo_ = crowd_pseudo(votes.labels, factor * self.crowd_labels, self.smoothing, self.least_labels)
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
@@ -86,7 +81,6 @@ class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
     population_confusion_: Annotated[FloatArray, "K K simplex"]
 
     def cells(self, params: Confusions) -> FloatArray:
-        """Θ."""
         return params.confusion
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Confusions:
@@ -95,7 +89,6 @@ class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
         return Confusions(params.prior, counts / counts.sum(axis=2, keepdims=True))
 
     def log_penalty(self, params: Confusions) -> float:
-        """Dirichlet log densities of all rows of Θ, up to a constant."""
         return float((self.pseudo_ * log_sum(params.confusion)).sum())
 
     def labels_behind(self) -> FloatArray:

@@ -21,6 +21,10 @@ The value of an item is the label that annotators are expected to give it, each 
 correlation with θ: r(θ) = Σ_j ω_j E[Q(b_j + a_j θ + ε_j)], Q from x back to labels. An interval reaches from what the
 lower end of θ would be called to what the upper end would, by r or by Q(θ), whichever is further out.
 
+Labels of one item are not independent given its truth: the variance v_i is multiplied by the design effect of
+`models.dependence`, with the ρ of classes where no gold says more. `reliability_` is the correlation of an annotator's
+labels with the truth, 0 where it is negative.
+
 `shared` = 100 was best on any two of three sets with gold, and so on the one left out (`benchmarks/kinds`); 30 is as
 good within 5 %. ρ is that of classes, 0.6, and was not chosen by them.
 """
@@ -28,15 +32,25 @@ good within 5 %. ρ is that of classes, 0.6, and was not chosen by them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri
 
-from dissensus.common.parameters import param
+from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.evaluation import bootstrap
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.answers import AnswerModel, check_values
 from dissensus.models.base import methods
-from dissensus.models.numbers import NumberModel
+from dissensus.models.dependence import (
+    DEPENDENCE,
+    MIN_GOLD,
+    Calibration,
+    DependenceChoice,
+    design_effect,
+    most_probable,
+)
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -46,6 +60,8 @@ KNOTS = 2_000  # quantiles of the labels that Q is made of, at most
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)  # of the mean over ε
 RARE, FAR = 0.05, 10.0  # labels FAR times as far from the median as all but the RARE ones count as that far
 MIN_ROWS = 1_000  # a shorter table is held to the change that so many rows are allowed
+SHOWN_OF_ANNOTATORS = ("reliability", "bias", "stretch", "precision")
+LEVEL = 0.95  # of intervals
 MIN_VARIANCE = 1e-4  # of σ_j², τ², s_a² and s_b², on the scale of x
 
 
@@ -66,14 +82,24 @@ class Fit(NamedTuple):
 @methods.register(
     "gaussian", summary="numbers: a bias, scale and precision per annotator", cite="Raykar et al. 2010", place=1
 )
-class Gaussian(NumberModel):
+class Gaussian(AnswerModel):
     """A number per item, and how each annotator's numbers lie to it."""
 
     scores: Literal["ranks", "labels"] = param("ranks", "model normal scores of the labels, or the labels themselves")
     shared: float = param(100.0, "labels as precise as everyone's that are added to an annotator's own", above=0)
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "change of the bound, per row, that ends them", low=0)
+    dependence: DependenceChoice = DEPENDENCE
 
+    kinds: ClassVar = ("numbers",)
+    lacks: ClassVar = ("posterior_", "prior_")
+    tie_seed_: Annotated[int, "optional whole"]
+    values_: Annotated[FloatArray, "I real"]
+    interval_: Annotated[FloatArray, "I 2 real"]  # 95 %
+    bias_: Annotated[FloatArray, "A real"]  # how far its labels lie above the crowd's in the middle, in units of labels
+    stretch_: Annotated[FloatArray, "A real"]  # how far its labels move where the crowd's move by one
+    precision_: Annotated[FloatArray, "A real"]  # 1 / variance of what its labels have besides, as modelled
+    item_total_: Annotated[FloatArray, "I count"]
     knots_: Annotated[FloatArray, "Q 2 share"]  # quantiles where a label begins and ends
     knot_labels_: Annotated[FloatArray, "Q real"]  # the label; all rise
     center_: Annotated[FloatArray, "2 real"]  # what x is moved and divided by
@@ -81,13 +107,15 @@ class Gaussian(NumberModel):
     spread_: Annotated[FloatArray, "A 5 real"]  # E b, E a, variance of b, of a, σ²; on the scale of x
     typical_spread_: Annotated[FloatArray, "3 real"]  # b, a, σ² of an annotator who was not there
 
-    def _fit_numbers(self, table: Annotations, weight: FloatArray, on_step: OnStep) -> None:
+    def _fit(self, table: Annotations, gold: Any, on_step: OnStep) -> None:
+        self.classes_, weight = np.empty(0), table.row_weights
+        if not weight.sum() > 0:
+            raise DataError("all rows have the weight 0; there is nothing to learn from.")
+        self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
+        self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         self._set_scale(table, weight)
         x = self._to_scores(table.values)[table.label]
-        fit, trace, done = climb(
-            table.item, table.annotator, x, weight, (table.n_items, table.n_annotators), self.shared, self.max_iter,
-            self.tol, on_step,
-        )  # fmt: skip
+        fit, trace, done = self._climb(table, x, weight, on_step)
         if not done:
             self._warn_unconverged("passes", f"the bound is {trace[-1]:.6g}")
         self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), done
@@ -100,7 +128,126 @@ class Gaussian(NumberModel):
         said = self._mean_labels(fit.b + fit.a * fit.mu, fit.s2)  # of an item in the middle
         self.bias_ = said - (self.total_ @ said) / self.total_.sum()
         self.stretch_, self.precision_ = fit.a, 1 / fit.s2
-        self._theta = self._posterior(table, np.arange(table.n_annotators))[0]
+        self._theta, variance = self._posterior(table, np.arange(table.n_annotators))
+        if gold is not None:
+            self._learn_dependence(self._theta, variance, gold)
+        self.values_, self.interval_ = self._answers(self._theta, variance, self.item_total_, LEVEL)
+
+    def _climb(
+        self, table: Annotations, x: FloatArray, weight: FloatArray, on_step: OnStep
+    ) -> tuple[Fit, list[float], bool]:
+        """Raise the bound until it changes by less than `tol` per row: parameters, trace, and whether it did."""
+        item, annotator, rows = table.item, table.annotator, float(weight.sum())
+        I, A = table.n_items, table.n_annotators
+
+        def by_item(values: FloatArray) -> FloatArray:
+            return np.bincount(item, weight * values, I).astype(np.float64)
+
+        def by_annotator(values: FloatArray) -> FloatArray:
+            return np.bincount(annotator, weight * values, A).astype(np.float64)
+
+        n, labelled = by_annotator(np.ones(x.size)), by_item(np.ones(x.size))
+        mean = by_item(x) / np.maximum(labelled, 1e-300)
+        within = max(float((weight * (x - mean[item]) ** 2).sum() / rows), MIN_VARIANCE)
+        between = max(float(mean[labelled > 0].var()), within / I, within / 10, MIN_VARIANCE)
+        ones, none = np.ones(A), np.zeros((A, 3))
+        fit = Fit(0.0, between, 0 * ones, ones, none, within * ones, within, 0.1, within / 10)
+        trace: list[float] = []
+        xx = by_annotator(x**2)
+        sums_x = by_annotator(x)
+        for step in range(1, self.max_iter + 1):
+            b, a, V, s2 = fit.b, fit.a, fit.V, fit.s2
+            aa, ab = a**2 + V[:, 1], a * b + V[:, 2]
+            v = 1 / (1 / fit.tau2 + by_item((aa / s2)[annotator]))
+            m = v * (fit.mu / fit.tau2 + by_item((a / s2)[annotator] * x - (ab / s2)[annotator]))
+            mu = float(m.mean())
+            tau2 = max(float(((m - mu) ** 2 + v).mean()), within / I, MIN_VARIANCE)
+            at, square = m[item], (m**2 + v)[item]
+            t1, t2, xt = by_annotator(at), by_annotator(square), by_annotator(x * at)
+            # the Gaussian posterior of (b, a): its precision is [[A11, t1], [t1, A22]] / s2
+            A11, A22 = n + s2 / fit.sb2, t2 + s2 / fit.sa2
+            determinant = A11 * A22 - t1**2
+            right = xt + s2 / fit.sa2
+            b, a = (A22 * sums_x - t1 * right) / determinant, (A11 * right - t1 * sums_x) / determinant
+            V = np.column_stack([A22, A11, -t1]) * (s2 / determinant)[:, None]
+            sa2 = max(float(((a - 1) ** 2 + V[:, 1]).mean()), MIN_VARIANCE)
+            sb2 = max(float((b**2 + V[:, 0]).mean()), MIN_VARIANCE)
+            # Σ w E[(x − b − aθ)²], from the sums
+            bb, aa, ab = b**2 + V[:, 0], a**2 + V[:, 1], a * b + V[:, 2]
+            off = np.maximum(xx - 2 * (b * sums_x + a * xt) + n * bb + 2 * ab * t1 + aa * t2, 0)
+            s2 = np.maximum((off + self.shared * fit.pool) / (n + self.shared + 2), MIN_VARIANCE)
+            pool = float((A + 1) / ((1 / s2).sum() + 1 / within))
+            fit = Fit(mu, tau2, b, a, V, s2, pool, sa2, sb2)
+            trace.append(bound(fit, n, off, m, v, self.shared, within))
+            on_step(step, trace[-1])
+            if step > 1 and trace[-1] - trace[-2] <= self.tol * max(rows, MIN_ROWS):
+                return fit, trace, True
+        return fit, trace, False
+
+    def _check_gold(self, gold: Any, table: Any) -> FloatArray | None:
+        return check_values(gold, table)
+
+    def _calibrate(self, data: Any, gold: Any, earlier: Any) -> Calibration:
+        return super()._calibrate(data, None, earlier)  # values are known after the fit
+
+    def predict(self, table: Annotations | None = None) -> FloatArray:
+        """(I,) the value of each item; of a new table, with what was learnt of known annotators."""
+        self._check_fitted()
+        return self.values_ if table is None else self._of(table, LEVEL)[0]
+
+    def predict_interval(self, table: Annotations | None = None, level: float = LEVEL) -> FloatArray:
+        """(I, 2) where the value lies with the probability `level`."""
+        self._check_fitted()
+        check_argument("level", level, float, above=0, below=1)
+        if table is None and level == LEVEL:
+            return self.interval_
+        if table is None:
+            raise BadParameter("an interval of another level needs the labels; give the table that was fitted.")
+        return self._of(table, level)[1]
+
+    def answers_for(self, table: Annotations) -> dict[str, Any]:
+        return {"values_": self.predict(table), "interval_": self.predict_interval(table)}
+
+    def predict_proba(self, table: Annotations | None = None) -> FloatArray:
+        """Numbers have no probabilities of classes; see `predict_interval`."""
+        raise BadParameter("numbers have no probabilities of classes; predict_interval says how sure a value is.")
+
+    def predict_annotations(self, table: Annotations) -> FloatArray:
+        return self.predict_proba(table)
+
+    def _of(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:
+        self._check_kind(table)
+        known = naming.match(table.annotators, self.annotators_, "annotators")
+        weight = table.row_weights
+        n = np.bincount(table.item, weight, table.n_items).astype(np.float64)
+        return self._answers(*self._posterior(table, known), n, level)
+
+    def _answers(
+        self, mean: FloatArray, variance: FloatArray, n: FloatArray, level: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """(I,) values and (I, 2) intervals of a posterior, Gaussian on the scale that is modelled."""
+        half = ndtri((1 + level) / 2) * np.sqrt(variance * design_effect(n, self.dependence_))
+        half = np.minimum(half, ndtri((1 + level) / 2) * self._prior_sd())  # no label says less than none
+        value, plain = self._curves()
+        low = np.minimum(value(mean - half), plain(mean - half))
+        high = np.maximum(value(mean + half), plain(mean + half))
+        return value(mean), np.stack([low, high], axis=1)
+
+    def _learn_dependence(self, mean: FloatArray, variance: FloatArray, gold: FloatArray) -> None:
+        """Set ρ to the one with which known values are most probable, drawn to the default, unless it is given."""
+        known = np.flatnonzero(~np.isnan(gold))
+        if self.dependence != "auto" or known.size < MIN_GOLD:
+            return
+        value, _ = self._curves()
+        grid = np.linspace(mean.min() - 4 * self._prior_sd(), mean.max() + 4 * self._prior_sd(), 1000)
+        away = (np.interp(gold[known], value(grid), grid) - mean[known]) ** 2  # on the scale that is modelled
+
+        def fit(rho: float) -> float:
+            wide = variance[known] * design_effect(self.item_total_[known], rho)
+            return -0.5 * float((np.log(wide) + away / wide).sum())
+
+        found = most_probable(fit)
+        self.dependence_, self.dependence_interval_ = found.dependence, list(found.interval)
 
     def expected_labels(self, table: Annotations) -> FloatArray:
         """(N,) the median of what each row's annotator was expected to say, by what was fitted; not by `table`."""
@@ -112,6 +259,7 @@ class Gaussian(NumberModel):
         return self._to_labels(b + a * at)
 
     def _posterior(self, table: Annotations, known: IntArray) -> tuple[FloatArray, FloatArray]:
+        """(I,) m and v; `known` (A,) codes, −1 unseen."""
         b, a, s2 = (
             np.append(self.spread_[:, column], typical)[known][table.annotator]
             for column, typical in zip((0, 1, 4), self.typical_spread_, strict=True)
@@ -122,10 +270,56 @@ class Gaussian(NumberModel):
         v = 1 / (1 / tau2 + np.bincount(table.item, weight * aa / s2, table.n_items))
         return v * (mu / tau2 + np.bincount(table.item, weight * a * (x - b) / s2, table.n_items)), v
 
+    def _columns(self, kind: str) -> dict[str, Any]:
+        if kind == "items":
+            low, high = self.interval_.T
+            columns = {"item": self.items_, "value": self.values_, "low": low, "high": high}
+            return columns | {"annotations": self.item_total_}
+        if kind == "annotators":
+            columns = {"annotator": self.annotators_, "annotations": self.n_annotations_}
+            return columns | {name: getattr(self, f"{name}_") for name in SHOWN_OF_ANNOTATORS}
+        return super()._columns(kind)
+
+    def about_answers(self, gold: Any = None) -> dict[str, Any]:
+        """Quantiles of the values, the mean width of their intervals; mean absolute error and cover of known values."""
+        quantiles = np.quantile(self.values_, [0, 0.5, 1]).tolist()
+        about: dict[str, Any] = {
+            "values": dict(zip(("min", "median", "max"), quantiles, strict=True)),
+            "interval_width": float(np.diff(self.interval_).mean()),
+            "dependence": self.dependence_,
+        }
+        if gold is None:
+            return about
+        known = np.flatnonzero(~np.isnan(gold))
+        if not known.size:
+            return about | {"gold": {"items": 0, "mean_absolute_error": None}}
+        value, truth = self.values_[known], gold[known]
+        error = bootstrap(np.abs(value - truth))
+        low, high = self.interval_[known].T
+        spread = known.size > 1 and value.std() > 0 and truth.std() > 0
+        about["gold"] = {
+            "items": int(known.size),
+            "mean_absolute_error": error.value,
+            "mean_absolute_error_low": error.low,
+            "mean_absolute_error_high": error.high,
+            "correlation": float(np.corrcoef(value, truth)[0, 1]) if spread else None,
+            "covered": float(((truth >= low) & (truth <= high)).mean()),
+        }
+        return about
+
+    def reliability_interval(self, level: float = LEVEL) -> FloatArray:
+        """(A, 2) bounds of each annotator's correlation with the truth: Fisher's z of so many labels."""
+        self._check_fitted()
+        half = ndtri((1 + level) / 2) / np.sqrt(np.maximum(self.total_ - 3, 1))
+        at = np.arctanh(np.minimum(self.reliability_, 1 - 1e-9))
+        return np.asarray(np.clip(np.tanh(np.stack([at - half, at + half], axis=1)), 0, 1))
+
     def _prior_sd(self) -> float:
+        """Standard deviation of the items on the scale of x."""
         return float(np.sqrt(self.theta_prior_[1]))
 
     def _curves(self) -> tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]:
+        """R and Q of the module, from θ to labels."""
         some = np.argsort(-self.hits_, kind="stable")[:MAX_TYPICAL]
         share = self.hits_[some] if self.hits_.sum() > 0 else self.total_[some]
         share = share / share.sum()
@@ -182,65 +376,6 @@ class Gaussian(NumberModel):
         if furthest > 0:
             labels = np.clip(labels, middle - furthest, middle + furthest)
         return np.asarray(np.interp(ndtr(x), at, labels))
-
-
-def climb(
-    item: IntArray,
-    annotator: IntArray,
-    x: FloatArray,
-    weight: FloatArray,
-    size: tuple[int, int],
-    shared: float,
-    max_iter: int,
-    tol: float,
-    on_step: OnStep,
-) -> tuple[Fit, list[float], bool]:
-    """Raise the bound until it changes by less than `tol` per row: the parameters, the trace, and whether it did."""
-    (I, A), rows = size, float(weight.sum())
-
-    def by_item(values: FloatArray) -> FloatArray:
-        return np.bincount(item, weight * values, I).astype(np.float64)
-
-    def by_annotator(values: FloatArray) -> FloatArray:
-        return np.bincount(annotator, weight * values, A).astype(np.float64)
-
-    n, labelled = by_annotator(np.ones(x.size)), by_item(np.ones(x.size))
-    mean = by_item(x) / np.maximum(labelled, 1e-300)
-    within = max(float((weight * (x - mean[item]) ** 2).sum() / rows), MIN_VARIANCE)
-    between = max(float(mean[labelled > 0].var()), within / I, within / 10, MIN_VARIANCE)
-    ones, none = np.ones(A), np.zeros((A, 3))
-    fit = Fit(0.0, between, 0 * ones, ones, none, within * ones, within, 0.1, within / 10)
-    trace: list[float] = []
-    xx = by_annotator(x**2)
-    sums_x = by_annotator(x)
-    for step in range(1, max_iter + 1):
-        b, a, V, s2 = fit.b, fit.a, fit.V, fit.s2
-        aa, ab = a**2 + V[:, 1], a * b + V[:, 2]
-        v = 1 / (1 / fit.tau2 + by_item((aa / s2)[annotator]))
-        m = v * (fit.mu / fit.tau2 + by_item((a / s2)[annotator] * x - (ab / s2)[annotator]))
-        mu = float(m.mean())
-        tau2 = max(float(((m - mu) ** 2 + v).mean()), within / I, MIN_VARIANCE)
-        at, square = m[item], (m**2 + v)[item]
-        t1, t2, xt = by_annotator(at), by_annotator(square), by_annotator(x * at)
-        # the Gaussian posterior of (b, a): its precision is [[A11, t1], [t1, A22]] / s2
-        A11, A22 = n + s2 / fit.sb2, t2 + s2 / fit.sa2
-        determinant = A11 * A22 - t1**2
-        right = xt + s2 / fit.sa2
-        b, a = (A22 * sums_x - t1 * right) / determinant, (A11 * right - t1 * sums_x) / determinant
-        V = np.column_stack([A22, A11, -t1]) * (s2 / determinant)[:, None]
-        sa2 = max(float(((a - 1) ** 2 + V[:, 1]).mean()), MIN_VARIANCE)
-        sb2 = max(float((b**2 + V[:, 0]).mean()), MIN_VARIANCE)
-        # Σ w E[(x − b − aθ)²], from the sums
-        bb, aa, ab = b**2 + V[:, 0], a**2 + V[:, 1], a * b + V[:, 2]
-        off = np.maximum(xx - 2 * (b * sums_x + a * xt) + n * bb + 2 * ab * t1 + aa * t2, 0)
-        s2 = np.maximum((off + shared * fit.pool) / (n + shared + 2), MIN_VARIANCE)
-        pool = float((A + 1) / ((1 / s2).sum() + 1 / within))
-        fit = Fit(mu, tau2, b, a, V, s2, pool, sa2, sb2)
-        trace.append(bound(fit, n, off, m, v, shared, within))
-        on_step(step, trace[-1])
-        if step > 1 and trace[-1] - trace[-2] <= tol * max(rows, MIN_ROWS):
-            return fit, trace, True
-    return fit, trace, False
 
 
 def bound(

@@ -34,8 +34,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute import readable
 from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, hard_rows
-from dissensus.compute.engines.local import Threads
+from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, Worker, hard_rows
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.base import ENGINE, methods
@@ -131,7 +130,8 @@ class GLAD(EMAggregator[Skills]):
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
-        before, part = self.posterior_[item], readable.Part.of(hard_rows(table), gold, annotator.size, table.n_classes)
+        before = self.posterior_[item]
+        part = readable.Part(hard_rows(table).arrays, gold, annotator.size, table.n_classes)
         posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
         ability, easiness = self.ability_[annotator], -np.log(self.difficulty_[item])
         for _ in range(MAX_UPDATE_PASSES):
@@ -170,7 +170,6 @@ class GLAD(EMAggregator[Skills]):
         return Skills(ability, easiness, np.full(size.n_classes, 1 / size.n_classes))
 
     def _maximise(self, sums: AbilitySums, easiness: FloatArray, labelled: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """α and b of the next pass."""
         tau = 1 / self.ability_sd**2
         ability = (sums.pull + tau * MEAN_ABILITY) / (sums.curvature + tau)
         return self._balance(ability, easiness, sums.curvature > 0, labelled)
@@ -193,7 +192,6 @@ class GLAD(EMAggregator[Skills]):
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
     def log_penalty(self, params: Skills) -> float:
-        """Log densities of α, b and a learnt π, up to a constant."""
         penalty = -0.5 * float(np.square((params.ability - MEAN_ABILITY) / self.ability_sd).sum())
         penalty -= 0.5 * float(np.square(params.easiness / self.easiness_sd).sum())
         return penalty + (self.class_count or 0.0) * float(np.log(params.prior).sum())
@@ -211,45 +209,24 @@ class AbilitySums(Sums):
 
 
 @dataclass(frozen=True)
-class AbilityPass(Pass[Skills, AbilitySums, Any]):
+class AbilityPass(Pass[Skills, AbilitySums]):
     """One fused pass under a prior of b of this precision; writes `easiness`, b of the next pass; may `posterior`."""
 
     easiness_precision: float
 
-    def open(self, params: Skills, size: Size, workers: int, pool: Threads) -> list[Any]:
-        """The parameters and the sums of each worker."""
-        A, K, short = size.n_annotators, size.n_classes, size.n_rows < readable.MIN_KERNEL_ROWS
-        return [(params, short, np.zeros(1), np.zeros(K), *np.zeros((2, A))) for _ in range(workers)]
+    adds, writes = AbilitySums, ("posterior", "easiness")
 
-    def walk(self, block: Block, buffer: Any, out: Mapping[str, Any]) -> None:
-        """`kernels.glad.walk`, or of a short table `walk_on`."""
-        params, short, evidence, prior_counts, pull, curvature = buffer
-        rows, easiness, log_prior = block.rows, block.of(params.easiness), np.log(params.prior)
-        if short:
-            part = readable.Part.of(rows, block.gold, pull.size, prior_counts.size)
-            *sums, posterior, out["easiness"][:] = kernels.walk_on(
-                part, params.ability, easiness, log_prior, self.easiness_precision
-            )
-            for total, found in zip((evidence, prior_counts, pull, curvature), sums, strict=True):
-                total += found
-            if "posterior" in out:
-                out["posterior"][:] = posterior
-            return
-        evidence[0] += kernels.walk(
-            block.start, block.stop, rows.arrays, params.ability, easiness, log_prior, self.easiness_precision,
-            block.gold, out["easiness"], pull, curvature, prior_counts,
-            out.get("posterior", np.empty((0, prior_counts.size))),
+    def zeros(self, size: Size) -> list[Any]:
+        return [0.0, np.zeros(size.n_classes), *np.zeros((2, size.n_annotators))]
+
+    def over(self, part: readable.Part, params: Skills) -> tuple[Any, ...]:
+        easiness, log_prior = part.of_items(params.easiness), part.put(np.log(params.prior))
+        return kernels.walk_on(part, part.put(params.ability), easiness, log_prior, self.easiness_precision)
+
+    def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
+        params, (_, prior_counts, pull, curvature) = worker.params, worker.sums
+        worker.sums[0] += kernels.walk(
+            block.start, block.stop, block.rows.arrays, params.ability, block.of(params.easiness),
+            np.log(params.prior), self.easiness_precision, block.gold, out["easiness"], pull, curvature,
+            prior_counts, out.get("posterior", np.empty((0, prior_counts.size))),
         )  # fmt: skip
-
-    def close(self, buffers: list[Any], pool: Threads) -> AbilitySums:
-        """The sums of all workers."""
-        evidence, *sums = (sum(part) for part in list(zip(*buffers, strict=True))[2:])
-        return AbilitySums(float(evidence[0]), *sums)
-
-    def on_torch(self, params: Skills, data: Any, out: Mapping[str, Any]) -> AbilitySums:
-        """The same in torch."""
-        from dissensus.compute.kernels import on_torch
-
-        return AbilitySums(
-            *on_torch.glad(data, params.ability, params.easiness, params.prior, self.easiness_precision, out)
-        )

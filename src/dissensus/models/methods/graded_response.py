@@ -26,11 +26,9 @@ import numpy as np
 from scipy.special import expit
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.compute.engines.base import Engine
-from dissensus.models.base import methods
-from dissensus.models.confusion import Classes, ConfusionModel, Counts
+from dissensus.models.confusion import Classes, ConfusionModel, Counts, Engine, methods, moved
 from dissensus.models.matrices import class_pseudo
-from dissensus.models.params import moved, real
+from dissensus.models.params import real
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import values_of
 
@@ -76,7 +74,6 @@ class GradedResponse(ConfusionModel[Graders]):
         return Graders(prior, np.tile(MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
 
     def cells(self, params: Graders) -> FloatArray:
-        """P(label | grade)."""
         return likelihoods(params.grading, self.label_shares_)[0]
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Graders:
@@ -117,30 +114,22 @@ class GradedResponse(ConfusionModel[Graders]):
 
     @property
     def item_columns(self) -> Any:
-        """The frame of some items, of their names, posterior and difficulty; goes to workers without the model."""
         return partial(graded_columns, self.classes_)
 
     @property
     def values_(self) -> FloatArray:
         """(I,) the mean of each posterior, of grades as numbers (`Annotations.values`)."""
-        return np.asarray(np.asarray(self.posterior_) @ places(self.classes_))
+        return np.asarray(np.asarray(self.posterior_) @ np.asarray(values_of("graded", self.classes_)))
 
 
 def graded_columns(
     classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None
 ) -> dict[str, Any]:
     """The frame of some items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
-    middle, ends = medians(posterior), quantiles(posterior, 0.95)
+    middle, ends, places = medians(posterior), quantiles(posterior, 0.95), np.asarray(values_of("graded", classes))
     columns = {"item": items, "label": classes[middle], "confidence": posterior[np.arange(middle.size), middle]}
-    columns |= {"low": classes[ends[:, 0]], "high": classes[ends[:, 1]], "value": posterior @ places(classes)}
+    columns |= {"low": classes[ends[:, 0]], "high": classes[ends[:, 1]], "value": posterior @ places}
     return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
-
-
-def places(classes: Names) -> FloatArray:
-    """(K,) grades as numbers."""
-    found = values_of("graded", classes)
-    assert found is not None
-    return found
 
 
 def medians(posterior: FloatArray) -> IntArray:

@@ -26,16 +26,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln, psi
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray
-from dissensus.compute.engines.base import Engine
-from dissensus.models.base import methods
-from dissensus.models.confusion import Classes, ConfusionModel, Counts, P
+from dissensus.models.confusion import Classes, ConfusionModel, Counts, Engine, FloatArray, P, methods, moved, param
 from dissensus.models.dirichlet import MIN_ALPHA, divergence, expected_log, fixed_point, mean_log_density
 from dissensus.models.em import remembered
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo, expected_pseudo
-from dissensus.models.params import LOG_SIMPLEX, moved, positive
+from dissensus.models.params import LOG_SIMPLEX, positive
 
 POLISHING_STEPS = 2  # in one M step
 NO_COUNT = 1e-9  # a count that says nothing of α
@@ -58,7 +55,6 @@ class CrowdModel(ConfusionModel[P]):
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Fix the pseudo-counts b by the votes."""
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
 
 
@@ -108,7 +104,6 @@ class HierarchicalDawidSkene(CrowdModel[Crowd]):
         return float(self.known * known - divergence(params.concentration, alpha, self.expected_logs(params)))
 
     def population(self, params: Crowd) -> Crowd:
-        """Somebody without labels."""
         return self.maximise(np.zeros_like(params.concentration[:1]), np.empty(0), params)
 
     def labels_behind(self) -> FloatArray:
@@ -123,8 +118,6 @@ def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatA
     difference of two positive sums, whose quotient is a step (Minka 2000, eq. 55). Only what was counted matters, so
     steps cost little; small α, which the fixed point over E log Θ moves very slowly, get where they belong.
     """
-    from scipy.special import gammaln, psi
-
     counted = np.nonzero(counts > NO_COUNT)
     cell = counted[1] * counts.shape[2] + counted[2]
     some, total = counts[counted], counts.sum(axis=2)  # total (A, K) of each true class

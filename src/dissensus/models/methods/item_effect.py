@@ -36,7 +36,7 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.base import Checkpoint, hard_rows
+from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.readable import FULL, VOTES, label_matrix
 from dissensus.models.base import methods
 from dissensus.models.confusion_pass import ConfusionPass, draw_shares
@@ -93,7 +93,7 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
             evidence, posterior = self._judge_items(labels, params, gold)
             return evidence + self.log_penalty(params), self.maximise(labels, posterior, params)
 
-        params = self.run(em_pass, start, on_step, Checkpoint())
+        params = self.run(em_pass, start, on_step)
         evidence, posterior = self._judge_items(labels, params, gold)
         self.trace_ = np.append(self.trace_, evidence + self.log_penalty(params))  # of what is returned
         self.prior_, self.loading_, self.theta_ = params.prior, params.loading, params.theta
@@ -126,7 +126,6 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         return np.asarray(chances / chances.sum(axis=3, keepdims=True))
 
     def log_penalty(self, params: Effects) -> float:
-        """Log prior densities, up to a constant."""
         logs = np.log(np.maximum(self.likelihood(params), 1e-300))
         matrices = np.einsum("cl,s,acsl->", self.pseudo_, self._quadrature[1], logs)
         loading = float(params.loading @ params.loading) / (2 * self.loading_sd**2)

@@ -46,6 +46,7 @@ from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
+from dissensus.compute.kernels.vote import several_annotators
 from dissensus.compute.readable import LIKELIHOOD
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
@@ -55,7 +56,6 @@ from dissensus.models.confusion_pass import ConfusionPass, Likelihood, judge, la
 from dissensus.models.dependence import DEPENDENCE, DependenceChoice
 from dissensus.models.matrices import PSEUDO, leaning
 from dissensus.models.methods.one_coin import LEAN
-from dissensus.models.methods.wawa import judged_labels
 from dissensus.table.annotations import Annotations
 
 MAX_TRIM = 0.49  # share; at a half nothing is left
@@ -122,13 +122,8 @@ class MMSR(Aggregator):
 
     def _complete(self, pairs: Pairs, pool: Threads, on_step: OnStep) -> FloatArray:
         """(A,) s, by trimmed means in turn."""
-        ranges = balanced(pairs.ptr, pool.threads)
+        ranges, data = balanced(pairs.ptr, pool.threads), (tuple(vars(pairs).values()), float(self.trim))
         u, v = np.ones(pairs.linked.size), np.ones(pairs.linked.size)
-
-        data = (
-            pairs.ptr, pairs.second, pairs.count, pairs.skill, pairs.labels, pairs.known_labels, pairs.known_skill,
-            float(self.trim),
-        )  # fmt: skip
 
         def step(given: FloatArray, out: FloatArray) -> None:
             if pairs.second.size < readable.MIN_KERNEL_ROWS:
@@ -215,6 +210,17 @@ class Pairs:
         skill = (K * agreed / count - 1) / (K - 1) if K > 1 else count
         labels = np.bincount(rows.annotator, rows.weight, A).astype(float)
         return cls(ptr, second, count, skill, labels, known_labels, known_skill)
+
+
+def judged_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
+    """(A,) weight of everyone's labels on items of several annotators, or of known class; all if there are none."""
+    judged = several_annotators(table.item_ptr, table.annotator)
+    if gold is not None:
+        judged |= gold >= 0
+    weight = np.repeat(judged if judged.any() else ~judged, np.diff(rows.item_ptr)).astype(float)
+    if rows.weight is not None:
+        weight *= rows.weight
+    return np.asarray(np.bincount(rows.annotator, weight, table.n_annotators), np.float64)
 
 
 def meetings(rows: Rows, n_annotators: int) -> Any:

@@ -98,7 +98,6 @@ class MACE(ConfusionModel[Copied]):
     population_strategy_: Annotated[FloatArray, "K share"]
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """B of the module, or a uniform π."""
         K, labelled = votes.classes.size, engine.labelled()
         nobody = np.full((np.count_nonzero(~labelled), K), 1 / K)  # items without votes
         nobody = with_known(nobody, None if engine.gold is None else engine.gold[~labelled])
@@ -140,7 +139,6 @@ class MACE(ConfusionModel[Copied]):
         return OwnCells(np.exp(log_theta[:, :1]) + spam, spam)
 
     def mean_cells(self, params: Copied) -> OwnCells:
-        """The same by E θ and E ξ."""
         theta, xi = means(self.beliefs(params))
         spam = (1 - theta)[:, None] * xi
         return OwnCells(theta[:, None] + spam, spam)

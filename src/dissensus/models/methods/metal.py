@@ -152,7 +152,8 @@ class MeTaL(Aggregator):
                 confusion, before = trial, step
                 part, move = STEP_SHARE, moments.steps(confusion) - confusion
                 step = confusion + part * move
-                trial = step if little else on_simplex(step + MOMENTUM * (step - before))
+                beyond = np.maximum(step + MOMENTUM * (step - before), 0)  # back on the border, where it is crossed
+                trial = step if little else beyond / beyond.sum(axis=1, keepdims=True)
             else:
                 trace.append(trace[-1])
                 if plain:
@@ -186,7 +187,7 @@ def known_before(population: FloatArray, of_gold: FloatArray, prior: FloatArray,
 
 def item_weights(rows: Rows) -> FloatArray:
     """(I,) weight of the labels of each item."""
-    part = readable.Part.of(rows, None, 0, 0)
+    part = readable.Part(rows.arrays, None, 0, 0)
     return np.asarray(part.add(part.item, part.ones(), part.n_items))
 
 
@@ -200,12 +201,6 @@ def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes:
         cell = (rows.annotator[row].astype(np.int64) * K + rows.label[row]) * K + true[row]
         counts += np.bincount(cell, None if rows.weight is None else rows.weight[row], counts.size)
     return counts.reshape(n_annotators, K, K)
-
-
-def on_simplex(confusion: FloatArray) -> FloatArray:
-    """Θ (A, K, K) [annotator, given, true] that momentum took beyond the border, back on it."""
-    confusion = np.maximum(confusion, 0)
-    return np.asarray(confusion / confusion.sum(axis=1, keepdims=True))
 
 
 class Moments:

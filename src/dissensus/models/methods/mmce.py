@@ -7,8 +7,9 @@ This is the dual of the paper's problem, the classes for which the conditional e
 the seen ones allow, is least, once q, the distribution of the classes, has taken its best value. The paper has σ̄ = 0:
 who gave few labels is thought to guess, and where everyone gave few, all are, and nothing is learnt at all. Here σ̄ is
 what annotators have in common, with n0 unknown annotators σ0 (`expected_effect`) among them. The paper's π are all the
-same; here they are between that and the shares of the votes, which must explain the labels better by log(items) nats
-for every class but one (`class_shares`). (`centre`, `class_prior`.)
+same; here π = e/K + (1 − e) s, between that and the shares of the votes s, and (K − 1) log(items) · (1 − e) is taken
+off the objective: what annotators name too often is no class that is too frequent, few items cannot tell the two apart,
+and π that is learnt without such a line runs off to one class. (`centre`, `class_prior`.)
 
 E step  q_i(k) ∝ π_k Π_{j∈M_i} P(y_ij | k)
 M step  raises Σ_i Σ_k q_i(k) Σ_j log P(y_ij | k) minus the penalties, first in τ, then in σ̄ and σ
@@ -37,23 +38,23 @@ from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import softmax
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.engines.base import Checkpoint, Rows, hard_rows
+from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.readable import with_known
 from dissensus.models.base import methods
-from dissensus.models.class_shares import FIRST_EVENNESS, best_evenness, votes_cost
 from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
 from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
 from dissensus.models.params import SHARE, Params, moved, real
 from dissensus.table.annotations import Annotations
 
-EVENNESS = {"votes": 0.0, "learned": FIRST_EVENNESS, "uniform": 1.0}  # of π where EM begins, by `class_prior`
+EVENNESS = {"votes": 0.0, "learned": 0.5, "uniform": 1.0}  # e of π where EM begins, by `class_prior`
 MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
 BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
 MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
@@ -75,7 +76,6 @@ class Effects(Params):
 
     @property
     def prior(self) -> FloatArray:
-        """π (K,)."""
         return np.asarray(self.shares + self.even * (1 / self.shares.size - self.shares))
 
     def confusion(self) -> FloatArray:
@@ -129,7 +129,7 @@ class MMCE(EMAggregator[Effects]):
         rows, I = hard_rows(table), self.items_.size  # more items in the table stand for many each
         self.item_penalty_ = self.beta(table, I)
         told = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
-        cost = votes_cost(int(told.sum()), table.n_classes) if self.class_prior == "learned" else 0.0
+        cost = (table.n_classes - 1) * float(np.log(max(told.sum(), 1))) if self.class_prior == "learned" else 0.0
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, gold, I)
 
@@ -140,7 +140,7 @@ class MMCE(EMAggregator[Effects]):
                     even = np.array([best_evenness(sweep.posterior[told].sum(axis=0), params.shares, cost)])
                 return objective, Effects(self._learn(params.effect, sweep.sums), even, params.shares, sweep.posterior)
 
-            params = self.run(em_pass, partial(self.start, table, gold), on_step, Checkpoint())
+            params = self.run(em_pass, partial(self.start, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
             sweep(replace(params, belief=None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect
@@ -209,15 +209,26 @@ class MMCE(EMAggregator[Effects]):
         if self.centre == "crowd":
             seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # as if all annotators were one
             centre = kernels.maximise(centre[None], seen, expected, self.known * alpha, expected_effect(len(centre)))[0]
-        return kernels.maximise(effect, *sums, alpha, centre)
+        return np.asarray(kernels.maximise(effect, *sums, alpha, centre))
 
     def log_penalty(self, params: Effects) -> float:
-        """Minus the penalty of σ."""
         middle = self._middle(params.effect)
         square = float(np.square(params.effect - middle).sum())
         if self.centre == "crowd":
             square += self.known * float(np.square(middle - expected_effect(len(middle))).sum())
         return -0.5 * self.alpha(params.prior.size) * square
+
+
+def best_evenness(counts: FloatArray, shares: FloatArray, cost: float) -> float:
+    """The M step: e with the largest Σ_k counts_k log π_k − cost · (1 − e), which is concave; no share is zero."""
+    away = 1 / shares.size - shares
+
+    def slope(evenness: float) -> float:
+        return float((counts * away / (shares + evenness * away)).sum()) + cost
+
+    if slope(1.0) >= 0:
+        return 1.0
+    return 0.0 if slope(0.0) <= 0 else float(brentq(slope, 0.0, 1.0, xtol=1e-6))
 
 
 def bounded(table: Annotations) -> Annotations:

@@ -23,10 +23,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.parameters import param
-from dissensus.common.types import FloatArray
-from dissensus.models.base import methods
 from dissensus.models.coins import CoinModel, Coins
+from dissensus.models.confusion import FloatArray, methods, param
 from dissensus.models.matrices import PSEUDO, leaning
 
 LEAN = 0.01  # share of π that follows the votes where it is not learnt
@@ -42,21 +40,17 @@ class OneCoin(CoinModel):
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     def prepare(self, votes: Any, engine: Any) -> None:
-        """Fix π by the votes, or its pseudo-counts."""
         self.class_pseudo_ = np.full(votes.classes.size, self.class_count)
         uniform = leaning(self.label_totals_.sum(axis=(0, 1)), LEAN)
         self.fixed_prior_ = None if self.class_prior == "learned" else uniform
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
-        """The M step of the module."""
         hits, total = labels[:, 0, 0], totals.sum(axis=(1, 2))
         counts = np.stack([hits + self.right, np.maximum(total - hits, 0) + self.wrong], axis=1)  # rounding: below 0
         return Coins(params.prior, counts / counts.sum(axis=1, keepdims=True))
 
     def log_penalty(self, params: Coins) -> float:
-        """Beta log densities of all coins, up to a constant."""
         return float((np.log(params.coin) @ [self.right, self.wrong]).sum())
 
     def labels_behind(self) -> FloatArray:
-        """Labels and pseudo-counts."""
         return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + self.right + self.wrong)

@@ -34,17 +34,16 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from scipy.special import expit
 
 from dissensus.common.arrays import sums_of_ranges
-from dissensus.common.frames import as_frame
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines.base import Checkpoint
 from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
-from dissensus.models.answers import AnswerModel, about_confidence, dependence_by
-from dissensus.models.base import FrameKind, methods
-from dissensus.models.dependence import MIN_GOLD, Calibration, design_effect, labels_per_item
+from dissensus.models.answers import AnswerModel, about_confidence
+from dissensus.models.base import methods
+from dissensus.models.dependence import MIN_GOLD, Calibration, design_effect, labels_per_item, most_probable
 from dissensus.models.em import EMAggregator
 from dissensus.models.params import SHARE, Params, moved
 from dissensus.table import names as naming
@@ -132,7 +131,8 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
 
         def start(rng: np.random.Generator | None) -> Ticks:
             nonlocal prior
-            q = (_tick_votes(table) + 0.1) / (self.item_total_ + 0.5)[:, None]
+            ticked = sums_of_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
+            q = (ticked + 0.1) / (self.item_total_ + 0.5)[:, None]
             q = q if rng is None else rng.beta(0.5 + 4 * q, 4.5 - 4 * q)
             if known.size:
                 q = np.where(np.isnan(known), q, known > 0)
@@ -153,7 +153,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             objective = float(log_total.sum() + nothing_true) + self._log_penalty(params, prior)
             return objective, maximise(q, joint)
 
-        params = self.run(em_pass, start, on_step, Checkpoint())
+        params = self.run(em_pass, start, on_step)
         self.hit_, self.false_tick_, self.chance_ = params.hit, params.false_tick, params.chance
         self.order_, self.parent_ = prior.order, prior.parent
         q = judge(params)[0]
@@ -177,7 +177,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             tree = blind.order_, blind.parent_, blind.chance_
             return float(_soften(odds, design_effect(n, rho), sets, *tree)[1].sum())
 
-        return dependence_by(fit)
+        return most_probable(fit)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
@@ -192,7 +192,6 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         return np.array([set_name(self.options_[one]) for one in found], object)[place.reshape(-1)]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        """The results with one row per item, for the items of another table."""
         found = self._answer_new(table, self._check_new(table))
         return dict(zip(("posterior_", "answer_", "confidence_"), found, strict=True))
 
@@ -209,25 +208,15 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         hit, false_tick = (one[table.annotator] for one in self._ticking(known))
         return np.asarray(q * hit + (1 - q) * false_tick)
 
-    def to_frame(self, kind: FrameKind = "items", backend: Any = None) -> Any:
-        """Results with names.
-
-        `items`: item, label, confidence, p_<option> …; `annotators` as everywhere; `confusions`: annotator, option, hit
-        (how often a true option is ticked), false_tick (how often another one is).
-        """
-        self._check_fitted()
-        if kind == "annotators":
-            return super().to_frame(kind, backend)
-        columns: dict[str, Any] = {"item": self.items_, "label": self.predict(), "confidence": self.confidence_}
-        columns |= {f"p_{name}": self.posterior_[:, c] for c, name in enumerate(self.options_)}
-        if kind == "confusions":
-            columns = {
-                "annotator": np.repeat(self.annotators_, self.options_.size),
-                "option": np.tile(self.options_, self.annotators_.size),
-                "hit": self.hit_.reshape(-1),
-                "false_tick": self.false_tick_.reshape(-1),
-            }
-        return as_frame(columns, backend)
+    def _columns(self, kind: str) -> dict[str, Any]:
+        if kind == "items":
+            columns = {"item": self.items_, "label": self.predict(), "confidence": self.confidence_}
+            return columns | {f"p_{name}": self.posterior_[:, c] for c, name in enumerate(self.options_)}
+        if kind != "confusions":
+            return super()._columns(kind)
+        pairs = {"annotator": np.repeat(self.annotators_, self.options_.size)}
+        pairs["option"] = np.tile(self.options_, self.annotators_.size)
+        return pairs | {"hit": self.hit_.reshape(-1), "false_tick": self.false_tick_.reshape(-1)}
 
     def _check_new(self, table: Annotations) -> IntArray:
         """(A,) codes of the annotators of a new table; options that were not fitted are an error."""
@@ -268,7 +257,6 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         return q, answer, np.exp(np.minimum(log_set, 0))
 
     def _log_penalty(self, params: Ticks, prior: Prior) -> float:
-        """Log prior densities, up to a constant."""
         edges = params.chance.copy()
         edges[prior.order[0], 1] = 0.5  # the root has one chance; it stands there twice
         means = np.where(edges == 0.5, 0.5, prior.share[:, None])
@@ -360,11 +348,6 @@ def _inside(chance: FloatArray) -> FloatArray:
     return np.asarray(np.clip(chance, MIN_CHANCE, 1 - MIN_CHANCE))
 
 
-def _tick_votes(table: Annotations) -> FloatArray:
-    """(I, L) the weight of the ticks of every option."""
-    return sums_of_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
-
-
 def _odds(
     table: Annotations, hit: FloatArray, false_tick: FloatArray, known: FloatArray, ticked: Any = None
 ) -> FloatArray:
@@ -392,8 +375,6 @@ def marginals(
     Also (L, 2) Σ_i P(option is true, its parent is not / is), and (I,) the log of the sum over all sets. `order` has
     parents first; of the root, whose parent is −1, both chances are alike.
     """
-    from scipy.special import expit
-
     chance = _inside(chance)
     log_in, log_out = np.log(chance), np.log1p(-chance)
     up, total = odds.T.copy(), np.zeros(len(odds))  # (L, I): below an option, of its being true

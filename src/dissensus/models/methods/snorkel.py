@@ -39,11 +39,9 @@ from dissensus.common.arrays import pair_starts
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines import EngineChoice
-from dissensus.compute.engines.base import Engine
 from dissensus.exceptions import BadParameter
-from dissensus.models.base import methods
 from dissensus.models.coins import CoinModel, Coins
-from dissensus.models.confusion import Counts
+from dissensus.models.confusion import Counts, Engine, methods
 from dissensus.models.matrices import PSEUDO
 from dissensus.table.annotations import Annotations
 
@@ -77,19 +75,16 @@ class Snorkel(CoinModel):
     propensity_: Annotated[FloatArray, "A real"]
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Fix π, or its pseudo-counts."""
         K = votes.classes.size
         self.class_pseudo_ = np.full(K, self.class_count)
         balance = [1.0] * K if self.class_balance == "uniform" else self.class_balance
         self.fixed_prior_ = None if isinstance(balance, str) else given_shares(balance, K)
 
     def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
-        """The M step of the module."""
         x = penalised_logit(labels[:, 0, 0], totals.sum(axis=(1, 2)), self._initial_logit(), self.l2)
         return Coins(params.prior, np.stack([expit(x), expit(-x)], axis=1))
 
     def log_penalty(self, params: Coins) -> float:
-        """The penalty on the weights, negative."""
         logit = np.log(params.coin[:, 0]) - np.log(params.coin[:, 1])
         return -self.l2 / 2 * float(((logit - self._initial_logit()) ** 2).sum())
 

@@ -28,8 +28,6 @@ from typing import Annotated, Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.compute.engines.base import Rows
-from dissensus.compute.kernels.vote import several_annotators
 from dissensus.models.base import methods
 from dissensus.models.matrices import leaning
 from dissensus.models.votes import SkilledVote, VoteModel
@@ -96,19 +94,3 @@ class Wawa(VoteModel):
 
     def _leaning(self) -> FloatArray:
         return leaning(self.prior_, EDGE)
-
-
-def judged_items(table: Annotations, gold: IntArray | None) -> BoolArray:
-    """(I,) which items can tell about their annotators: those of several, or of known class; all if there are none."""
-    judged: BoolArray = several_annotators(table.item_ptr, table.annotator)
-    if gold is not None:
-        judged |= gold >= 0
-    return judged if judged.any() else ~judged
-
-
-def judged_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
-    """(A,) weight of each annotator's labels on `judged_items`."""
-    weight = np.repeat(judged_items(table, gold), np.diff(rows.item_ptr)).astype(float)
-    if rows.weight is not None:
-        weight *= rows.weight
-    return np.asarray(np.bincount(rows.annotator, weight, table.n_annotators), np.float64)
