@@ -11,8 +11,8 @@ every item,
 
     log q_i(c) = log π_c + Σ_j w_ij log Θ_j[c, y_ij] + const.        w_ij = 1 / members of j's group with a label on i
 
-Somebody's label is checked by the n − 1 others of the item alone. So `crowd_labels` and `vote_count` of `dawid-skene` are
-multiplied by n / (n − 1): where items have two labels, matrices are twice as much those of the crowd.
+Somebody's label is checked by the n − 1 others of the item alone. So `crowd_labels` and `vote_count` of `dawid-skene`
+are multiplied by n / (n − 1): where items have two labels, the crowd counts twice in every matrix.
 
 And where items have many labels, matrices that are free to be anything explain too much: a class that nobody names may
 become the name of hard items. There the answers are those of `hierarchical-dawid-skene`, whose matrices are like those
