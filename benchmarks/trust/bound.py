@@ -2,8 +2,8 @@
 
 A combiner of five methods and the votes, taught by most of the gold of the very table and judged on the rest: log
 posteriors, as they are and softened as `consensus` does, weighed alike for all classes, and a shift of every class;
-ridge regression to a softened Dawid-Skene. No default that sees the labels alone can be expected to be better. The sets and
-levels are those of `benchmarks.trust.posterior`, of at most 4,000 items each, one draw.
+ridge regression to a softened Dawid-Skene. No default that sees the labels alone can be expected to be better. The sets
+and levels are those of `benchmarks.trust.posterior`, of at most 4,000 items each, one draw.
 """
 
 from __future__ import annotations

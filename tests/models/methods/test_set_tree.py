@@ -208,3 +208,11 @@ def test_softened_posterior_is_that_of_all_sets():
         for c in range(3):
             assert q[i, c] == pytest.approx(sum(w for truth, w in weight.items() if truth[c]) / total)
         assert log_set[i] == pytest.approx(np.log(weight[tuple(sets[i].tolist())] / total))
+
+
+def test_random_starts_keep_the_tree_that_the_best_of_them_is_judged_by():
+    table = simulate_sets(30, 14, 7, redundancy=2, kinds=CROWD, seed=0).annotations
+    once, often = (SetTree(restarts=n, seed=2).fit(table) for n in (1, 4))
+    assert often.parent_.tolist() == once.parent_.tolist()
+    assert often.trace_.max() >= once.trace_.max() - 1e-9
+    np.testing.assert_allclose(often.predict_proba(table), often.posterior_, atol=1e-9)

@@ -137,11 +137,11 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             if known.size:
                 q = np.where(np.isnan(known), q, known > 0)
             for _ in range(FIRST_PASSES):
-                true, hits = _counts(table, q)
-                order, parent = likeliest_tree(q[used])
-                habits = _habits(hits, true), _habits(ticks - hits, total - true)
-                prior = Prior(order, parent, *habits, q[used].mean(axis=0))
-                there = (q * q[:, parent])[used].sum(axis=0)
+                if rng is None:  # other starts keep the tree and the priors: their objectives are to be compared
+                    true, hits = _counts(table, q)
+                    habits = _habits(hits, true), _habits(ticks - hits, total - true)
+                    prior = Prior(*likeliest_tree(q[used]), *habits, q[used].mean(axis=0))
+                there = (q * q[:, prior.parent])[used].sum(axis=0)
                 params = maximise(q, np.stack([q[used].sum(axis=0) - there, there], axis=1))
                 q = judge(params)[0]
             return params
