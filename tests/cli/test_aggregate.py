@@ -184,10 +184,10 @@ def test_summary_for_people_says_as_how_many_an_items_labels_count(cli, labels):
 
     counts = "Confidence counts the 7.0 labels of an item as"
     assert (
-        f"{counts} 1.5 (1.0 to 3.9): they share the item. The classes of 30 items (`--known`) would say how sure to be."
+        f"{counts} 1.6 (1.0 to 3.9): they share the item. The classes of 30 items (`--known`) would say how sure to be."
         in said("-o", "out")
     )
-    assert f"{counts} 1.5 (1.0 to 3.9): " in said("--model", "out")
+    assert f"{counts} 1.6 (1.0 to 3.9): " in said("--model", "out")
     assert "--known" not in said("--model", "out")  # which takes no known classes
     assert f"{counts} 1.5: " in said("--set", "dependence=0.6")
     assert f"{counts} 3.5: " in said("--set", f"dependence={1 / 6}")
