@@ -7,7 +7,7 @@ ones come more often, all give some labels and make room for others. They can on
 set, which is their cap; an item may have three labels more than the median item, the service's own cap. The same people
 come in both arms (in another order, once an arm has told somebody to wait); `random` takes any item of theirs. `next`
 is the project's own, fed event by event, without a store, fitted when the labels grew by `GROWTH`. Both are judged
-after every `STEP` of the labels by plain `dawid-skene`, so that no rule of `consensus` decides; gold only scores, and an
+after every `STEP` of the labels by plain `dawid-skene`, so no rule of `consensus` decides; gold only scores, and an
 item without a label is wrong. The curve is the mean over the seeds; an arm that ends before the other keeps its last
 accuracy. *Needs*: the labels from which on the curve stays within `NEAR` of the accuracy of all labels. *First*: those
 at which it first is. `next` is not followed beyond what random assignment needs. *Bound*: what is needed by who knows
