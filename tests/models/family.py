@@ -7,6 +7,8 @@ from dissensus.compute.engines.base import hard_rows
 from dissensus.compute.readable import FULL, LIKELIHOOD, Part, confusion_pass
 from dissensus.models.base import methods_for
 from dissensus.models.confusion import ConfusionModel, Counts, OwnCells
+from dissensus.models.even_classes import EvenClasses
+from dissensus.models.methods.consensus import UNEVEN_PRICE
 from tables import placed
 
 FAMILY = [name for name in methods_for("classes") if issubclass(methods[name], ConfusionModel)]
@@ -34,6 +36,9 @@ def readable_objective(model: ConfusionModel, table: Annotations, params, gold=N
     """Posterior (I, K) and objective at some parameters, by `readable_pass`."""
     posterior, sums = readable_pass(table, params.prior, full(model.cells(params), table.n_classes), gold)
     density = 0.0 if model.fixed_prior_ is not None else model.class_pseudo_ @ np.log(params.prior)
+    if isinstance(params, EvenClasses):
+        uneven = UNEVEN_PRICE * (table.n_classes - 1) * np.log(table.n_items) * (1 - params.even[0])
+        density = model.class_pseudo_ @ np.log(params.shares) - uneven
     return posterior, sums.evidence + model.log_penalty(params) + density
 
 

@@ -242,15 +242,21 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         objective = sums.evidence + self.log_penalty(params)
         if isinstance(cells, OwnCells):
             objective += float((self.label_totals_ * np.log(cells.wrong)[:, None, :]).sum())
-        if self.fixed_prior_ is None:
-            objective += float(self.class_pseudo_ @ np.log(params.prior))
-        return objective
+        return objective + self.log_class_density(params)
 
     def _next(self, sums: Counts, params: P | None) -> P:
         """The M step."""
-        prior = self._class_shares(sums.classes)
-        before = self.first(prior) if params is None else replace(params, prior=prior)
+        before = self.learn_classes(sums.classes, params)
         return self.maximise(sums.labels, self.label_totals_, self.learn_crowd(sums.labels, before))
+
+    def learn_classes(self, classes: FloatArray, params: Any) -> Any:
+        """Parameters with π of the next pass, from items of each class (K,); None: where EM begins."""
+        prior = self._class_shares(classes)
+        return self.first(prior) if params is None else replace(params, prior=prior)
+
+    def log_class_density(self, params: P) -> float:
+        """Log prior density of π, up to a constant."""
+        return float(self.class_pseudo_ @ np.log(params.prior)) if self.fixed_prior_ is None else 0.0
 
     def _class_shares(self, classes: FloatArray) -> FloatArray:
         """(K,) π from items of each class (K,)."""
@@ -349,11 +355,11 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
                 params = self.maximise(labels + sums.labels, totals, params)
                 if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:
                     break
-        self._set(self._params().put(annotator, params))
+        params = self._params().put(annotator, params)
         for key, new in (("labels_", labels + sums.labels), ("label_totals_", totals)):
             setattr(self, key, written(getattr(self, key), annotator, new))
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
-        self.prior_ = self._class_shares(self.class_counts_)
+        self._set(self.learn_classes(self.class_counts_, params))
         self.describe()
         return posterior
 

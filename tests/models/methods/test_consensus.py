@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import dissensus as dz
+from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.methods import consensus
 from dissensus.models.methods.consensus import counted_once
 from dissensus.table.simulate import simulate
@@ -18,9 +19,45 @@ def digits():
 def test_without_copies_it_is_dawid_skene_with_more_of_the_crowd_the_fewer_labels_check_each_other(n):
     table = simulate(300, 12, 3, redundancy=n, seed=1).annotations
     more = {"crowd_labels": 1.25 * n / (n - 1), "vote_count": 0.5 * n / (n - 1)}
-    ours, theirs = dz.methods["consensus"](dependence=0.6), dz.methods["dawid-skene"](dependence=0.6, **more)
+    ours, theirs = dz.methods["consensus"](dependence=None), dz.methods["dawid-skene"](max_iter=1, **more)
+    with pytest.warns(ConvergenceWarning):
+        theirs.fit(table)
     assert (ours.fit(table).copy_group_ == -1).all()
-    np.testing.assert_allclose(ours.posterior_, theirs.fit(table).posterior_, atol=1e-12)
+    np.testing.assert_allclose(ours.pseudo_, theirs.pseudo_)
+    np.testing.assert_allclose(ours.class_pseudo_, theirs.class_pseudo_)
+    counts = ours.labels_ + ours.pseudo_
+    np.testing.assert_allclose(ours.confusion_, counts / counts.sum(axis=2, keepdims=True), atol=1e-4)
+    joint = np.tile(ours.prior_, (300, 1))  # the E step, row by row
+    for item, annotator, label in zip(table.item, table.annotator, table.label, strict=True):
+        joint[item] *= ours.confusion_[annotator, :, label]
+    np.testing.assert_allclose(ours.posterior_, joint / joint.sum(axis=1, keepdims=True), atol=1e-9)
+
+
+def test_its_classes_are_equally_frequent_unless_the_labels_say_otherwise():
+    even, skewed = ([0.5, 0.5], [0.85, 0.15])
+    for shares, found in ((even, 1.0), (skewed, 0.0)):
+        table = simulate(2000, 60, 2, redundancy=3, prior=shares, seed=3).annotations
+        model = dz.methods["consensus"](dependence=None, tol=1e-12).fit(table)
+        assert model.even_[0] == found if found else model.even_[0] < 0.2
+        assert abs(model.prior_[0] - np.mean(table.label == 0)) < 0.1
+        counts, steps = model.posterior_.sum(axis=0), np.linspace(0, 1, 401)
+        grid = np.array([[e, s] for e in steps for s in steps[1:-1]])  # of e and s_0
+        e, s = grid[:, :1], np.stack([grid[:, 1], 1 - grid[:, 1]], axis=1)
+        fit = (
+            np.log(e / 2 + (1 - e) * s) @ counts + np.log(s) @ model.class_pseudo_ - model.uneven_cost_ * (1 - e[:, 0])
+        )
+        own = counts @ np.log(model.prior_) + model.log_class_density(model._params())
+        assert own >= fit.max() - 1e-4
+
+
+def test_with_two_labels_even_classes_are_better():
+    right = []
+    for seed in range(5):
+        made = simulate(150, 40, 2, redundancy=2, prior=[0.5, 0.5], seed=seed)
+        models = (dz.methods[name]().fit(made.annotations) for name in ("consensus", "dawid-skene"))
+        right.append([(model.posterior_.argmax(axis=1) == made.truth).mean() for model in models])
+    ours, theirs = np.mean(right, axis=0)
+    assert ours > theirs + 0.01
 
 
 def test_labels_that_nobody_checks_leave_everybody_like_the_crowd():

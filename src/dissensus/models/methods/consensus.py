@@ -1,6 +1,6 @@
 """The default: Dawid-Skene in which copies count once; with many labels of an item, a pool of two models.
 
-Dawid & Skene's model, see `dawid-skene`, with four corrections of what it takes for granted. Labels of one item are
+Dawid & Skene's model, see `dawid-skene`, with five corrections of what it takes for granted. Labels of one item are
 not independent given its class: the posterior is softened, see `models.dependence`, and without gold n labels of an
 item, on average, are worth n^(1 − γ) independent ones, γ = `POWER`,
 
@@ -13,6 +13,9 @@ every item,
 
 Somebody's label is checked by the n − 1 others of the item alone. So `crowd_labels` and `vote_count` of `dawid-skene`
 are multiplied by n / (n − 1): where items have two labels, the crowd counts twice in every matrix.
+
+A few labels of each item cannot tell a class that is rare from one that annotators seldom name. So classes are taken
+to be equally frequent, and what the labels say against it must be worth its price: `models.even_classes`.
 
 And where items have many labels, matrices that are free to be anything explain too much: a class that nobody names may
 become the name of hard items. There the answers are those of `hierarchical-dawid-skene`, whose matrices are like those
@@ -38,7 +41,7 @@ all labels: softened alike, no stack had less log loss than Dawid-Skene, and the
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -48,9 +51,10 @@ from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import hard_rows
 from dissensus.models.base import Aggregator, default_method, methods
-from dissensus.models.confusion import Classes, soft_counts
+from dissensus.models.confusion import SIMPLEX, Counts, Engine, moved, soft_counts
 from dissensus.models.copies import find_copies
 from dissensus.models.dependence import RANGE, hold, is_enough, labels_per_item
+from dissensus.models.even_classes import FIRST_EVEN, EvenClasses, learn_evenly, uneven_cost
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.methods.hierarchical_dawid_skene import HierarchicalDawidSkene
 from dissensus.models.methods.item_effect import ItemEffect
@@ -69,8 +73,16 @@ MAX_COST = 2**25  # rows × classes × points, cells at their cost: about a seco
 POWER = 0.77  # γ; log loss over 12 sets is level from 0.74 to 0.8
 EFFECT_POWER = 0.57  # ε; log loss over six sets is level from 0.5 to 0.6, leaving out any
 MIN_CHECKED_LABELS = 1.25  # of an item, on average: with one label nobody is checked, and n / (n − 1) has no end
+UNEVEN_PRICE = 0.35  # of (K − 1) log I; less gains less, more loses where a class is rare (`benchmarks/trust`)
 MIN_PROBABILITY = 1e-300  # whose logarithm is taken
 MAX_ROWS = 2**25  # labels that are compared with each other, in a quarter of a gigabyte
+
+
+@dataclass(frozen=True)
+class EvenConfusions(EvenClasses):
+    """The parameters: those of π, and Θ (A, K, K) [annotator, true, given]."""
+
+    confusion: FloatArray = moved(SIMPLEX, "A K K")
 
 
 @methods.register(
@@ -80,6 +92,8 @@ MAX_ROWS = 2**25  # labels that are compared with each other, in a quarter of a 
 class Consensus(DawidSkene):
     """Dawid-Skene where copies count once, or a pool of two models."""
 
+    Params: Any = EvenConfusions
+    uneven_cost_: Annotated[float, "number"]
     copy_group_: Annotated[IntArray, "A code:A"]  # of whom an annotator copies with; −1 where nobody
     member_weights_: Annotated[FloatArray | None, "optional 2 simplex"] = None  # w and 1 − w; None: Dawid-Skene
     concentration_: Annotated[FloatArray | None, "optional A K K count"] = None  # of `hierarchical-dawid-skene`
@@ -108,7 +122,6 @@ class Consensus(DawidSkene):
         if assumed:  # n labels of an item have this design effect
             self.dependence_ = (effect - 1) / (n - 1) if n > 1 else POWER
             self.dependence_interval_ = [min(RANGE[0], self.dependence_), RANGE[1]]
-        self._crowd_factor = crowd_factor(n)
         if members:
             self._take(members, weight, table, gold)
             self._hold(total)
@@ -169,8 +182,37 @@ class Consensus(DawidSkene):
             self.posterior_[gold >= 0] = np.eye(self.prior_.size)[gold[gold >= 0]]
         self.labels_ = soft_counts(table, self.posterior_)
         self.class_counts_ = self.posterior_.sum(axis=0)
-        self._set(self.maximise(self.labels_, self.label_totals_, Classes(self.prior_)))
+        self._set(self.maximise(self.labels_, self.label_totals_, self.first(self.prior_)))
         self.describe()
+
+    # Dawid-Skene, with even classes -----------------------------------------------------------------------------------
+
+    def prepare(self, votes: Counts, engine: Engine, factor: float = 1.0) -> None:
+        n_items = float(votes.classes.sum())
+        super().prepare(votes, engine, crowd_factor(float(votes.labels.sum()) / max(n_items, 1)))
+        self.uneven_cost_ = UNEVEN_PRICE * uneven_cost(votes.classes.size, n_items)
+
+    def first(self, prior: FloatArray) -> Any:
+        return EvenConfusions(np.zeros(1), prior, np.empty((0, 0, 0)))
+
+    def learn_classes(self, classes: FloatArray, params: Any) -> Any:
+        if params is None:
+            params = replace(self.first(self._class_shares(classes)), even=np.array([FIRST_EVEN]))
+        if self.member_weights_ is not None:  # they have learnt shares that are free
+            return replace(params, shares=self._class_shares(classes))
+        return learn_evenly(params, np.maximum(classes, 0), self.class_pseudo_, self.uneven_cost_)
+
+    def log_class_density(self, params: Any) -> float:
+        return float(self.class_pseudo_ @ np.log(params.shares) - self.uneven_cost_ * (1 - params.even[0]))
+
+    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Any:
+        return replace(params, confusion=super().maximise(labels, totals, params).confusion)
+
+    def _set(self, params: Any) -> None:
+        super()._set(params)
+        self.prior_ = params.prior
+
+    # ------------------------------------------------------------------------------------------------------------------
 
     def _hold(self, total: FloatArray) -> None:
         """Hold the shares of the classes, see `models.dependence`; `total` (I,) labels of the items."""
@@ -294,4 +336,4 @@ def counted_once(table: Annotations, group: IntArray) -> Annotations:
     _, place, size = np.unique(key, return_inverse=True, return_counts=True)
     weight = table.row_weights.copy()
     weight[at] /= size[place]
-    return dataclasses.replace(table, weight=weight)
+    return replace(table, weight=weight)

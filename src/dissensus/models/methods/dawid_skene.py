@@ -62,10 +62,8 @@ class CrowdPseudo(Parameters):
     pseudo_: Annotated[FloatArray, "K K count"]
     class_pseudo_: Annotated[FloatArray, "K count"]
 
-    _crowd_factor = 1.0  # by which `crowd_labels` and `vote_count` are multiplied
-
-    def prepare(self, votes: Counts, engine: Engine) -> None:
-        factor = self._crowd_factor
+    def prepare(self, votes: Counts, engine: Engine, factor: float = 1.0) -> None:
+        """As in the family; the crowd's part counts `factor` times."""
         self.pseudo_ = crowd_pseudo(votes.labels, factor * self.crowd_labels, self.smoothing, self.least_labels)
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
 

@@ -7,9 +7,9 @@ This is the dual of the paper's problem, the classes for which the conditional e
 the seen ones allow, is least, once q, the distribution of the classes, has taken its best value. The paper has σ̄ = 0:
 who gave few labels is thought to guess, and where everyone gave few, all are, and nothing is learnt at all. Here σ̄ is
 what annotators have in common, with n0 unknown annotators σ0 (`expected_effect`) among them. The paper's π are all the
-same; here π = e/K + (1 − e) s, between that and the shares of the votes s, and (K − 1) log(items) · (1 − e) is taken
-off the objective: what annotators name too often is no class that is too frequent, few items cannot tell the two apart,
-and π that is learnt without such a line runs off to one class. (`centre`, `class_prior`.)
+same; here π = e/K + (1 − e) s, between that and the shares of the votes s, at the price of `models.even_classes`: what
+annotators name too often is no class that is too frequent, few items cannot tell the two apart, and π that is learnt
+without such a line runs off to one class. (`centre`, `class_prior`.)
 
 E step  q_i(k) ∝ π_k Π_{j∈M_i} P(y_ij | k)
 M step  raises Σ_i Σ_k q_i(k) Σ_j log P(y_ij | k) minus the penalties, first in τ, then in σ̄ and σ
@@ -38,7 +38,6 @@ from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import softmax
 
 from dissensus.common.parameters import param
@@ -50,8 +49,9 @@ from dissensus.compute.readable import with_known
 from dissensus.models.base import methods
 from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
+from dissensus.models.even_classes import EvenClasses, best_evenness, uneven_cost
 from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
-from dissensus.models.params import SHARE, Params, moved, real
+from dissensus.models.params import moved, real
 from dissensus.table.annotations import Annotations
 
 EVENNESS = {"votes": 0.0, "learned": 0.5, "uniform": 1.0}  # e of π where EM begins, by `class_prior`
@@ -63,20 +63,15 @@ MAX_EFFECT = 50.0  # a look ahead may not take |σ| beyond this, where exp(σ) w
 
 
 @dataclass(frozen=True)
-class Effects(Params):
-    """The parameters: σ (A, K, K) [annotator, true, given], how even π is, and q (I, K), of which τ is made.
+class Effects(EvenClasses):
+    """The parameters: how even π is, σ (A, K, K) [annotator, true, given], and q (I, K), of which τ is made.
 
     q follows σ and π when they are moved; None: to be found, beginning at τ = 0.
     """
 
+    shares: FloatArray = moved()
     effect: FloatArray = moved(real(MAX_EFFECT), "A K K")
-    even: FloatArray = moved(SHARE)  # (1,)
-    shares: FloatArray = moved()  # (K,) where it is 0
     belief: FloatArray | None = moved()
-
-    @property
-    def prior(self) -> FloatArray:
-        return np.asarray(self.shares + self.even * (1 / self.shares.size - self.shares))
 
     def confusion(self) -> FloatArray:
         """(A, K, K) P(label | class) on an item without an effect of its own."""
@@ -129,7 +124,7 @@ class MMCE(EMAggregator[Effects]):
         rows, I = hard_rows(table), self.items_.size  # more items in the table stand for many each
         self.item_penalty_ = self.beta(table, I)
         told = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
-        cost = (table.n_classes - 1) * float(np.log(max(told.sum(), 1))) if self.class_prior == "learned" else 0.0
+        cost = uneven_cost(table.n_classes, told.sum()) if self.class_prior == "learned" else 0.0
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, gold, I)
 
@@ -138,7 +133,7 @@ class MMCE(EMAggregator[Effects]):
                 even = params.even
                 if self.class_prior == "learned":
                     even = np.array([best_evenness(sweep.posterior[told].sum(axis=0), params.shares, cost)])
-                return objective, Effects(self._learn(params.effect, sweep.sums), even, params.shares, sweep.posterior)
+                return objective, Effects(even, params.shares, self._learn(params.effect, sweep.sums), sweep.posterior)
 
             params = self.run(em_pass, partial(self.start, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
@@ -168,7 +163,7 @@ class MMCE(EMAggregator[Effects]):
             sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
             effect = everyone[known]  # −1, unseen, takes the last
-            sweep(Effects(effect, np.zeros(1), self.prior_, None), MAX_ROUNDS)
+            sweep(Effects(np.zeros(1), self.prior_, effect, None), MAX_ROUNDS)
         return sweep.posterior
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
@@ -194,7 +189,7 @@ class MMCE(EMAggregator[Effects]):
         sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
         even = np.array([EVENNESS[self.class_prior]])
-        return Effects(self._learn(np.zeros_like(counts), sums), even, shares / shares.sum(), belief)
+        return Effects(even, shares / shares.sum(), self._learn(np.zeros_like(counts), sums), belief)
 
     def _middle(self, effect: FloatArray) -> FloatArray:
         """σ̄ (K, K) that goes with σ."""
@@ -217,18 +212,6 @@ class MMCE(EMAggregator[Effects]):
         if self.centre == "crowd":
             square += self.known * float(np.square(middle - expected_effect(len(middle))).sum())
         return -0.5 * self.alpha(params.prior.size) * square
-
-
-def best_evenness(counts: FloatArray, shares: FloatArray, cost: float) -> float:
-    """The M step: e with the largest Σ_k counts_k log π_k − cost · (1 − e), which is concave; no share is zero."""
-    away = 1 / shares.size - shares
-
-    def slope(evenness: float) -> float:
-        return float((counts * away / (shares + evenness * away)).sum()) + cost
-
-    if slope(1.0) >= 0:
-        return 1.0
-    return 0.0 if slope(0.0) <= 0 else float(brentq(slope, 0.0, 1.0, xtol=1e-6))
 
 
 def bounded(table: Annotations) -> Annotations:
