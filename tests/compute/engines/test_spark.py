@@ -88,6 +88,28 @@ def test_codes_are_those_of_a_table_in_memory(kind, spark, tmp_path):
     assert (found.n_items, found.n_annotations, found.n_annotators) == (table.n_items, len(table), table.n_annotators)
 
 
+class Kept:
+    """An RDD that gives less, until Spark forgets what it kept."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+
+    def collect(self):
+        return self.answers[0]
+
+    def unpersist(self):
+        del self.answers[0]
+
+
+def test_items_that_spark_kept_in_part_are_made_again_or_refused():
+    whole, short = [np.arange(3), np.arange(3, 5)], [np.arange(3)]
+    kept = Kept(short, whole)
+    assert np.asarray(Spread((5,), np.int64, kept, kept)).tolist() == [0, 1, 2, 3, 4]
+    kept = Kept(short, short)
+    with pytest.raises(DataError, match=r"^Spark gave 3 items of 5; turn spark.speculation off and fit again.$"):
+        np.asarray(Spread((5,), np.int64, kept, kept))
+
+
 def test_a_frame_in_and_a_frame_out(spark, tmp_path, monkeypatch):
     frame = frame_of(names=True)
     table, given = read(frame), spark.createDataFrame(frame)

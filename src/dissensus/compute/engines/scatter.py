@@ -65,8 +65,9 @@ def part_of(rows: Rows) -> Part:
 class Spread:
     """An array over all items whose parts are in the cluster; `np.asarray` brings all of it to the driver."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None):
+    def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None, kept: Any = None):
         self.shape, self.dtype = shape, np.dtype(dtype)
+        self.kept = kept  # what Spark keeps of it
         self.table: Any = None  # the `Scattered` that it is a result of
         self.parts = parts  # an RDD of arrays, in the order of the items; of a result, set by the pass that makes it
 
@@ -105,7 +106,13 @@ class Spread:
         return table.names.zip(self.parts).mapPartitionsWithIndex(write), schema
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *self.parts.collect()]).astype(
+        parts = self.parts.collect()
+        if sum(map(len, parts)) != len(self) and self.kept is not None:
+            self.kept.unpersist()  # of a part that is made twice at once, Spark may keep the copy that it stopped
+            parts = self.parts.collect()
+        if (found := sum(map(len, parts))) != len(self):
+            raise DataError(f"Spark gave {found:,} items of {len(self):,}; turn spark.speculation off and fit again.")
+        return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *parts]).astype(
             dtype or self.dtype, copy=False
         )
 
@@ -191,7 +198,7 @@ def scatter(
     offsets = {partition: start for (partition, _, _), start in zip(counts, first, strict=True)}
     names = made.map(lambda one: pickle.loads(one["names"]))
     kind = object if dict(rows.dtypes)["item"] == "string" else np.int64
-    items = Spread((n_items,), kind, names.map(naming.to_names))
+    items = Spread((n_items,), kind, names.map(naming.to_names), made)
     per_annotator = np.zeros(annotators.size, np.int64)
     per_annotator[who_codes] = count
     return Scattered(
