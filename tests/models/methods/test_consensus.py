@@ -1,5 +1,7 @@
 """Consensus is Dawid-Skene where copies count once; with many labels, a pool of two models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,14 +52,30 @@ def test_its_classes_are_equally_frequent_unless_the_labels_say_otherwise():
         assert own >= fit.max() - 1e-4
 
 
-def test_with_two_labels_even_classes_are_better():
+def named_too_often(seed):
+    """Even classes, one of which annotators name too often; and the truth."""
+    made = simulate(200, 40, 2, redundancy=2, prior=[0.5, 0.5], seed=seed)
+    label = np.where(np.random.default_rng(seed).random(400) < 0.3, 0, made.annotations.label)
+    return replace(made.annotations, label=label), made.truth
+
+
+def test_with_two_labels_a_class_that_is_named_too_often_is_not_taken_for_a_frequent_one(monkeypatch):
     right = []
-    for seed in range(5):
-        made = simulate(150, 40, 2, redundancy=2, prior=[0.5, 0.5], seed=seed)
-        models = (dz.methods[name]().fit(made.annotations) for name in ("consensus", "dawid-skene"))
-        right.append([(model.posterior_.argmax(axis=1) == made.truth).mean() for model in models])
-    ours, theirs = np.mean(right, axis=0)
-    assert ours > theirs + 0.01
+    for price in (consensus.UNEVEN_PRICE, 0.0):
+        monkeypatch.setattr(consensus, "UNEVEN_PRICE", price)
+        for table, truth in map(named_too_often, range(8)):
+            right.append((dz.methods["consensus"]().fit(table).posterior_.argmax(axis=1) == truth).mean())
+    assert np.mean(right[:8]) > np.mean(right[8:]) + 0.01
+
+
+def test_an_update_of_a_pool_leaves_its_class_shares_free():
+    table = simulate(300, 20, 2, redundancy=10, prior=[0.6, 0.4], seed=2).annotations
+    model = dz.methods["consensus"]().fit(table)
+    assert model.member_weights_ is not None
+    model.partial_fit(simulate(20, 20, 2, redundancy=3, seed=3).annotations)
+    shares = model.class_counts_ + model.class_pseudo_
+    np.testing.assert_allclose(model.prior_, shares / shares.sum())
+    assert model.even_[0] == 0
 
 
 def test_labels_that_nobody_checks_leave_everybody_like_the_crowd():

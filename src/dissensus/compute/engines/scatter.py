@@ -108,7 +108,7 @@ class Spread:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         parts = self.parts.collect()
         if sum(map(len, parts)) != len(self) and self.kept is not None:
-            self.kept.unpersist()  # of a part that is made twice at once, Spark may keep the copy that it stopped
+            self.kept.unpersist()  # seen once, on a cluster that speculates; what Spark forgets it makes again
             parts = self.parts.collect()
         if (found := sum(map(len, parts))) != len(self):
             raise DataError(f"Spark gave {found:,} items of {len(self):,}; turn spark.speculation off and fit again.")

@@ -15,7 +15,9 @@ Somebody's label is checked by the n − 1 others of the item alone. So `crowd_l
 are multiplied by n / (n − 1): where items have two labels, the crowd counts twice in every matrix.
 
 A few labels of each item cannot tell a class that is rare from one that annotators seldom name. So classes are taken
-to be equally frequent, and what the labels say against it must be worth its price: `models.even_classes`.
+to be equally frequent, and what the labels say against it must be worth its price (`models.even_classes`),
+
+    π_c = e/K + (1 − e) s_c        log p(e, s) = Σ_c b_c log s_c − (1 − e) · `UNEVEN_PRICE`·(K − 1) log I
 
 And where items have many labels, matrices that are free to be anything explain too much: a class that nobody names may
 become the name of hard items. There the answers are those of `hierarchical-dawid-skene`, whose matrices are like those
@@ -182,22 +184,25 @@ class Consensus(DawidSkene):
             self.posterior_[gold >= 0] = np.eye(self.prior_.size)[gold[gold >= 0]]
         self.labels_ = soft_counts(table, self.posterior_)
         self.class_counts_ = self.posterior_.sum(axis=0)
-        self._set(self.maximise(self.labels_, self.label_totals_, self.first(self.prior_)))
+        free = replace(self.first(self.prior_), even=np.zeros(1))
+        self._set(self.maximise(self.labels_, self.label_totals_, free))
         self.describe()
 
     # Dawid-Skene, with even classes -----------------------------------------------------------------------------------
 
-    def prepare(self, votes: Counts, engine: Engine, factor: float = 1.0) -> None:
-        n_items = float(votes.classes.sum())
-        super().prepare(votes, engine, crowd_factor(float(votes.labels.sum()) / max(n_items, 1)))
-        self.uneven_cost_ = UNEVEN_PRICE * uneven_cost(votes.classes.size, n_items)
+    def crowd_factor(self, votes: Counts) -> float:
+        return crowd_factor(float(votes.labels.sum()) / max(float(votes.classes.sum()), 1.0))
+
+    def prepare(self, votes: Counts, engine: Engine) -> None:
+        super().prepare(votes, engine)
+        self.uneven_cost_ = UNEVEN_PRICE * uneven_cost(votes.classes.size, float(votes.classes.sum()))
 
     def first(self, prior: FloatArray) -> Any:
-        return EvenConfusions(np.zeros(1), prior, np.empty((0, 0, 0)))
+        return EvenConfusions(np.array([FIRST_EVEN]), prior, np.empty((0, 0, 0)))
 
     def learn_classes(self, classes: FloatArray, params: Any) -> Any:
         if params is None:
-            params = replace(self.first(self._class_shares(classes)), even=np.array([FIRST_EVEN]))
+            params = self.first(self._class_shares(classes))
         if self.member_weights_ is not None:  # they have learnt shares that are free
             return replace(params, shares=self._class_shares(classes))
         return learn_evenly(params, np.maximum(classes, 0), self.class_pseudo_, self.uneven_cost_)
@@ -212,7 +217,7 @@ class Consensus(DawidSkene):
         super()._set(params)
         self.prior_ = params.prior
 
-    # ------------------------------------------------------------------------------------------------------------------
+    # Dawid-Skene or the pool ------------------------------------------------------------------------------------------
 
     def _hold(self, total: FloatArray) -> None:
         """Hold the shares of the classes, see `models.dependence`; `total` (I,) labels of the items."""

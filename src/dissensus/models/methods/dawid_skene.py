@@ -62,8 +62,12 @@ class CrowdPseudo(Parameters):
     pseudo_: Annotated[FloatArray, "K K count"]
     class_pseudo_: Annotated[FloatArray, "K count"]
 
-    def prepare(self, votes: Counts, engine: Engine, factor: float = 1.0) -> None:
-        """As in the family; the crowd's part counts `factor` times."""
+    def crowd_factor(self, votes: Counts) -> float:
+        """How many times the crowd's part counts."""
+        return 1.0
+
+    def prepare(self, votes: Counts, engine: Engine) -> None:
+        factor = self.crowd_factor(votes)
         self.pseudo_ = crowd_pseudo(votes.labels, factor * self.crowd_labels, self.smoothing, self.least_labels)
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
 

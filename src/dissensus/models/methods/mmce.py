@@ -49,12 +49,12 @@ from dissensus.compute.readable import with_known
 from dissensus.models.base import methods
 from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
-from dissensus.models.even_classes import EvenClasses, best_evenness, uneven_cost
+from dissensus.models.even_classes import FIRST_EVEN, EvenClasses, best_evenness, uneven_cost
 from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
 from dissensus.models.params import moved, real
 from dissensus.table.annotations import Annotations
 
-EVENNESS = {"votes": 0.0, "learned": 0.5, "uniform": 1.0}  # e of π where EM begins, by `class_prior`
+EVENNESS = {"votes": 0.0, "learned": FIRST_EVEN, "uniform": 1.0}  # e of π where EM begins, by `class_prior`
 MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
 BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
 MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
