@@ -117,14 +117,15 @@ class Honesty:
         kind = rng.choice(self.shares.size, DRAWS // 20, p=self.shares)
         drawn = rng.standard_gamma(self.kinds[kind])  # (D, K, K)
         drawn /= np.maximum(drawn.sum(axis=2, keepdims=True), 1e-300)
+        if label is not None:
+            share = drawn[:, :, label] @ q.T  # (D, n)
+            seen, hits = float((o.label[rows] == label).sum()), (rng.random((20, *share.shape)) < share).sum(axis=-1)
+            return seen, float((1 + (hits >= seen).sum()) / (1 + hits.size))
         expected = np.cumsum(np.einsum("nc,dcl->ldn", q, drawn, order="C"), axis=0)
         chance = rng.random((20, *expected.shape[1:]))
         given = np.zeros(chance.shape, naming.smallest_int(len(expected)))  # (20, D, n)
         for bound in expected[:-1]:
             given += chance > bound
-        if label is not None:
-            seen, drawn_seen = float((o.label[rows] == label).sum()), (given == label).sum(axis=-1)
-            return seen, float((1 + (drawn_seen >= seen).sum()) / (1 + drawn_seen.size))
         index = np.arange(rows.size)
         seen, believed = float(q[index, o.label[rows]].sum()), q[index, given].sum(axis=-1)
         return seen, float((1 + (believed <= seen + 1e-9).sum()) / (1 + believed.size))

@@ -29,6 +29,7 @@ easy ones of the other class. So the posterior is softened like that of any othe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated, Any
 
 import numpy as np
@@ -160,8 +161,7 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
     @property
     def _quadrature(self) -> tuple[FloatArray, FloatArray]:
         """(S,) points and weights."""
-        points, weights = np.polynomial.hermite_e.hermegauss(self.points)
-        return points, weights / weights.sum()
+        return _quadrature(self.points)
 
     @property
     def _pseudo(self) -> FloatArray:
@@ -184,6 +184,12 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
     def confusion_(self) -> FloatArray:
         """(A, K, K) [annotator, true, given], made when asked for: the mean of L over b."""
         return self._confusions(np.arange(self.annotators_.size))
+
+
+@cache
+def _quadrature(n: int) -> tuple[FloatArray, FloatArray]:
+    points, weights = np.polynomial.hermite_e.hermegauss(n)
+    return points, weights / weights.sum()
 
 
 def _of_classes(posterior: FloatArray) -> FloatArray:
