@@ -38,8 +38,10 @@ from dissensus.models.dependence import (
     CountedLabels,
     design_effect,
     from_gold,
+    hold,
     is_enough,
     labels_per_item,
+    log_held,
     sharpen,
     soften,
 )  # fmt: skip
@@ -182,10 +184,16 @@ class Aggregator(Parameters, ABC):
         whole, known = (data, gold) if earlier is None else self._with_earlier(data, gold, earlier)
         self._fit(whole, known, on_step)
         if hasattr(self, "dependence") and "item_total_" not in vars(self):  # else its last pass has softened
-            rows = hard_rows(whole)
+            counted = self._weigh(whole, np.arange(whole.n_annotators))
+            rows, independent = hard_rows(counted), self.posterior_
             self.item_total_ = labels_per_item(rows.item_ptr, rows.weight)
-            self.posterior_ = self._soften(self.posterior_, self.item_total_)
-            self._judge(*self._agreement(whole, self.posterior_))
+
+            def moved() -> float:
+                self.posterior_ = self._soften(independent, self.item_total_)
+                return float(np.abs((self.posterior_ - independent).mean(axis=0)).sum() / 2)
+
+            self._hold(moved)
+            self._judge(*self._agreement(counted, self.posterior_))
         if earlier is not None:
             for key in self._per_item():
                 setattr(self, key, np.ascontiguousarray(getattr(self, key)[: data.n_items]))
@@ -198,7 +206,7 @@ class Aggregator(Parameters, ABC):
         if wanted != "auto":
             given = float(wanted or 0)
             return Calibration(given, (given, given))
-        if not is_enough(gold):
+        if not is_enough(gold, data):
             return Calibration(DEFAULT, RANGE)
         known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
@@ -357,10 +365,17 @@ class Aggregator(Parameters, ABC):
             return self.posterior_
         return self._sharpen(np.asarray(self.posterior_), np.asarray(self.item_total_))
 
-    def _holds(self, n_classes: int) -> bool:
-        """True if the shares of the classes must not move far, see `models.dependence`."""
-        learns = getattr(self, "fixed_prior_", 0) is None and n_classes > 2
-        return learns and self.shift_ is None and getattr(self, "dependence", None) == "auto"
+    def _hold(self, moved: Callable[[], float]) -> None:
+        """Set `held_`, see `models.dependence`; `moved()` softens by it and says how far the classes' shares move."""
+        assumed = self.shift_ is None and getattr(self, "dependence", None) == "auto"
+        limited = assumed and self.prior_.size > 2 and bool(np.ptp(self.prior_))
+
+        def tried(beta: float) -> float:
+            self.held_ = log_held(self.prior_, beta) if assumed else None
+            far = moved()
+            return far if limited else 0.0
+
+        hold(tried)
 
     def _soften(self, independent: FloatArray, n_labels: FloatArray) -> FloatArray:
         return soften(independent, n_labels, self.dependence_, self.shift_, self.held_)

@@ -45,7 +45,7 @@ from dissensus.models.confusion_pass import (
     label_totals,
     soft_counts,
 )
-from dissensus.models.dependence import SoftenedPass, hold
+from dissensus.models.dependence import SoftenedPass
 from dissensus.models.em import EMAggregator, climb
 from dissensus.models.incremental import written
 from dissensus.models.matrices import MIN_BEFORE
@@ -369,24 +369,19 @@ def softened_sweep(
 ) -> Any:
     """The last pass of a fit: sets the softened posterior and what it says of annotators, returns the pass's sums.
 
-    `totals` (A, 1, given) are the weights of all labels.
+    The model has its `prior_`. `totals` (A, 1, given) are the weights of all labels.
     """
     model.posterior_ = engine.per_item("posterior", engine.size.n_classes)
     model.item_total_ = engine.per_item("item_total")
     out |= {"posterior": model.posterior_, "item_total": model.item_total_}
     sums: Any = None
 
-    def moved(beta: float) -> float:
+    def moved() -> float:
         nonlocal sums
-        if beta:
-            model.held_ = beta * np.log(np.maximum(normalised(sums.independent.classes), MIN_BEFORE))
         walked = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_, model.shift_, model.held_)
         sums = engine.sweep(walked, params, out)
-        if not holds:
-            return 0.0
         return float(np.abs(normalised(sums.independent.classes) - normalised(sums.counts.classes)).sum() / 2)
 
-    holds = model._holds(engine.size.n_classes)
-    hold(moved)
+    model._hold(moved)
     model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
     return sums.independent

@@ -68,11 +68,11 @@ _found: WeakKeyDictionary[Annotations, Copies] = WeakKeyDictionary()  # a fit an
 def find_copies(table: Annotations) -> Copies:
     """Find the groups of a table; of several labels of one annotator for an item the first counts."""
     if table not in _found:
-        few = table
-        if len(table) > MAX_ROWS:
-            order = np.random.default_rng(0).permutation(table.n_items)
-            items = order[: np.searchsorted(np.cumsum(np.diff(table.item_ptr)[order]), MAX_ROWS)]
-            few = table.select(rows=np.isin(table.item, items))
+        few = table if table.weight is None or table.weight.all() else table.select(rows=table.weight > 0)
+        if len(few) > MAX_ROWS:
+            order = np.random.default_rng(0).permutation(few.n_items)
+            items = order[: np.searchsorted(np.cumsum(np.diff(few.item_ptr)[order]), MAX_ROWS)]
+            few = few.select(rows=np.isin(few.item, items))
         _found[table] = _Search(few).run()
     return _found[table]
 

@@ -12,12 +12,16 @@ every item,
     log q_i(c) = log π_c + Σ_j w_ij log Θ_j[c, y_ij] + const.        w_ij = 1 / members of j's group with a label on i
 
 Somebody's label is checked by the n − 1 others of the item alone. So `crowd_labels` and `vote_count` of `dawid-skene`
-are multiplied by n / (n − 1): where items have two labels, the crowd counts twice in every matrix.
+are multiplied by n / (n − 1): where items have two labels, the crowd counts twice in every matrix. Few items say little
+of anybody, so they are also multiplied by 1 + `UNKNOWN_ITEMS` / I, and what the crowd is like is drawn to an annotator
+of whom nothing is known, by `UNKNOWN_LABELS` of each class.
 
 A few labels of each item cannot tell a class that is rare from one that annotators seldom name. So classes are taken
 to be equally frequent, and what the labels say against it must be worth its price (`models.even_classes`),
 
-    π_c = e/K + (1 − e) s_c        log p(e, s) = Σ_c b_c log s_c − (1 − e) · `UNEVEN_PRICE`·(K − 1) log I
+    π_c = e u_c + (1 − e) s_c      log p(e, s) = Σ_c b_c log s_c − (1 − e) · `UNEVEN_PRICE`·(Σ_c w_c − 1) log I
+
+which tables of fewer than `MIN_PRICED_ITEMS` items pay in proportion: they cannot tell who names a class too often.
 
 And where items have many labels, matrices that are free to be anything explain too much: a class that nobody names may
 become the name of hard items. There the answers are those of `hierarchical-dawid-skene`, whose matrices are like those
@@ -32,7 +36,7 @@ own. Neither alone is as good on sets that it was not chosen on (`benchmarks/tru
 Items have many labels where they have `PANEL_MEAN_LABELS` on average, or `MIN_MEAN_LABELS` and the effect is seen (mean
 |λ| ≥ `MIN_LOADING`; in crowds that err independently it is 0). `item-effect` takes annotators who err in groups for
 easy and hard items. Where the two disagree on more than `MAX_CHANGED` of the labels, and where `item-effect` would take
-too long (`MAX_COST`) or has few items, it is left out.
+too long (`MAX_COST`) or has few items, it is left out. Beyond `MAX_CELLS` there is no pool.
 
 A table of at most `MAX_ROWS` labels is fitted in memory, wherever it is. A longer one gets Dawid-Skene alone, on every
 engine: so the engine changes nothing.
@@ -55,11 +59,13 @@ from dissensus.compute.engines.base import hard_rows
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.models.confusion import SIMPLEX, Counts, Engine, moved, soft_counts
 from dissensus.models.copies import find_copies
-from dissensus.models.dependence import RANGE, hold, is_enough, labels_per_item
-from dissensus.models.even_classes import FIRST_EVEN, EvenClasses, learn_evenly, uneven_cost
+from dissensus.models.dependence import RANGE, is_enough, labels_per_item
+from dissensus.models.even_classes import FIRST_EVEN, EvenClasses, even_weights, learn_evenly, uneven_cost
+from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.methods.hierarchical_dawid_skene import HierarchicalDawidSkene
 from dissensus.models.methods.item_effect import ItemEffect
+from dissensus.models.params import normalised
 from dissensus.table.annotations import Annotations
 
 M = TypeVar("M", bound=Aggregator)
@@ -71,11 +77,15 @@ MAX_CHANGED = 0.15  # share of the labels; at most 0.15 on real panels, 0.2 to 0
 MAX_LOOK_ROWS = 50_000  # labels by which it is looked for, of some of the items
 MIN_ITEMS = 100  # with which it is learnt
 CELL_COST = 20  # of a cell of a confusion matrix, in rows × classes
+MAX_CELLS = 2**20  # of all confusion matrices; `hierarchical-dawid-skene` takes 0.4 s for each pass over so many
 MAX_COST = 2**25  # rows × classes × points, cells at their cost: about a second
 POWER = 0.77  # γ; log loss over 12 sets is level from 0.74 to 0.8
 EFFECT_POWER = 0.57  # ε; log loss over six sets is level from 0.5 to 0.6, leaving out any
 MIN_CHECKED_LABELS = 1.25  # of an item, on average: with one label nobody is checked, and n / (n − 1) has no end
 UNEVEN_PRICE = 0.35  # of (K − 1) log I; less gains less, more loses where a class is rare (`benchmarks/trust`)
+MIN_PRICED_ITEMS = 50  # that pay it in full
+UNKNOWN_LABELS = 3  # of each class, by somebody of whom nothing is known, in the crowd's matrix
+UNKNOWN_ITEMS = 5  # so many more of everybody's matrix, over the items, are the crowd's
 MIN_PROBABILITY = 1e-300  # whose logarithm is taken
 MAX_ROWS = 2**25  # labels that are compared with each other, in a quarter of a gigabyte
 
@@ -111,40 +121,41 @@ class Consensus(DawidSkene):
             setattr(self, name, None)  # of another fit
         self.copy_group_ = np.full(self.annotators_.size, -1)
         own = self.items_.size  # items beyond stand for what was known before
-        assumed = self.dependence == "auto" and not is_enough(None if gold is None else gold[:own])
-        n, members = table.n_annotations / table.n_items, []
+        assumed = self.dependence == "auto" and self.dependence_interval_ == list(RANGE)
+        n, members = table.n_annotations / table.n_items, []  # n labels of an item
         if isinstance(table, Annotations) and len(table) <= MAX_ROWS:
             self.copy_group_ = copy_groups(table if table.n_items == own else table.select(rows=table.item < own))
             table = self._weigh(table, np.arange(table.n_annotators))
             rows = hard_rows(table)
-            total = labels_per_item(rows.item_ptr, rows.weight)
+            total = labels_per_item(rows.item_ptr, rows.weight)[:own]
             n = float(total.sum() / max(np.count_nonzero(total), 1))
             members = self._members(table, gold, total, on_step)
+        self._labels_per_item = n
         weight, effect = pool(n) if len(members) == 2 else (1.0, n**POWER)
         if assumed:  # n labels of an item have this design effect
             self.dependence_ = (effect - 1) / (n - 1) if n > 1 else POWER
             self.dependence_interval_ = [min(RANGE[0], self.dependence_), RANGE[1]]
         if members:
             self._take(members, weight, table, gold)
-            self._hold(total)
         else:
             super()._fit(table, gold, on_step)
+        del self._labels_per_item
 
     def _members(self, table: Annotations, gold: IntArray | None, total: FloatArray, on_step: OnStep) -> list[Any]:
-        """The models of the pool, fitted; none where items have too few labels, `total` (I,)."""
+        """The models of the pool, fitted; none where items have too few labels, `total` (I,) of those that are new."""
         labelled, people = np.count_nonzero(total), mean_people(table, total)
         many = people >= PANEL_MEAN_LABELS
         effect = None
         if people >= MIN_MEAN_LABELS and labelled >= MIN_ITEMS:
             effect = self._seen_effect(table, gold, many, on_step)
-        if effect is None and not many:
+        if effect is None and not many or table.n_annotators * table.n_classes**2 > MAX_CELLS:
             return []
         passes = 0 if effect is None else effect.n_iter_
         crowd = self._member(HierarchicalDawidSkene)
         crowd.fit(table, gold=gold, on_step=lambda step, value: on_step(passes + step, value))
         if effect is not None:
             changed = effect.posterior_.argmax(axis=1) != crowd.posterior_.argmax(axis=1)
-            if np.count_nonzero(changed) <= MAX_CHANGED * labelled:
+            if np.count_nonzero(changed[: total.size]) <= MAX_CHANGED * labelled:
                 return [crowd, effect]
         return [crowd] if many else []
 
@@ -191,14 +202,20 @@ class Consensus(DawidSkene):
     # Dawid-Skene, with even classes -----------------------------------------------------------------------------------
 
     def crowd_factor(self, votes: Counts) -> float:
-        return crowd_factor(float(votes.labels.sum()) / max(float(votes.classes.sum()), 1.0))
+        items = max(float(votes.classes.sum()), 1.0)
+        return crowd_factor(self._labels_per_item) * (1 + UNKNOWN_ITEMS / items)
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
-        super().prepare(votes, engine)
-        self.uneven_cost_ = UNEVEN_PRICE * uneven_cost(votes.classes.size, float(votes.classes.sum()))
+        crowd = votes.labels.sum(axis=0, keepdims=True)
+        given = crowd.sum(axis=2, keepdims=True)
+        crowd += UNKNOWN_LABELS * normalised(expected_pseudo(votes.classes.size))
+        super().prepare(replace(votes, labels=crowd * given / (given + UNKNOWN_LABELS)), engine)
+        weights, items = even_weights(votes.classes), float(votes.classes.sum())
+        self.level_ = normalised(weights)
+        self.uneven_cost_ = UNEVEN_PRICE * min(items / MIN_PRICED_ITEMS, 1) * uneven_cost(weights, items)
 
     def first(self, prior: FloatArray) -> Any:
-        return EvenConfusions(np.array([FIRST_EVEN]), prior, np.empty((0, 0, 0)))
+        return EvenConfusions(np.array([FIRST_EVEN]), prior, self.level_, np.empty((0, 0, 0)))
 
     def learn_classes(self, classes: FloatArray, params: Any) -> Any:
         if params is None:
@@ -218,17 +235,6 @@ class Consensus(DawidSkene):
         self.prior_ = params.prior
 
     # Dawid-Skene or the pool ------------------------------------------------------------------------------------------
-
-    def _hold(self, total: FloatArray) -> None:
-        """Hold the shares of the classes, see `models.dependence`; `total` (I,) labels of the items."""
-        before = self.posterior_.mean(axis=0)
-
-        def moved(beta: float) -> float:
-            self.held_ = beta * np.log(np.maximum(before, MIN_PROBABILITY)) if beta else None
-            return float(np.abs(self._soften(self.posterior_, total).mean(axis=0) - before).sum() / 2)
-
-        if self._holds(before.size):
-            hold(moved)
 
     def _score(self, table: Annotations, known: IntArray) -> FloatArray:
         if self.member_weights_ is None:
@@ -336,7 +342,7 @@ def counted_once(table: Annotations, group: IntArray) -> Annotations:
     if (group < 0).all():
         return table
     own = group[table.annotator]
-    at = np.flatnonzero(own >= 0)
+    at = np.flatnonzero((own >= 0) & (table.row_weights > 0))
     key = table.item[at].astype(np.int64) * (group.max() + 1) + own[at]
     _, place, size = np.unique(key, return_inverse=True, return_counts=True)
     weight = table.row_weights.copy()

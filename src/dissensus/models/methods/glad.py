@@ -95,16 +95,17 @@ class GLAD(EMAggregator[Skills]):
                 sums, easiness = sweep(params)
                 prior = params.prior
                 if self.class_count is not None:
-                    prior = (sums.prior_counts + self.class_count) / (easiness.size + self.class_count * prior.size)
+                    prior = (sums.classes + self.class_count) / (easiness.size + self.class_count * prior.size)
                 ability, easiness = self._maximise(sums, easiness, labelled)
                 return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
 
             params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
+            self.prior_ = params.prior
             sums = softened_sweep(
                 self, engine, walk, params, label_totals(engine), easiness=np.empty_like(params.easiness)
             )
         self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned
-        self.prior_, self.ability_, self.class_counts_ = params.prior, params.ability, sums.prior_counts
+        self.ability_, self.class_counts_ = params.ability, sums.classes
         self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
         self.difficulty_ = np.exp(-params.easiness)
 
@@ -203,7 +204,7 @@ class AbilitySums(Sums):
 
     by_annotator: ClassVar = ("pull", "curvature")
     evidence: float
-    prior_counts: FloatArray
+    classes: FloatArray
     pull: FloatArray
     curvature: FloatArray
 
@@ -224,9 +225,9 @@ class AbilityPass(Pass[Skills, AbilitySums]):
         return kernels.walk_on(part, part.put(params.ability), easiness, log_prior, self.easiness_precision)
 
     def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
-        params, (_, prior_counts, pull, curvature) = worker.params, worker.sums
+        params, (_, classes, pull, curvature) = worker.params, worker.sums
         worker.sums[0] += kernels.walk(
             block.start, block.stop, block.rows.arrays, params.ability, block.of(params.easiness),
             np.log(params.prior), self.easiness_precision, block.gold, out["easiness"], pull, curvature,
-            prior_counts, out.get("posterior", np.empty((0, prior_counts.size))),
+            classes, out.get("posterior", np.empty((0, classes.size))),
         )  # fmt: skip

@@ -124,7 +124,7 @@ class MMCE(EMAggregator[Effects]):
         rows, I = hard_rows(table), self.items_.size  # more items in the table stand for many each
         self.item_penalty_ = self.beta(table, I)
         told = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
-        cost = uneven_cost(table.n_classes, told.sum()) if self.class_prior == "learned" else 0.0
+        cost = uneven_cost(np.ones(table.n_classes), told.sum()) if self.class_prior == "learned" else 0.0
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, gold, I)
 
@@ -132,8 +132,8 @@ class MMCE(EMAggregator[Effects]):
                 objective = sweep(params, 1) + self.log_penalty(params) - cost * float(1 - params.even[0])
                 even = params.even
                 if self.class_prior == "learned":
-                    even = np.array([best_evenness(sweep.posterior[told].sum(axis=0), params.shares, cost)])
-                return objective, Effects(even, params.shares, self._learn(params.effect, sweep.sums), sweep.posterior)
+                    even = np.array([best_evenness(params, sweep.posterior[told].sum(axis=0), cost)])
+                return objective, replace(params, even=even, effect=self._learn(params.effect, sweep.sums), belief=sweep.posterior)
 
             params = self.run(em_pass, partial(self.start, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
@@ -163,7 +163,7 @@ class MMCE(EMAggregator[Effects]):
             sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
             effect = everyone[known]  # −1, unseen, takes the last
-            sweep(Effects(np.zeros(1), self.prior_, effect, None), MAX_ROUNDS)
+            sweep(Effects(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
         return sweep.posterior
 
     def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
@@ -189,7 +189,7 @@ class MMCE(EMAggregator[Effects]):
         sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
         even = np.array([EVENNESS[self.class_prior]])
-        return Effects(even, shares / shares.sum(), self._learn(np.zeros_like(counts), sums), belief)
+        return Effects(even, shares / shares.sum(), np.full(K, 1 / K), self._learn(np.zeros_like(counts), sums), belief)
 
     def _middle(self, effect: FloatArray) -> FloatArray:
         """σ̄ (K, K) that goes with σ."""
