@@ -66,9 +66,14 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": [{"start": 4, "end": 4, "label": "P"}]}', 400, "after its start"),
         (b'{"left": "A", "right": "A", "winner": "left", "annotator": "a"}', 400, "compares 'A' with itself"),
         (b'{"left": "A", "right": "B", "winner": "A", "annotator": "a"}', 400, "'A' of 'A vs B' is no comparison"),
+        (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": 1e400}}', 400, "1e400 is none of its numbers"),
+        (b'{"item": "i", "annotator": "a", "label": 1e200}', 400, "has the label 1e+200; give text, a number up to"),
+        (b'{"item": "i", "annotator": "a", "label": 1%s}' % (b"0" * 400), 400, "give text, a number up to 1e+150"),
+        (b'{"item": "i", "annotator": "a", "label": [{"start": 0, "end": 9999999999, "label": "P"}]}', 400, "at most"),
+        (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', 400, "surrogates not allowed"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(16),
+    ids=range(21),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
@@ -113,6 +118,9 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         {"name": ""},
         {"name": "r", "kind": "odd"},
         {"name": "r", "classes": [1]},
+        {"name": "r", "classes": []},
+        {"name": "r", "classes": ["a", "a", "b"]},
+        {"name": "r", "classes": ["a", "b"], "kind": "numbers"},
         {"name": "r", "x": 1},
         {"name": "r", "self": 1},
         {"name": []},
@@ -120,6 +128,7 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         [],
     ):
         assert ask.post("/projects", json=wrong).status_code == 400
+    assert ask.post("/projects", content=b'{"name": "r", "title": "\\ud800"}').status_code == 400
 
 
 MAY = {
@@ -236,6 +245,22 @@ def test_every_answer_is_counted_and_safe_to_show(ask, path):
     assert found.headers["X-Content-Type-Options"] == "nosniff"
     assert found.headers["Cache-Control"] == "no-store"
     assert f'dissensus_requests_total{{status="{found.status_code}"}} 1\n' in ask.get("/metrics").text
+
+
+def test_a_fit_that_fails_is_said_by_health_metrics_and_the_project(ask, monkeypatch):
+    good = ask.get("/health").json()
+    assert (good["status"], good["trouble"], ask.get("/projects").json()[0]["trouble"]) == ("good", 0, "")
+    monkeypatch.setattr("dissensus.serve.project.fit", lambda *_: 1 / 0)
+    fill(ask)
+    bad = ask.get("/health").json()
+    assert (bad["status"], bad["trouble"]) == ("trouble", 1)
+    assert ask.get("/projects").json()[0]["trouble"] == "the last fit failed: division by zero"
+    assert 'dissensus_trouble{project="p"} 1\n' in ask.get("/metrics").text
+    assert "dissensus_failures_total 0" not in ask.get("/metrics").text
+    assert ask.get("/projects/p/items").json()["trouble"] == "the last fit failed: division by zero"
+    assert len(ask.get("/projects/p/export").text.splitlines()) == 19
+    found = ask.get("/projects/p/export?what=items")
+    assert (found.status_code, found.json()["error"]) == (400, "project 'p': the last fit failed: division by zero")
 
 
 def test_metrics_and_docs_say_what_there_is(ask):

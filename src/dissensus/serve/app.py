@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import math
 import socket
 import time
 from bisect import bisect_left
@@ -197,14 +198,24 @@ async def body_of(request: Request, limit: int) -> bytes:
 def json_of(body: bytes) -> Any:
     """What a body says."""
     try:
-        return json.loads(body, parse_constant=_no_constant)
+        text = body.decode(json.detect_encoding(body))
+        said = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        if "\\ud" in text or "\\uD" in text:  # half of a character, unless the other half follows
+            json.dumps(said, ensure_ascii=False).encode()
+        return said
     except (ValueError, RecursionError) as error:
-        said = error.args[0] if isinstance(error, ValueError) and error.args else "too many brackets"
-        raise BadParameter(f"the body is no JSON ({said}); send an object or a list of objects.") from None
+        why = error.args[0] if isinstance(error, ValueError) and error.args else "too many brackets"
+        why = error.reason if isinstance(error, UnicodeDecodeError | UnicodeEncodeError) else why
+        raise BadParameter(f"the body is no JSON ({why}); send an object or a list of objects.") from None
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is none of its numbers")
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is none of its numbers")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
 
 
 Part = Callable[[FastAPI, Service, Guard], None]
@@ -258,10 +269,12 @@ async def _explain_http(_: Request, error: Exception) -> Response:
 def _add_projects(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.get("/projects")
     async def projects(request: Request) -> Response:
-        """All projects: name, title, kind."""
+        """All projects: name, title, kind, and the trouble with the last fit, if any."""
         guard(request, "list")
         found = [service.project(name) for name in service.projects()]
-        return JSONResponse([{"name": one.name, "title": one.title, "kind": one.kind} for one in found])
+        return JSONResponse(
+            [{"name": one.name, "title": one.title, "kind": one.kind, "trouble": one.trouble} for one in found]
+        )
 
     @app.post("/projects")
     async def create(request: Request) -> Response:
@@ -408,9 +421,10 @@ def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
 def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.get("/health")
     async def health() -> Response:
-        """Whether the store answers."""
+        """Whether the store answers, and how many projects have trouble: their last fit failed."""
         await run_in_threadpool(service.store.last)
-        return JSONResponse({"status": "good", "seq": service.seq})
+        trouble = service.in_trouble()
+        return JSONResponse({"status": "trouble" if trouble else "good", "seq": service.seq, "trouble": trouble})
 
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from dissensus.common.parameters import is_whole
 from dissensus.exceptions import DataError
 from dissensus.table import kinds
 from dissensus.table.find_columns import listed
@@ -26,7 +27,10 @@ KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
 """Kinds of events, by their number in the store; the first letter of what an event is about stands before its id."""
 FAMILY = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d", "item": "i"}
 ABOUT = "\x1f"  # between the item and the annotator in an id that we make
-MAX_NAME = 1_000  # characters of an item, annotator, id or label of one class
+EMPTY = "lists"  # what an empty list speaks for: sets or spans
+MAX_NAME = 1_000  # characters of an item, annotator, id, option or label of one class
+MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSON
+MAX_END = 10**9  # characters or tokens of a document, where a span may end
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 FIELDS = ("id", "item", "annotator", "label", "version", "at", "data", "deleted", "left", "right", "winner")
 VERSION_DIGITS = 20  # to which whole numbers are filled up, so that they sort as text
@@ -45,7 +49,7 @@ class Event:
     version: str = ""
     at: float = 0.0  # seconds since 1970 when it was done, as the tool says; 0: when it is stored
     data: Mapping[str, Any] | None = None
-    of_kind: str | None = None  # what the JSON of the label speaks for: sets, spans, pairs; None: text or a number
+    of_kind: str | None = None  # what the JSON of the label speaks for: a kind, `EMPTY`; None: text or a number
 
 
 class Receipt(NamedTuple):
@@ -128,33 +132,38 @@ def label_of(value: Any, at: int) -> tuple[str, str | None]:
     """A label as text, and the kind that its JSON speaks for, if any."""
     if isinstance(value, bool):
         return ("true" if value else "false"), None
-    if isinstance(value, int | float) and math.isfinite(value):
+    if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
         return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if isinstance(value, str) and value.strip():
         return _bounded(value, "label", at), None
+    if value == []:
+        return kinds.NOTHING, EMPTY
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return kinds.set_name(value), "sets"
+        return _of_length(kinds.set_name(_option(one, at) for one in value), at), "sets"
     if isinstance(value, list) and all(
         isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in value
     ):
         text = span_text(value, at)
         for one in json.loads(text):
-            if not 0 <= one["start"] < one["end"]:
-                raise DataError(f"annotation {at}: a span starts at 0 or later and ends after its start, got {one}.")
-        return text, "spans"
+            if not 0 <= one["start"] < one["end"] <= MAX_END:
+                raise DataError(
+                    f"annotation {at}: a span starts at 0 or later and ends after its start, at {MAX_END:,} at most, "
+                    f"got {shown(one)}."
+                )
+        return _of_length(text, at), "spans"
     if isinstance(value, dict | list):
-        return json.dumps(value, sort_keys=True, ensure_ascii=False), "objects"
+        return _of_length(json.dumps(value, sort_keys=True, ensure_ascii=False), at), "objects"
     raise DataError(
-        f"annotation {at} has the label {shown(value)}; give text, a number, a list of options or of spans."
+        f"annotation {at} has the label {shown(value)}; give text, a number up to {kinds.MAX_NUMBER:g}, a list of "
+        "options or of spans."
     )
 
 
 def span_text(spans: Sequence[Mapping[str, Any]], at: int) -> str:
     """Spans as text, in order."""
-    try:
-        found = sorted({(int(one["start"]), int(one["end"]), str(one["label"])) for one in spans})
-    except (TypeError, ValueError):
-        raise DataError(f"annotation {at}: start and end of a span must be whole numbers, in {shown(spans)}.") from None
+    if not all(is_whole(one["start"]) and is_whole(one["end"]) for one in spans):
+        raise DataError(f"annotation {at}: start and end of a span must be whole numbers, in {shown(spans)}.")
+    found = sorted({(int(one["start"]), int(one["end"]), name_of(one, "label", at)) for one in spans})
     return json.dumps([{"start": start, "end": end, "label": label} for start, end, label in found], ensure_ascii=False)
 
 
@@ -162,8 +171,10 @@ def label_json(text: str | None, kind: str) -> Any:
     """The label as JSON answers show it; text that this kind cannot hold (the kind was guessed before) stays text."""
     if text is None:
         return None
+    if text == kinds.NOTHING:
+        return []
     if kind == "sets":
-        return [] if text == kinds.NOTHING else text.split(kinds.JOIN)
+        return text.split(kinds.JOIN)
     try:
         if kind == "numbers" and math.isfinite(number := float(text)):
             return int(number) if number.is_integer() else number
@@ -261,6 +272,19 @@ def _objects(body: Any, what: str) -> list[dict[str, Any]]:
         if not isinstance(one, dict):
             raise DataError(f"entry {at} is no object but {shown(one)}; {what} is a JSON object, or several in a list.")
     return found
+
+
+def _option(text: str, at: int) -> str:
+    """An option of a set, whose name can stand beside others."""
+    if not text.strip() or kinds.JOIN in text or text == kinds.NOTHING:
+        raise DataError(f"annotation {at} ticks {shown(text)}; an option is text without {kinds.JOIN!r}, not blank.")
+    return _bounded(text, "option", at)
+
+
+def _of_length(text: str, at: int) -> str:
+    if len(text) > MAX_LABEL:
+        raise DataError(f"annotation {at}: the label has {len(text):,} characters; {MAX_LABEL:,} are allowed.")
+    return text
 
 
 def _bounded(text: str, field: str, at: int) -> str:

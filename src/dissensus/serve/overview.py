@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,13 +99,14 @@ def export(project: Project, form: str = "csv", what: str | None = None, called:
         raise BadParameter(f"format must be {', '.join(FORMATS)}, got {shown(form)}.")
     if what not in (None, *WHAT):
         raise BadParameter(f"what must be {', '.join(WHAT)}, got {shown(what)}.")
-    project.refit()
+    of_answers = form in TOOLS or what == "items"
+    with suppress(*(() if of_answers else (DataError,))):  # rows and decisions can be had whatever a fit says
+        project.refit()
     file = io.BytesIO()
     if form in TOOLS:
         WRITERS[form].write(_for_tool(project, form), file)
         return file.getvalue()
-    frames = {"items": _items, "decisions": _decisions}
-    frame = frames[what](project) if what in frames else project.table().to_arrow()
+    frame = {"items": _items, "decisions": _decisions}.get(what or "", _rows)(project)
     if called is not None:
         for column in {"annotator", "by"}.intersection(frame.column_names):
             frame = _with(frame, column, [called[one] for one in frame[column].to_pylist()])
@@ -120,6 +122,16 @@ def export(project: Project, form: str = "csv", what: str | None = None, called:
 def _with(frame: Any, column: str, values: list[str | None]) -> Any:
     """The frame with other values in a column."""
     return frame.set_column(frame.column_names.index(column), column, pa.array(values, pa.string()))
+
+
+def _rows(project: Project) -> Any:
+    """The rows that count; as they were posted, where they make no table."""
+    try:
+        return project.table().to_arrow()
+    except Exception:  # of rows that an older version took
+        columns = zip(project.names, project._counting()[1:4], strict=True)
+        texts = [[names.texts[code] for code in codes.tolist()] for names, codes in columns]
+        return pa.table(dict(zip(("item", "annotator", "label"), texts, strict=True)))
 
 
 def _items(project: Project) -> Any:
@@ -193,5 +205,5 @@ def report(project: Project, names: bool = False) -> str:
     project.refit()
     fitted = project.fitted
     if fitted is None:
-        raise DataError(f"project {project.name!r} has no labels yet; there is nothing to report.")
+        raise DataError(f"project {project.name!r} has no labels to learn from yet; there is nothing to report.")
     return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.store.salt()).html()
