@@ -64,6 +64,8 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": "x", "version": "new"}', 400, "version 'new' is no time such as"),
         (b'{"item": "i", "annotator": "a", "label": "x", "version": -1}', 400, "version -1 is no time such as"),
         (b'{"item": "i", "annotator": "a", "label": [{"start": 4, "end": 4, "label": "P"}]}', 400, "after its start"),
+        (b'{"id": "1", "deleted": "false"}', 400, "entry 0: deleted must be true or false, got 'false'."),
+        (b'{"item": "i", "annotator": "a", "label": "x", "deleted": 0}', 400, "deleted must be true or false, got 0."),
         (b'{"left": "A", "right": "A", "winner": "left", "annotator": "a"}', 400, "compares 'A' with itself"),
         (b'{"left": "A", "right": "B", "winner": "A", "annotator": "a"}', 400, "'A' of 'A vs B' is no comparison"),
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": 1e400}}', 400, "1e400 is none of its numbers"),
@@ -73,7 +75,7 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', 400, "surrogates not allowed"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(21),
+    ids=range(23),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
@@ -400,6 +402,14 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
         ({"item": "none", "label": "x"}, 404, "no item 'none' in project 'p'."),
         ({"item": "i1", "label": "z"}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
         ({"item": "i1", "both": ["x", "z"]}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
+        ({"item": "i1", "both": ["x", "x"]}, 400, "both names a label twice, in ['x', 'x']; give labels that differ."),
+        ({"item": "i1", "unclear": "no"}, 400, "entry 0: unclear must be true or false, got 'no'."),
+        ({"item": "i1", "label": "x", "note": {}}, 400, "note must be text, got {}."),
+        (
+            {"item": "i1", "label": "x", "at": 1, "version": 2},
+            400,
+            "a decision has the field 'at', 'version'; the fields are item, label, both, unclear, by, note.",
+        ),
     ):
         found = ask.post("/projects/p/decisions", json=body)
         assert (found.status_code, found.json()["error"]) == (status, said)

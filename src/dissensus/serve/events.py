@@ -33,6 +33,7 @@ MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSO
 MAX_END = 10**9  # characters or tokens of a document, where a span may end
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 FIELDS = ("id", "item", "annotator", "label", "version", "at", "data", "deleted", "left", "right", "winner")
+DECISION_FIELDS = ("item", "label", "both", "unclear", "by", "note")
 VERSION_DIGITS = 20  # to which whole numbers are filled up, so that they sort as text
 EARLIEST = 631_152_000.0  # seconds: 1990; a label is not older than the tools that write its time
 
@@ -112,8 +113,14 @@ def item_events(body: Any) -> list[Event]:
 def decision_event(body: Any) -> Event:
     """Read an adjudicator's word: {item, label | both | unclear, by, note}."""
     (one,) = _objects(body if isinstance(body, dict) else None, "a decision")
+    if unknown := one.keys() - set(DECISION_FIELDS):
+        raise DataError(
+            f"a decision has the field {listed(sorted(unknown))}; the fields are {', '.join(DECISION_FIELDS)}."
+        )
     item, by = name_of(one, "item", 0), name_of({"by": "adjudicator"} | one, "by", 0)
-    said = [key for key in ("label", "both", "unclear") if one.get(key) is not None and one[key] is not False]
+    if not isinstance(one.get("note", ""), str | None):
+        raise DataError(f"note must be text, got {shown(one['note'])}.")
+    said = [key for key in ("label", "both") if one.get(key) is not None] + ["unclear"] * _flag(one, "unclear", 0)
     if len(said) != 1:
         raise DataError("a decision has one of label, both (a list of labels) and unclear (true); give one of them.")
     label, kind, data = None, None, {key: one[key] for key in ("note",) if one.get(key)}
@@ -123,6 +130,8 @@ def decision_event(body: Any) -> Event:
         if not isinstance(one["both"], list) or len(one["both"]) < 2:
             raise DataError(f"both must be a list of two labels or more, got {shown(one['both'])}.")
         data["both"] = [label_of(each, 0)[0] for each in one["both"]]
+        if len(set(data["both"])) < len(data["both"]):
+            raise DataError(f"both names a label twice, in {shown(one['both'])}; give labels that differ.")
     else:
         data["unclear"] = True
     return Event("decision", item, item, by, label, data=data or None, of_kind=kind)
@@ -229,6 +238,12 @@ def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
     return _bounded(value, field, at)
 
 
+def _flag(one: Mapping[str, Any], field: str, at: int) -> bool:
+    if not isinstance(one.get(field), bool | None):
+        raise DataError(f"entry {at}: {field} must be true or false, got {shown(one[field])}.")
+    return bool(one.get(field))
+
+
 def slug(name: str) -> str:
     """A name as part of an address: letters, digits and few other characters."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
@@ -249,7 +264,7 @@ def _annotation(one: Mapping[str, Any], at: int) -> Event:
         if left == right:
             raise DataError(f"annotation {at} compares {shown(left)} with itself; name two things.")
         one = {"item": kinds.pair_items([left], [right])[0].as_py(), **one}
-    if one.get("deleted"):
+    if _flag(one, "deleted", at):
         return Event("removal", _id(one, at), "", version=version, at=done)
     item, annotator, id_ = name_of(one, "item", at), name_of(one, "annotator", at), _id(one, at)
     label, kind = label_of(one.get("label"), at)
