@@ -9,6 +9,7 @@ import pytest
 
 from dissensus.exceptions import BadParameter
 from dissensus.serve.app import Limits, hidden, listen
+from dissensus.serve.events import annotation_events
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -64,6 +65,7 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": "x", "version": "new"}', 400, "version 'new' is no time such as"),
         (b'{"item": "i", "annotator": "a", "label": "x", "version": -1}', 400, "version -1 is no time such as"),
         (b'{"item": "i", "annotator": "a", "label": [{"start": 4, "end": 4, "label": "P"}]}', 400, "after its start"),
+        (b'{"item": "i\\u001fann", "annotator": "a", "label": "x"}', 400, "holds a character that cannot be stored"),
         (b'{"id": "1", "deleted": "false"}', 400, "entry 0: deleted must be true or false, got 'false'."),
         (b'{"item": "i", "annotator": "a", "label": "x", "deleted": 0}', 400, "deleted must be true or false, got 0."),
         (b'{"left": "A", "right": "A", "winner": "left", "annotator": "a"}', 400, "compares 'A' with itself"),
@@ -75,7 +77,7 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', 400, "surrogates not allowed"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(23),
+    ids=range(24),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
@@ -163,10 +165,42 @@ def test_roles_may_do_what_they_may_and_no_more(opened, role):
         found = ask.request(method, path, json=body, headers={"Authorization": f"Bearer {token}"})
         allowed = what in MAY[role] or (what == "post own" and "post" in MAY[role])
         assert (found.status_code == 403) != allowed, (what, found.text)
-    if role == "annotate":
-        for path, body in (("annotations", POST | {"annotator": "bob"}),):
-            sent = ask.post(f"/projects/p/{path}", json=body, headers={"Authorization": f"Bearer {token}"})
-            assert (sent.status_code, sent.json()["error"][:31]) == (403, "this token is for annotator 'an")
+
+
+@pytest.mark.parametrize("role", ["annotate", "ingest", "admin"])
+def test_a_token_of_one_person_posts_and_takes_back_labels_of_that_one_only(opened, role):
+    service = opened()
+    service.create("p")
+    service.append("p", annotation_events([POST | {"annotator": "bob"}, POST | {"annotator": "bob", "id": 7}]))
+    ask = client(service)
+    ask.headers["Authorization"] = f"Bearer {Tokens(service.store).add(role, annotator='ann')}"
+    gone = {"item": "i", "annotator": "ann", "deleted": True}
+    for body in (POST, gone, POST):
+        assert ask.post("/projects/p/annotations", json=body).json()["accepted"] == 1
+    for body, said in (
+        (POST | {"annotator": "bob"}, "this token is for annotator 'ann'; post no labels of others."),
+        (gone | {"annotator": "bob"}, "this token is for annotator 'ann'; post no labels of others."),
+        (POST | {"id": 7}, "with this token, name a label by item and annotator, without an id."),
+        ({"id": 7, "deleted": True}, "with this token, name a label by item and annotator, without an id."),
+    ):
+        sent = ask.post("/projects/p/annotations", json=body)
+        assert (sent.status_code, sent.json()["error"]) == (403, said)
+    assert ask.delete("/projects/p/annotations/7").status_code == 403
+    assert service.project("p").item("i")["labels"] == 3
+
+
+def test_who_annotates_for_several_takes_labels_back_without_an_id(opened):
+    service = opened()
+    service.create("p")
+    ask = client(service)
+    ask.headers["Authorization"] = f"Bearer {Tokens(service.store).add('annotate')}"
+    for body, status in (
+        (POST, 200),
+        (POST | {"label": None, "deleted": True}, 200),
+        ({"id": 7, "deleted": True}, 403),
+    ):
+        assert ask.post("/projects/p/annotations", json=body).status_code == status
+    assert service.project("p").item("i")["labels"] == 0
 
 
 def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened, monkeypatch):

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import Event, annotation_events, decision_event, item_events
+from dissensus.serve.events import ABOUT, Event, annotation_events, decision_event, item_events
 from dissensus.serve.overview import FORMATS, TOOLS
 from dissensus.serve.project import Project
 from dissensus.serve.service import Service
@@ -310,15 +310,15 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         events = annotation_events(json_of(await body_of(request, guard.limits.body_bytes)))
         if any(event.of_kind == "spans" for event in events):
             await run_in_threadpool(service.project(name).check_spans, events)
-        if caller.role == "annotate":
-            _check_own(caller, events)
+        _check_own(caller, events)
         return await store(name, events)
 
     @app.delete("/projects/{name}/annotations/{id_:path}")
     async def remove(name: str, id_: str, request: Request) -> Response:
         """Take an annotation back, for good."""
-        guard(request, "post")
-        return await store(name, [Event("removal", id_, "")])
+        events = [Event("removal", id_, "")]
+        _check_own(guard(request, "post"), events)
+        return await store(name, events)
 
     @app.post("/projects/{name}/items")
     async def show(name: str, request: Request) -> Response:
@@ -352,11 +352,15 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
 
 
 def _check_own(caller: Caller, events: Iterable[Event]) -> None:
+    """Refuse an id of its own to who annotates, or has a token of one person: it may be that of another's label."""
+    if caller.role != "annotate" and caller.annotator is None:
+        return
     for event in events:
-        if caller.annotator is not None and event.annotator != caller.annotator:
+        _, made, annotator = event.id.rpartition(ABOUT)
+        if not made:
+            raise HTTPException(403, "with this token, name a label by item and annotator, without an id.")
+        if caller.annotator not in (None, annotator):
             raise HTTPException(403, f"this token is for annotator {caller.annotator!r}; post no labels of others.")
-        if event.id != f"{event.item}\x1f{event.annotator}":
-            raise HTTPException(403, "with the role annotate, post labels without an id; posting again corrects.")
 
 
 def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:

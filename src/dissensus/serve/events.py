@@ -305,6 +305,6 @@ def _of_length(text: str, at: int) -> str:
 def _bounded(text: str, field: str, at: int) -> str:
     if len(text) > MAX_NAME:
         raise DataError(f"entry {at}: {field} has {len(text):,} characters; {MAX_NAME:,} are allowed.")
-    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if "\x00" in text or (ABOUT in text and field != "label") or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError(f"entry {at}: {field} holds a character that cannot be stored; leave it out.")
     return text
