@@ -9,7 +9,7 @@ import pytest
 
 from dissensus.exceptions import BadParameter
 from dissensus.serve.app import Limits, hidden, listen
-from dissensus.serve.events import annotation_events
+from dissensus.serve.events import annotation_events, decision_event
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -96,6 +96,8 @@ def test_a_long_body_without_a_length_is_stopped_too(ask):
     [
         ("GET", "/projects/none/items", 404), ("GET", "/projects/p/items/none", 404), ("GET", "/none", 404),
         ("GET", "/projects/p/items?status=odd", 400), ("GET", "/projects/p/items?limit=-1", 400),
+        ("GET", "/projects/p/items?limit=²", 400), ("GET", "/projects/p/items?offset=" + "9" * 5_000, 400),
+        ("GET", "/projects/p/next?annotator=a&count=²", 400),
         ("GET", "/projects/p/next", 400), ("GET", "/projects/p/next?annotator=a&count=0", 400),
         ("GET", "/projects/p/export?format=odd", 400), ("GET", "/projects/p/progress?days=0", 400),
         ("DELETE", "/projects/p/decisions/none", 404), ("PATCH", "/projects", 405),
@@ -248,11 +250,31 @@ def test_names_are_pseudonyms_for_those_who_may_not_see_them(opened):
         assert "the-" not in seen[plain], path
 
 
+@pytest.mark.parametrize("what", ["annotations", "decisions", "items"])
+def test_an_export_with_pseudonyms_holds_who_came_while_it_was_made(opened, monkeypatch, what):
+    service = opened()
+    project = service.create("p")
+    service.append("p", annotation_events(POST))
+    assert project.pseudonyms().keys() == {"ann"}
+
+    def late(*_):
+        service.append(
+            "p", [*annotation_events(POST | {"annotator": "bob"}), decision_event({"item": "i", "label": "x"})]
+        )
+
+    monkeypatch.setattr(project, "refit", late)
+    token = Tokens(service.store).add("read")
+    header = {"Authorization": f"Bearer {token}"}
+    found = client(service).get(f"/projects/p/export?what={what}", headers=header)
+    assert (found.status_code, "bob" in found.text, "adjudicator" in found.text) == (200, False, False)
+
+
 def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     service = opened()
     service.create("p")
     ask = client(service)
-    assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://evil.example"}).status_code == 403
+    for origin in ("http://evil.example", "http://[", "null", ""):
+        assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": origin}).status_code == 403
     assert ask.get("/projects", headers={"Host": "evil.example"}).status_code == 401
     assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
     token = Tokens(service.store).add("admin")

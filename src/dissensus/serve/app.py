@@ -23,6 +23,7 @@ from dissensus.serve.project import Project
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import ROLES, Caller, Tokens
 from dissensus.table.io.writers import WRITERS
+from dissensus.table.names import shown
 
 need("fastapi", "dissensus serve needs", "serve")
 from fastapi import FastAPI, Request  # noqa: E402
@@ -36,6 +37,7 @@ COOKIE = "dissensus"
 COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
+MAX_DIGITS = 18  # of a number in an address
 MAX_ITEMS_ANSWERED = 100  # items whose new answer comes with the receipt
 STORED_AHEAD = "no annotation has; the removal is kept, and what comes later with such an id of its own does not count."
 STATUS_OF = (
@@ -90,7 +92,11 @@ class Guard:
         origin = request.headers.get("origin")
         if origin is None and not by_cookie:
             return
-        if origin is None or urlsplit(origin).netloc != request.headers.get("host"):
+        try:
+            site = urlsplit(origin or "").netloc
+        except ValueError:  # such as http://[
+            site = ""
+        if not site or site != request.headers.get("host"):
             raise HTTPException(403, f"a page of {origin or 'an unknown site'} may not write here.")
 
     def __call__(self, request: Request, what: str, own: str | None = None) -> Caller:
@@ -409,8 +415,7 @@ def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
         """The rows that count (?what=annotations), answers (items) or decisions, as ?format=csv|parquet|jsonl|…."""
         caller, project, query = guard(request, "export"), service.project(name), request.query_params
         form = query.get("format", "csv")
-        names = None if caller.names else project.pseudonyms()
-        data = await run_in_threadpool(project.export, form, query.get("what"), names)
+        data = await run_in_threadpool(project.export, form, query.get("what"), caller.names)
         file = WRITERS[form].file if form in TOOLS else f"annotations.{form}"
         named = {"Content-Disposition": f'attachment; filename="{file}"'}
         return Response(data, media_type=FORMATS[form], headers=named)
@@ -489,8 +494,8 @@ def hidden(found: Any, project: Project, caller: Caller) -> Any:
 
 def _number(query: Any, key: str, default: int) -> int:
     text = query.get(key, str(default))
-    if not text.isdigit():
-        raise BadParameter(f"{key} must be a whole number, got {text!r}.")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise BadParameter(f"{key} must be a whole number, got {shown(text)}.")
     return int(text)
 
 

@@ -90,10 +90,10 @@ def _progress(project: Project, days: int) -> dict[str, Any]:
     return progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 
 
-def export(project: Project, form: str = "csv", what: str | None = None, called: dict[str, str] | None = None) -> bytes:
+def export(project: Project, form: str = "csv", what: str | None = None, names: bool = True) -> bytes:
     """A file: the rows that count, what became of the items, or decisions; for a tool, the labels it takes.
 
-    `called` gives annotators other names.
+    Without `names` annotators have their pseudonyms.
     """
     if form not in FORMATS:
         raise BadParameter(f"format must be {', '.join(FORMATS)}, got {shown(form)}.")
@@ -107,7 +107,8 @@ def export(project: Project, form: str = "csv", what: str | None = None, called:
         WRITERS[form].write(_for_tool(project, form), file)
         return file.getvalue()
     frame = {"items": _items, "decisions": _decisions}.get(what or "", _rows)(project)
-    if called is not None:
+    if not names:
+        called = project.pseudonyms()  # after the frame: others may have come meanwhile
         for column in {"annotator", "by"}.intersection(frame.column_names):
             frame = _with(frame, column, [called[one] for one in frame[column].to_pylist()])
         if "reason" in frame.column_names:
