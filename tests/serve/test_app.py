@@ -66,6 +66,8 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": "x", "version": -1}', 400, "version -1 is no time such as"),
         (b'{"item": "i", "annotator": "a", "label": [{"start": 4, "end": 4, "label": "P"}]}', 400, "after its start"),
         (b'{"item": "i\\u001fann", "annotator": "a", "label": "x"}', 400, "holds a character that cannot be stored"),
+        (b'{"item": "..", "annotator": "a", "label": "x"}', 400, "item '..' could not be asked for by its address"),
+        (b'{"id": ".", "item": "i", "annotator": "a", "label": "x"}', 400, "id '.' could not be asked for by its"),
         (b'{"id": "1", "deleted": "false"}', 400, "entry 0: deleted must be true or false, got 'false'."),
         (b'{"item": "i", "annotator": "a", "label": "x", "deleted": 0}', 400, "deleted must be true or false, got 0."),
         (b'{"left": "A", "right": "A", "winner": "left", "annotator": "a"}', 400, "compares 'A' with itself"),
@@ -77,13 +79,32 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', 400, "surrogates not allowed"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(24),
+    ids=range(26),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
     assert (found.status_code, found.json().keys()) == (status, {"error"})
     assert said in found.json()["error"]
     assert ask.get("/health").json()["seq"] == 0
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (["a|b"], "annotation 0 ticks 'a|b'; an option is text without '|', not blank."),
+        ([" "], "annotation 0 ticks ' '; an option is text without '|', not blank."),
+        (["a" * 2_000], "entry 0: option has 2,000 characters; 1,000 are allowed."),
+        ([f"option {at}" for at in range(20_000)], "annotation 0: the label has 248,889 characters; 100,000 are"),
+        ({"a": "x" * 200_000}, "annotation 0: the label has 200,009 characters; 100,000 are allowed."),
+        ([{"start": 0.9, "end": 2, "label": "P"}], "start and end of a span must be whole numbers"),
+        ([{"start": 0, "end": True, "label": "P"}], "start and end of a span must be whole numbers"),
+        ([{"start": 0, "end": 2, "label": None}], "entry 0 has no label, or one that is no text or number: None."),
+    ],
+)
+def test_what_a_list_may_not_hold_is_said(ask, label, said):
+    found = ask.post("/projects/p/annotations", json=POST | {"label": label})
+    assert found.status_code == 400
+    assert said in found.json()["error"]
 
 
 def test_a_long_body_without_a_length_is_stopped_too(ask):
@@ -120,6 +141,8 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         found = ask.post("/projects", json=other)
         assert (found.status_code, found.json()["error"]) == (409, said)
     for wrong in (
+        {"name": "."},
+        {"name": ".."},
         {"name": "a/b"},
         {"name": ""},
         {"name": "r", "kind": "odd"},
@@ -216,8 +239,9 @@ def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened
     assert ask.get("/projects", headers=header).status_code == 200
     assert ask.get("/projects", headers={"Authorization": f"Bearer {token}x"}).status_code == 401
     tokens.revoke(tokens.list()[0]["token"])
-    tokens.add("read")
-    assert ask.get("/projects", headers=header).status_code == 401
+    for more in ({}, {"headers": header}):  # it was the last one: nothing is open for that
+        assert ask.get("/projects", **more).status_code == 401
+    assert Tokens(service.store).any()
 
 
 def test_a_token_of_one_person_signs_for_no_other(opened):
@@ -360,6 +384,27 @@ def test_next_gives_people_different_items_that_they_have_not_labelled_and_keeps
     assert max(labels) <= 3
     assert all(sum(who == by for _, by in given) <= 4 for who in "abcdef")
     assert "stop" in ask.get("/projects/q/next?annotator=new").json()["stop"].lower()
+
+
+def test_next_names_no_more_items_than_one_person_gives_labels(ask):
+    ask.post("/projects", json={"name": "q", "per_annotator": 2})
+    ask.post("/projects/q/items", json=[{"item": f"i{at}"} for at in range(5)])
+    found = ask.get("/projects/q/next?annotator=a&count=5").json()["items"]
+    assert len(found) == 2
+    ask.post("/projects/q/annotations", json={"item": found[0]["item"], "annotator": "a", "label": "x"})
+    assert ask.get("/projects/q/next?annotator=a&count=5").json()["items"] == found[1:]
+
+
+def test_next_asks_to_come_again_while_others_label_what_is_left(ask):
+    ask.post("/projects", json={"name": "q", "per_item": 1})
+    ask.post("/projects/q/items", json=[{"item": "i0"}, {"item": "i1"}])
+    assert all(ask.get(f"/projects/q/next?annotator={who}").json()["items"] for who in "ab")
+    said = "Others are labelling what is left: stop for now, ask again in some minutes, thanks."
+    assert ask.get("/projects/q/next?annotator=c").json()["stop"] == said
+    for item in ("i0", "i1"):
+        assert ask.get("/projects/q/next?annotator=c").json()["stop"] == said
+        ask.post("/projects/q/annotations", json={"item": item, "annotator": "d", "label": "x"})
+    assert "thank you" in ask.get("/projects/q/next?annotator=c").json()["stop"]
 
 
 def test_next_asks_about_what_is_in_doubt(ask):

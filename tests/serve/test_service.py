@@ -26,6 +26,7 @@ from dissensus.serve.events import Event, annotation_events, decision_event, in_
 from dissensus.serve.rows import NameList
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
+from served import client
 
 POST = {"item": "i", "annotator": "a", "label": "x"}
 
@@ -560,6 +561,15 @@ def test_two_processes_agree(opened):
     assert says(one.project("p")) == says(other.project("p"))
     assert len(says(one.project("p"))) == 6
     assert Path(one.store.url).exists()
+
+
+def test_a_project_that_another_process_made_is_there_at_once(opened):
+    one, other = opened(fits=False), opened(fits=False)
+    one.create("p")
+    assert other.projects() == ["p"]
+    assert client(other).post("/projects", json={"name": "p"}).status_code == 200
+    one.create("q")
+    assert client(other).post("/projects", json={"name": "q"}).status_code == 200
 
 
 def test_more_events_than_one_statement_takes_are_stored_once(opened):

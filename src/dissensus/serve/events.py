@@ -27,6 +27,7 @@ KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
 """Kinds of events, by their number in the store; the first letter of what an event is about stands before its id."""
 FAMILY = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d", "item": "i"}
 ABOUT = "\x1f"  # between the item and the annotator in an id that we make
+HERE = (".", "..")  # what an address leaves out: nothing that is asked for by its name may be called so
 EMPTY = "lists"  # what an empty list speaks for: sets or spans
 MAX_NAME = 1_000  # characters of an item, annotator, id, option or label of one class
 MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSON
@@ -305,6 +306,8 @@ def _of_length(text: str, at: int) -> str:
 def _bounded(text: str, field: str, at: int) -> str:
     if len(text) > MAX_NAME:
         raise DataError(f"entry {at}: {field} has {len(text):,} characters; {MAX_NAME:,} are allowed.")
+    if field in ("item", "id") and text in HERE:
+        raise DataError(f"entry {at}: {field} {text!r} could not be asked for by its address; take another name.")
     if "\x00" in text or (ABOUT in text and field != "label") or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError(f"entry {at}: {field} holds a character that cannot be stored; leave it out.")
     return text

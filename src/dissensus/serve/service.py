@@ -19,7 +19,7 @@ from typing import Any
 
 from dissensus.common.parameters import check_argument
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
+from dissensus.serve.events import FAMILY, HERE, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
 from dissensus.serve.project import SETTINGS, Project
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.serve.store import Store
@@ -76,7 +76,8 @@ class Service:
     # Projects ---------------------------------------------------------------------------------------------------------
 
     def projects(self) -> list[str]:
-        """Names of all projects."""
+        """Names of all projects, also of those that other processes made."""
+        self._refresh_projects()
         return list(self._projects)
 
     def in_trouble(self) -> int:
@@ -95,6 +96,8 @@ class Service:
         """Make a project, or find the one that is there and was made alike."""
         if not isinstance(name, str) or not 0 < len(name) <= 100 or "/" in name or not name.isprintable():
             raise BadParameter(f"a project's name has 1 to 100 letters and no '/', got {shown(name)}.")
+        if name in HERE:
+            raise BadParameter(f"a project called {name!r} could not be asked for by its address; take another name.")
         if unknown := set(about) - set(SETTINGS):
             raise BadParameter(f"a project has {', '.join(SETTINGS)}; got {shown(min(unknown))}.")
         about = {key: value for key, value in about.items() if value is not None}
