@@ -9,7 +9,9 @@ import pytest
 
 from dissensus.exceptions import BadParameter
 from dissensus.serve.app import Limits, hidden, listen
-from dissensus.serve.events import annotation_events, decision_event
+from dissensus.serve.events import DECISION_FIELDS, FIELDS, annotation_events, decision_event
+from dissensus.serve.openapi import BODIES, MEDIA, QUERIES, STATUS
+from dissensus.serve.project import SETTINGS
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -353,7 +355,35 @@ def test_metrics_and_docs_say_what_there_is(ask):
     page = ask.get("/docs").text
     assert "/projects/{name}/next" in page
     assert "http" not in page.replace("httpx", "")
-    assert "/projects/{name}/annotations" in ask.get("/openapi.json").json()["paths"]
+
+
+def test_openapi_says_what_is_taken_and_answered(ask):
+    fill(ask)
+    paths = ask.get("/openapi.json").json()["paths"]
+    every = {f"{method.upper()} {path}": about for path, methods in paths.items() for method, about in methods.items()}
+    assert {*QUERIES, *BODIES, *MEDIA, *STATUS} <= every.keys()
+    assert {key for key in every if key.startswith("POST ")} - BODIES.keys() == {"POST /sign-out"}
+    body = every["POST /projects/{name}/annotations"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["oneOf"][0]["properties"]) == set(FIELDS)
+    decision = every["POST /projects/{name}/decisions"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(decision["properties"]) == set(DECISION_FIELDS)
+    project = every["POST /projects"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(project["properties"]) == {"name", *SETTINGS}
+    for key, about in every.items():
+        assert "422" not in about["responses"]
+        assert about["responses"]["default"]["content"].keys() == {"application/json"}
+        assert (about.get("security") == []) == (not key.split()[1].startswith(("/projects", "/metrics")))
+        if not key.startswith("GET "):
+            continue
+        found = ask.get(key[4:].format(name="p", item="i1"), params={"annotator": "eve"} if "/next" in key else None)
+        assert found.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"], key
+        for one in (one for one in about.get("parameters", ()) if one["in"] == "query"):
+            for value in one["schema"].get("enum", ()):
+                found = ask.get(key[4:].format(name="p"), params={one["name"]: value})
+                assert found.status_code == 200
+                assert found.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"]
+    wrong = ask.get("/projects/p/items?status=odd").json()["error"]
+    assert wrong == f"status must be {', '.join(QUERIES['GET /projects/{name}/items']['status']['enum'])}, got 'odd'."
 
 
 # next -----------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
 from dissensus.serve.events import ABOUT, Event, annotation_events, decision_event, item_events
+from dissensus.serve.openapi import complete
 from dissensus.serve.overview import FORMATS, TOOLS
 from dissensus.serve.project import Project
 from dissensus.serve.service import Service
@@ -145,6 +146,12 @@ class Application(FastAPI):
         super().__init__(title="dissensus", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
         self.guard = guard
         self._straight: dict[tuple[str, str], list[APIRoute]] = {}  # by method and what stands after the project
+
+    def openapi(self) -> dict[str, Any]:
+        """What the service takes and answers, for programs."""
+        if self.openapi_schema is None:
+            self.openapi_schema = complete(super().openapi())
+        return self.openapi_schema
 
     def go_straight(self) -> None:
         """Take the short way to all addresses of projects that there are now."""
@@ -277,10 +284,7 @@ def _add_projects(app: FastAPI, service: Service, guard: Guard) -> None:
     async def projects(request: Request) -> Response:
         """All projects: name, title, kind, and the trouble with the last fit, if any."""
         guard(request, "list")
-        found = [service.project(name) for name in service.projects()]
-        return JSONResponse(
-            [{"name": one.name, "title": one.title, "kind": one.kind, "trouble": one.trouble} for one in found]
-        )
+        return JSONResponse([service.project(name).heading() for name in service.projects()])
 
     @app.post("/projects")
     async def create(request: Request) -> Response:
@@ -291,8 +295,7 @@ def _add_projects(app: FastAPI, service: Service, guard: Guard) -> None:
             raise BadParameter('a project is an object with a name, such as {"name": "cats"}.')
         there = set(service.projects())
         made = await run_in_threadpool(lambda: service.create(body.pop("name"), **body))
-        answer = {"name": made.name, "title": made.title, "kind": made.kind}
-        return JSONResponse(answer, 200 if made.name in there else 201)
+        return JSONResponse(made.heading(), 200 if made.name in there else 201)
 
 
 def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:

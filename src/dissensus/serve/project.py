@@ -86,6 +86,10 @@ class Project:
         declared = self.about.get("kind")
         return str(declared) if declared else self.fitted.table.kind if self.fitted else "classes"
 
+    def heading(self) -> dict[str, str]:
+        """Its name, title and kind, and the trouble with the last fit, if any."""
+        return {"name": self.name, "title": self.title, "kind": self.kind, "trouble": self.trouble}
+
     # The state --------------------------------------------------------------------------------------------------------
 
     def load(self) -> None:
