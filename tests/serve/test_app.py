@@ -9,6 +9,9 @@ import pytest
 
 from dissensus.exceptions import BadParameter
 from dissensus.serve.app import Limits, hidden, listen
+from dissensus.serve.events import DECISION_FIELDS, FIELDS, annotation_events, decision_event
+from dissensus.serve.openapi import BODIES, MEDIA, QUERIES, STATUS
+from dissensus.serve.project import SETTINGS
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -64,17 +67,46 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": "x", "version": "new"}', 400, "version 'new' is no time such as"),
         (b'{"item": "i", "annotator": "a", "label": "x", "version": -1}', 400, "version -1 is no time such as"),
         (b'{"item": "i", "annotator": "a", "label": [{"start": 4, "end": 4, "label": "P"}]}', 400, "after its start"),
+        (b'{"item": "i\\u001fann", "annotator": "a", "label": "x"}', 400, "holds a character that cannot be stored"),
+        (b'{"item": "..", "annotator": "a", "label": "x"}', 400, "item '..' could not be asked for by its address"),
+        (b'{"id": ".", "item": "i", "annotator": "a", "label": "x"}', 400, "id '.' could not be asked for by its"),
+        (b'{"id": "1", "deleted": "false"}', 400, "entry 0: deleted must be true or false, got 'false'."),
+        (b'{"item": "i", "annotator": "a", "label": "x", "deleted": 0}', 400, "deleted must be true or false, got 0."),
         (b'{"left": "A", "right": "A", "winner": "left", "annotator": "a"}', 400, "compares 'A' with itself"),
         (b'{"left": "A", "right": "B", "winner": "A", "annotator": "a"}', 400, "'A' of 'A vs B' is no comparison"),
+        (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": 1e400}}', 400, "1e400 is none of its numbers"),
+        (b'{"item": "i", "annotator": "a", "label": 1e200}', 400, "has the label 1e+200; give text, a number up to"),
+        (b'{"item": "i", "annotator": "a", "label": 1%s}' % (b"0" * 400), 400, "give text, a number up to 1e+150"),
+        (b'{"item": "i", "annotator": "a", "label": [{"start": 0, "end": 9999999999, "label": "P"}]}', 400, "at most"),
+        (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', 400, "surrogates not allowed"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(16),
+    ids=range(26),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
     assert (found.status_code, found.json().keys()) == (status, {"error"})
     assert said in found.json()["error"]
     assert ask.get("/health").json()["seq"] == 0
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        (["a|b"], "annotation 0 ticks 'a|b'; an option is text without '|', not blank."),
+        ([" "], "annotation 0 ticks ' '; an option is text without '|', not blank."),
+        (["a" * 2_000], "entry 0: option has 2,000 characters; 1,000 are allowed."),
+        ([f"option {at}" for at in range(20_000)], "annotation 0: the label has 248,889 characters; 100,000 are"),
+        ({"a": "x" * 200_000}, "annotation 0: the label has 200,009 characters; 100,000 are allowed."),
+        ([{"start": 0.9, "end": 2, "label": "P"}], "start and end of a span must be whole numbers"),
+        ([{"start": 0, "end": True, "label": "P"}], "start and end of a span must be whole numbers"),
+        ([{"start": 0, "end": 2, "label": None}], "entry 0 has no label, or one that is no text or number: None."),
+    ],
+)
+def test_what_a_list_may_not_hold_is_said(ask, label, said):
+    found = ask.post("/projects/p/annotations", json=POST | {"label": label})
+    assert found.status_code == 400
+    assert said in found.json()["error"]
 
 
 def test_a_long_body_without_a_length_is_stopped_too(ask):
@@ -87,6 +119,8 @@ def test_a_long_body_without_a_length_is_stopped_too(ask):
     [
         ("GET", "/projects/none/items", 404), ("GET", "/projects/p/items/none", 404), ("GET", "/none", 404),
         ("GET", "/projects/p/items?status=odd", 400), ("GET", "/projects/p/items?limit=-1", 400),
+        ("GET", "/projects/p/items?limit=²", 400), ("GET", "/projects/p/items?offset=" + "9" * 5_000, 400),
+        ("GET", "/projects/p/next?annotator=a&count=²", 400),
         ("GET", "/projects/p/next", 400), ("GET", "/projects/p/next?annotator=a&count=0", 400),
         ("GET", "/projects/p/export?format=odd", 400), ("GET", "/projects/p/progress?days=0", 400),
         ("DELETE", "/projects/p/decisions/none", 404), ("PATCH", "/projects", 405),
@@ -109,10 +143,15 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         found = ask.post("/projects", json=other)
         assert (found.status_code, found.json()["error"]) == (409, said)
     for wrong in (
+        {"name": "."},
+        {"name": ".."},
         {"name": "a/b"},
         {"name": ""},
         {"name": "r", "kind": "odd"},
         {"name": "r", "classes": [1]},
+        {"name": "r", "classes": []},
+        {"name": "r", "classes": ["a", "a", "b"]},
+        {"name": "r", "classes": ["a", "b"], "kind": "numbers"},
         {"name": "r", "x": 1},
         {"name": "r", "self": 1},
         {"name": []},
@@ -120,6 +159,7 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         [],
     ):
         assert ask.post("/projects", json=wrong).status_code == 400
+    assert ask.post("/projects", content=b'{"name": "r", "title": "\\ud800"}').status_code == 400
 
 
 MAY = {
@@ -152,10 +192,42 @@ def test_roles_may_do_what_they_may_and_no_more(opened, role):
         found = ask.request(method, path, json=body, headers={"Authorization": f"Bearer {token}"})
         allowed = what in MAY[role] or (what == "post own" and "post" in MAY[role])
         assert (found.status_code == 403) != allowed, (what, found.text)
-    if role == "annotate":
-        for path, body in (("annotations", POST | {"annotator": "bob"}),):
-            sent = ask.post(f"/projects/p/{path}", json=body, headers={"Authorization": f"Bearer {token}"})
-            assert (sent.status_code, sent.json()["error"][:31]) == (403, "this token is for annotator 'an")
+
+
+@pytest.mark.parametrize("role", ["annotate", "ingest", "admin"])
+def test_a_token_of_one_person_posts_and_takes_back_labels_of_that_one_only(opened, role):
+    service = opened()
+    service.create("p")
+    service.append("p", annotation_events([POST | {"annotator": "bob"}, POST | {"annotator": "bob", "id": 7}]))
+    ask = client(service)
+    ask.headers["Authorization"] = f"Bearer {Tokens(service.store).add(role, annotator='ann')}"
+    gone = {"item": "i", "annotator": "ann", "deleted": True}
+    for body in (POST, gone, POST):
+        assert ask.post("/projects/p/annotations", json=body).json()["accepted"] == 1
+    for body, said in (
+        (POST | {"annotator": "bob"}, "this token is for annotator 'ann'; post no labels of others."),
+        (gone | {"annotator": "bob"}, "this token is for annotator 'ann'; post no labels of others."),
+        (POST | {"id": 7}, "with this token, name a label by item and annotator, without an id."),
+        ({"id": 7, "deleted": True}, "with this token, name a label by item and annotator, without an id."),
+    ):
+        sent = ask.post("/projects/p/annotations", json=body)
+        assert (sent.status_code, sent.json()["error"]) == (403, said)
+    assert ask.delete("/projects/p/annotations/7").status_code == 403
+    assert service.project("p").item("i")["labels"] == 3
+
+
+def test_who_annotates_for_several_takes_labels_back_without_an_id(opened):
+    service = opened()
+    service.create("p")
+    ask = client(service)
+    ask.headers["Authorization"] = f"Bearer {Tokens(service.store).add('annotate')}"
+    for body, status in (
+        (POST, 200),
+        (POST | {"label": None, "deleted": True}, 200),
+        ({"id": 7, "deleted": True}, 403),
+    ):
+        assert ask.post("/projects/p/annotations", json=body).status_code == status
+    assert service.project("p").item("i")["labels"] == 0
 
 
 def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened, monkeypatch):
@@ -169,8 +241,9 @@ def test_tokens_are_hashed_forged_ones_refused_and_revoked_ones_forgotten(opened
     assert ask.get("/projects", headers=header).status_code == 200
     assert ask.get("/projects", headers={"Authorization": f"Bearer {token}x"}).status_code == 401
     tokens.revoke(tokens.list()[0]["token"])
-    tokens.add("read")
-    assert ask.get("/projects", headers=header).status_code == 401
+    for more in ({}, {"headers": header}):  # it was the last one: nothing is open for that
+        assert ask.get("/projects", **more).status_code == 401
+    assert Tokens(service.store).any()
 
 
 def test_a_token_of_one_person_signs_for_no_other(opened):
@@ -203,11 +276,31 @@ def test_names_are_pseudonyms_for_those_who_may_not_see_them(opened):
         assert "the-" not in seen[plain], path
 
 
+@pytest.mark.parametrize("what", ["annotations", "decisions", "items"])
+def test_an_export_with_pseudonyms_holds_who_came_while_it_was_made(opened, monkeypatch, what):
+    service = opened()
+    project = service.create("p")
+    service.append("p", annotation_events(POST))
+    assert project.pseudonyms().keys() == {"ann"}
+
+    def late(*_):
+        service.append(
+            "p", [*annotation_events(POST | {"annotator": "bob"}), decision_event({"item": "i", "label": "x"})]
+        )
+
+    monkeypatch.setattr(project, "refit", late)
+    token = Tokens(service.store).add("read")
+    header = {"Authorization": f"Bearer {token}"}
+    found = client(service).get(f"/projects/p/export?what={what}", headers=header)
+    assert (found.status_code, "bob" in found.text, "adjudicator" in found.text) == (200, False, False)
+
+
 def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     service = opened()
     service.create("p")
     ask = client(service)
-    assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://evil.example"}).status_code == 403
+    for origin in ("http://evil.example", "http://[", "null", ""):
+        assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": origin}).status_code == 403
     assert ask.get("/projects", headers={"Host": "evil.example"}).status_code == 401
     assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
     token = Tokens(service.store).add("admin")
@@ -238,6 +331,22 @@ def test_every_answer_is_counted_and_safe_to_show(ask, path):
     assert f'dissensus_requests_total{{status="{found.status_code}"}} 1\n' in ask.get("/metrics").text
 
 
+def test_a_fit_that_fails_is_said_by_health_metrics_and_the_project(ask, monkeypatch):
+    good = ask.get("/health").json()
+    assert (good["status"], good["trouble"], ask.get("/projects").json()[0]["trouble"]) == ("good", 0, "")
+    monkeypatch.setattr("dissensus.serve.project.fit", lambda *_: 1 / 0)
+    fill(ask)
+    bad = ask.get("/health").json()
+    assert (bad["status"], bad["trouble"]) == ("trouble", 1)
+    assert ask.get("/projects").json()[0]["trouble"] == "the last fit failed: division by zero"
+    assert 'dissensus_trouble{project="p"} 1\n' in ask.get("/metrics").text
+    assert "dissensus_failures_total 0" not in ask.get("/metrics").text
+    assert ask.get("/projects/p/items").json()["trouble"] == "the last fit failed: division by zero"
+    assert len(ask.get("/projects/p/export").text.splitlines()) == 19
+    found = ask.get("/projects/p/export?what=items")
+    assert (found.status_code, found.json()["error"]) == (400, "project 'p': the last fit failed: division by zero")
+
+
 def test_metrics_and_docs_say_what_there_is(ask):
     fill(ask)
     lines = dict(line.rsplit(" ", 1) for line in ask.get("/metrics").text.splitlines())
@@ -246,7 +355,35 @@ def test_metrics_and_docs_say_what_there_is(ask):
     page = ask.get("/docs").text
     assert "/projects/{name}/next" in page
     assert "http" not in page.replace("httpx", "")
-    assert "/projects/{name}/annotations" in ask.get("/openapi.json").json()["paths"]
+
+
+def test_openapi_says_what_is_taken_and_answered(ask):
+    fill(ask)
+    paths = ask.get("/openapi.json").json()["paths"]
+    every = {f"{method.upper()} {path}": about for path, methods in paths.items() for method, about in methods.items()}
+    assert {*QUERIES, *BODIES, *MEDIA, *STATUS} <= every.keys()
+    assert {key for key in every if key.startswith("POST ")} - BODIES.keys() == {"POST /sign-out"}
+    body = every["POST /projects/{name}/annotations"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["oneOf"][0]["properties"]) == set(FIELDS)
+    decision = every["POST /projects/{name}/decisions"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(decision["properties"]) == set(DECISION_FIELDS)
+    project = every["POST /projects"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(project["properties"]) == {"name", *SETTINGS}
+    for key, about in every.items():
+        assert "422" not in about["responses"]
+        assert about["responses"]["default"]["content"].keys() == {"application/json"}
+        assert (about.get("security") == []) == (not key.split()[1].startswith(("/projects", "/metrics")))
+        if not key.startswith("GET "):
+            continue
+        found = ask.get(key[4:].format(name="p", item="i1"), params={"annotator": "eve"} if "/next" in key else None)
+        assert found.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"], key
+        for one in (one for one in about.get("parameters", ()) if one["in"] == "query"):
+            for value in one["schema"].get("enum", ()):
+                found = ask.get(key[4:].format(name="p"), params={one["name"]: value})
+                assert found.status_code == 200
+                assert found.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"]
+    wrong = ask.get("/projects/p/items?status=odd").json()["error"]
+    assert wrong == f"status must be {', '.join(QUERIES['GET /projects/{name}/items']['status']['enum'])}, got 'odd'."
 
 
 # next -----------------------------------------------------------------------------------------------------------------
@@ -277,6 +414,27 @@ def test_next_gives_people_different_items_that_they_have_not_labelled_and_keeps
     assert max(labels) <= 3
     assert all(sum(who == by for _, by in given) <= 4 for who in "abcdef")
     assert "stop" in ask.get("/projects/q/next?annotator=new").json()["stop"].lower()
+
+
+def test_next_names_no_more_items_than_one_person_gives_labels(ask):
+    ask.post("/projects", json={"name": "q", "per_annotator": 2})
+    ask.post("/projects/q/items", json=[{"item": f"i{at}"} for at in range(5)])
+    found = ask.get("/projects/q/next?annotator=a&count=5").json()["items"]
+    assert len(found) == 2
+    ask.post("/projects/q/annotations", json={"item": found[0]["item"], "annotator": "a", "label": "x"})
+    assert ask.get("/projects/q/next?annotator=a&count=5").json()["items"] == found[1:]
+
+
+def test_next_asks_to_come_again_while_others_label_what_is_left(ask):
+    ask.post("/projects", json={"name": "q", "per_item": 1})
+    ask.post("/projects/q/items", json=[{"item": "i0"}, {"item": "i1"}])
+    assert all(ask.get(f"/projects/q/next?annotator={who}").json()["items"] for who in "ab")
+    said = "Others are labelling what is left: stop for now, ask again in some minutes, thanks."
+    assert ask.get("/projects/q/next?annotator=c").json()["stop"] == said
+    for item in ("i0", "i1"):
+        assert ask.get("/projects/q/next?annotator=c").json()["stop"] == said
+        ask.post("/projects/q/annotations", json={"item": item, "annotator": "d", "label": "x"})
+    assert "thank you" in ask.get("/projects/q/next?annotator=c").json()["stop"]
 
 
 def test_next_asks_about_what_is_in_doubt(ask):
@@ -375,6 +533,14 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
         ({"item": "none", "label": "x"}, 404, "no item 'none' in project 'p'."),
         ({"item": "i1", "label": "z"}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
         ({"item": "i1", "both": ["x", "z"]}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
+        ({"item": "i1", "both": ["x", "x"]}, 400, "both names a label twice, in ['x', 'x']; give labels that differ."),
+        ({"item": "i1", "unclear": "no"}, 400, "entry 0: unclear must be true or false, got 'no'."),
+        ({"item": "i1", "label": "x", "note": {}}, 400, "note must be text, got {}."),
+        (
+            {"item": "i1", "label": "x", "at": 1, "version": 2},
+            400,
+            "a decision has the field 'at', 'version'; the fields are item, label, both, unclear, by, note.",
+        ),
     ):
         found = ask.post("/projects/p/decisions", json=body)
         assert (found.status_code, found.json()["error"]) == (status, said)

@@ -7,7 +7,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
+from concurrent.futures import Future
 from datetime import datetime
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from dissensus.serve.events import Event, annotation_events, decision_event, in_
 from dissensus.serve.rows import NameList
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
+from served import client
 
 POST = {"item": "i", "annotator": "a", "label": "x"}
 
@@ -399,26 +402,112 @@ def test_a_state_that_cannot_follow_is_made_again_from_the_log(opened, monkeypat
     assert service.append("p", annotation_events({**POST, "annotator": "b"})).accepted == 1
 
 
+def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, monkeypatch, caplog):
+    opened().create("p", kind="numbers")
+    one = opened(fits=False)
+    with monkeypatch.context() as patched:  # as an older version took them
+        patched.setattr("dissensus.serve.project.Project.check", lambda _, events, told: (events, told))
+        one.append("p", [Event("annotation", "1", "i", "a", "1e200"), Event("annotation", "2", "i", "b", "3")])
+    service = opened()
+    project = service.project("p")
+    assert service.in_trouble() == project.numbers()["trouble"] == 1
+    assert "label '1e200' is beyond 1e+150" in caplog.text
+    assert project.item("i")["trouble"].startswith("the last fit failed: label '1e200'")
+    assert sorted(project.export().decode().split()) == ["i,a,1e200", "i,b,3", "item,annotator,label"]
+    with pytest.raises(DataError, match="project 'p': the last fit failed: label '1e200'"):
+        project.export(what="items")
+    service.append("p", [Event("removal", "1", "")])
+    project.refit()
+    assert (service.in_trouble(), "trouble" in project.item("i"), round(project.item("i")["label"], 9)) == (0, False, 3)
+
+
+def test_a_fit_that_failed_is_tried_again_after_a_while(opened, monkeypatch):
+    service = opened(fits=False)
+    project = service.create("p")
+    monkeypatch.setattr("dissensus.serve.project.fit", lambda *_: 1 / 0)
+    service.append("p", annotation_events(POST))
+    assert project.trouble == "the last fit failed: division by zero"
+    assert [project.due(time.monotonic() + wait) for wait in (0, 10)] == [False, True]
+
+
+@pytest.mark.parametrize("about", [{"kind": "spans"}, {"kind": "sets"}, {}])
+def test_a_first_list_that_is_empty_is_answered_and_leaves_the_kind_open(opened, about):
+    service = opened()
+    service.create("p", **about)
+    service.append("p", annotation_events({**POST, "label": []}))
+    service.close()
+    service = opened()
+    project = service.project("p")
+    found = project.item("i")
+    assert (found["annotations"][0]["label"], found["status"], service.in_trouble()) == ([], "needs a look", 0)
+    assert project.export(what="items").startswith(b"item,label")
+    label = ["x"] if about.get("kind") == "sets" else [{"start": 0, "end": 2, "label": "P"}]
+    service.append("p", annotation_events({**POST, "annotator": "b", "label": label}))
+    project.refit()
+    found = project.item("i")
+    assert [one["label"] for one in found["annotations"]] == [[], label]
+    assert service.in_trouble() == 0
+
+
+def test_of_a_batch_one_request_fails_alone(opened):
+    service = opened(fits=False)
+    service.create("p")
+    pending = [("p", annotation_events({**POST, "annotator": who}), Future()) for who in "abc"]
+    pending.insert(1, ("p", [Event("item", "i", "i", data={"text": "\ud800"})], Future()))
+    service._write(pending)
+    with pytest.raises(UnicodeEncodeError):
+        pending.pop(1)[2].result()
+    assert [waits.result().accepted for _, _, waits in pending] == [1, 1, 1]
+
+
 def test_a_file_that_is_no_store_is_named(tmp_path):
     (tmp_path / "x.db").write_text("item,annotator,label\n" * 100)
     with pytest.raises(DataError, match=r"x\.db cannot be used as a store"):
         open_store(str(tmp_path / "x.db"))
 
 
+SPANS = [{"start": 0, "end": 2, "label": "P"}]
+
+
 @pytest.mark.parametrize(
-    ("kind", "label", "said"),
+    ("about", "labels", "said"),
     [
-        ("numbers", "many", "is no number"),
-        ("pairs", "left", "is no comparison"),
-        ("spans", "x", "is no list of spans"),
-        ("classes", ["a", "b"], "one of sets of options, and this project has classes"),
+        ({"kind": "numbers"}, ["many"], "is no number"),
+        ({"kind": "numbers"}, ["1e200"], r"is beyond 1e\+150"),
+        ({"kind": "graded"}, ["low"], "is no number; declare the classes, in their order"),
+        ({"kind": "pairs"}, ["left"], "is no comparison"),
+        ({"kind": "spans"}, ["x"], "is no list of spans"),
+        ({"kind": "classes"}, [["a", "b"]], "one of sets of options, and this project has classes"),
+        ({}, ["1e200"], r"is beyond 1e\+150"),
+        ({}, [[1, 2]], "is no list of options or spans; of other things, declare the kind 'objects'"),
+        ({}, ["x", SPANS], "one of tags of tokens or characters, and this project has classes"),
+        ({}, [["x"], SPANS], "one of tags of tokens or characters, and this project has sets"),
+        ({}, [SPANS, "x"], "is no list of spans"),
+        ({}, [[], "x"], "one of text or numbers, and this project has lists"),
+        ({}, ["x", []], "one of lists, and this project has classes"),
     ],
 )
-def test_a_label_of_another_kind_is_refused(opened, kind, label, said):
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_label_of_another_kind_is_refused(opened, about, labels, said, apart):
     service = opened(fits=False)
-    service.create("p", kind=kind)
+    service.create("p", **about)
+    events = annotation_events(
+        [{**POST, "annotator": who, "label": label} for who, label in zip("ab", labels, strict=False)]
+    )
+    parts = [[event] for event in events] if apart else [events]
+    pending = [("p", part, Future()) for part in parts]
+    service._write(pending)  # in one transaction
+    assert [waits.result().accepted for _, _, waits in pending[:-1]] == [1] * (len(parts) - 1)
     with pytest.raises(DataError, match=said):
-        service.append("p", annotation_events({**POST, "label": label}))
+        pending[-1][2].result()
+
+
+@pytest.mark.parametrize("item", [" vs x", "x vs ", "x vs y vs z", "x"])
+def test_an_item_that_names_no_two_things_is_no_comparison(opened, item):
+    service = opened(fits=False)
+    service.create("p", kind="pairs")
+    with pytest.raises(DataError, match="is no comparison"):
+        service.append("p", annotation_events({**POST, "item": item, "label": "left"}))
 
 
 WRITER = """
@@ -472,6 +561,15 @@ def test_two_processes_agree(opened):
     assert says(one.project("p")) == says(other.project("p"))
     assert len(says(one.project("p"))) == 6
     assert Path(one.store.url).exists()
+
+
+def test_a_project_that_another_process_made_is_there_at_once(opened):
+    one, other = opened(fits=False), opened(fits=False)
+    one.create("p")
+    assert other.projects() == ["p"]
+    assert client(other).post("/projects", json={"name": "p"}).status_code == 200
+    one.create("q")
+    assert client(other).post("/projects", json={"name": "q"}).status_code == 200
 
 
 def test_more_events_than_one_statement_takes_are_stored_once(opened):

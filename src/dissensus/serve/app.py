@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import math
 import socket
 import time
 from bisect import bisect_left
@@ -16,12 +17,14 @@ from urllib.parse import urlsplit
 
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import Event, annotation_events, decision_event, item_events
+from dissensus.serve.events import ABOUT, Event, annotation_events, decision_event, item_events
+from dissensus.serve.openapi import complete
 from dissensus.serve.overview import FORMATS, TOOLS
 from dissensus.serve.project import Project
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import ROLES, Caller, Tokens
 from dissensus.table.io.writers import WRITERS
+from dissensus.table.names import shown
 
 need("fastapi", "dissensus serve needs", "serve")
 from fastapi import FastAPI, Request  # noqa: E402
@@ -35,6 +38,7 @@ COOKIE = "dissensus"
 COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
+MAX_DIGITS = 18  # of a number in an address
 MAX_ITEMS_ANSWERED = 100  # items whose new answer comes with the receipt
 STORED_AHEAD = "no annotation has; the removal is kept, and what comes later with such an id of its own does not count."
 STATUS_OF = (
@@ -89,7 +93,11 @@ class Guard:
         origin = request.headers.get("origin")
         if origin is None and not by_cookie:
             return
-        if origin is None or urlsplit(origin).netloc != request.headers.get("host"):
+        try:
+            site = urlsplit(origin or "").netloc
+        except ValueError:  # such as http://[
+            site = ""
+        if not site or site != request.headers.get("host"):
             raise HTTPException(403, f"a page of {origin or 'an unknown site'} may not write here.")
 
     def __call__(self, request: Request, what: str, own: str | None = None) -> Caller:
@@ -138,6 +146,12 @@ class Application(FastAPI):
         super().__init__(title="dissensus", docs_url=None, redoc_url=None, openapi_url="/openapi.json")
         self.guard = guard
         self._straight: dict[tuple[str, str], list[APIRoute]] = {}  # by method and what stands after the project
+
+    def openapi(self) -> dict[str, Any]:
+        """What the service takes and answers, for programs."""
+        if self.openapi_schema is None:
+            self.openapi_schema = complete(super().openapi())
+        return self.openapi_schema
 
     def go_straight(self) -> None:
         """Take the short way to all addresses of projects that there are now."""
@@ -197,14 +211,24 @@ async def body_of(request: Request, limit: int) -> bytes:
 def json_of(body: bytes) -> Any:
     """What a body says."""
     try:
-        return json.loads(body, parse_constant=_no_constant)
+        text = body.decode(json.detect_encoding(body))
+        said = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        if "\\ud" in text or "\\uD" in text:  # half of a character, unless the other half follows
+            json.dumps(said, ensure_ascii=False).encode()
+        return said
     except (ValueError, RecursionError) as error:
-        said = error.args[0] if isinstance(error, ValueError) and error.args else "too many brackets"
-        raise BadParameter(f"the body is no JSON ({said}); send an object or a list of objects.") from None
+        why = error.args[0] if isinstance(error, ValueError) and error.args else "too many brackets"
+        why = error.reason if isinstance(error, UnicodeDecodeError | UnicodeEncodeError) else why
+        raise BadParameter(f"the body is no JSON ({why}); send an object or a list of objects.") from None
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is none of its numbers")
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is none of its numbers")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _no_number(text)
 
 
 Part = Callable[[FastAPI, Service, Guard], None]
@@ -258,10 +282,9 @@ async def _explain_http(_: Request, error: Exception) -> Response:
 def _add_projects(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.get("/projects")
     async def projects(request: Request) -> Response:
-        """All projects: name, title, kind."""
+        """All projects: name, title, kind, and the trouble with the last fit, if any."""
         guard(request, "list")
-        found = [service.project(name) for name in service.projects()]
-        return JSONResponse([{"name": one.name, "title": one.title, "kind": one.kind} for one in found])
+        return JSONResponse([service.project(name).heading() for name in service.projects()])
 
     @app.post("/projects")
     async def create(request: Request) -> Response:
@@ -272,8 +295,7 @@ def _add_projects(app: FastAPI, service: Service, guard: Guard) -> None:
             raise BadParameter('a project is an object with a name, such as {"name": "cats"}.')
         there = set(service.projects())
         made = await run_in_threadpool(lambda: service.create(body.pop("name"), **body))
-        answer = {"name": made.name, "title": made.title, "kind": made.kind}
-        return JSONResponse(answer, 200 if made.name in there else 201)
+        return JSONResponse(made.heading(), 200 if made.name in there else 201)
 
 
 def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
@@ -297,15 +319,15 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         events = annotation_events(json_of(await body_of(request, guard.limits.body_bytes)))
         if any(event.of_kind == "spans" for event in events):
             await run_in_threadpool(service.project(name).check_spans, events)
-        if caller.role == "annotate":
-            _check_own(caller, events)
+        _check_own(caller, events)
         return await store(name, events)
 
     @app.delete("/projects/{name}/annotations/{id_:path}")
     async def remove(name: str, id_: str, request: Request) -> Response:
         """Take an annotation back, for good."""
-        guard(request, "post")
-        return await store(name, [Event("removal", id_, "")])
+        events = [Event("removal", id_, "")]
+        _check_own(guard(request, "post"), events)
+        return await store(name, events)
 
     @app.post("/projects/{name}/items")
     async def show(name: str, request: Request) -> Response:
@@ -339,11 +361,15 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
 
 
 def _check_own(caller: Caller, events: Iterable[Event]) -> None:
+    """Refuse an id of its own to who annotates, or has a token of one person: it may be that of another's label."""
+    if caller.role != "annotate" and caller.annotator is None:
+        return
     for event in events:
-        if caller.annotator is not None and event.annotator != caller.annotator:
+        _, made, annotator = event.id.rpartition(ABOUT)
+        if not made:
+            raise HTTPException(403, "with this token, name a label by item and annotator, without an id.")
+        if caller.annotator not in (None, annotator):
             raise HTTPException(403, f"this token is for annotator {caller.annotator!r}; post no labels of others.")
-        if event.id != f"{event.item}\x1f{event.annotator}":
-            raise HTTPException(403, "with the role annotate, post labels without an id; posting again corrects.")
 
 
 def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
@@ -392,8 +418,7 @@ def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
         """The rows that count (?what=annotations), answers (items) or decisions, as ?format=csv|parquet|jsonl|…."""
         caller, project, query = guard(request, "export"), service.project(name), request.query_params
         form = query.get("format", "csv")
-        names = None if caller.names else project.pseudonyms()
-        data = await run_in_threadpool(project.export, form, query.get("what"), names)
+        data = await run_in_threadpool(project.export, form, query.get("what"), caller.names)
         file = WRITERS[form].file if form in TOOLS else f"annotations.{form}"
         named = {"Content-Disposition": f'attachment; filename="{file}"'}
         return Response(data, media_type=FORMATS[form], headers=named)
@@ -408,9 +433,10 @@ def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
 def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.get("/health")
     async def health() -> Response:
-        """Whether the store answers."""
+        """Whether the store answers, and how many projects have trouble: their last fit failed."""
         await run_in_threadpool(service.store.last)
-        return JSONResponse({"status": "good", "seq": service.seq})
+        trouble = service.in_trouble()
+        return JSONResponse({"status": "trouble" if trouble else "good", "seq": service.seq, "trouble": trouble})
 
     @app.get("/metrics")
     async def metrics(request: Request) -> Response:
@@ -471,8 +497,8 @@ def hidden(found: Any, project: Project, caller: Caller) -> Any:
 
 def _number(query: Any, key: str, default: int) -> int:
     text = query.get(key, str(default))
-    if not text.isdigit():
-        raise BadParameter(f"{key} must be a whole number, got {text!r}.")
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise BadParameter(f"{key} must be a whole number, got {shown(text)}.")
     return int(text)
 
 

@@ -16,6 +16,7 @@ from dissensus.serve.events import Event, in_order, label_of, slug, span_text, t
 from dissensus.serve.service import Service
 from dissensus.serve.tool import AGENT, FIELD, MIN_CHANGE, Question, Tool, difference
 from dissensus.serve.tool_client import Record, ToolClient
+from dissensus.table.kinds import set_name
 
 ID = "response-"  # how ids of annotations begin; decisions have others
 PAGE = 500  # records of one call, in and back
@@ -50,7 +51,7 @@ def event_of(item: str, response: Record, question: Question, who: str) -> Event
     if response["status"] == "submitted" and question.kind == "spans":
         text = span_text(value or [], 0)  # who answered and marked nothing has read it
     elif response["status"] == "submitted" and value is not None:
-        text, _ = label_of(value, 0)
+        text = set_name(value) if question.kind == "sets" else label_of(value, 0)[0]
     version, at = in_order(response["updated_at"]), time_of(response["updated_at"])
     return Event("annotation", ID + str(response["id"]), item, who, text, version, at, of_kind=question.kind)
 

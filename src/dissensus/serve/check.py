@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissensus.exceptions import DataError
-from dissensus.serve.events import Event
+from dissensus.serve.events import EMPTY, Event
 from dissensus.serve.rows import ITEM, LABEL
 from dissensus.table import kinds
 from dissensus.table.find_columns import listed
@@ -21,33 +21,72 @@ if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
 
-def check(project: Project, events: Sequence[Event], kind: str | None = None) -> list[Event]:
-    """The events as a project of this kind takes them; a label that it cannot hold raises."""
-    kind, classes = kind or project.about.get("kind"), project.about.get("classes")
-    scalar = kind is None and bool(len(project.names[LABEL]))
-    return [_checked(project, event, kind, classes, scalar) for event in events]
+SCALARS = "text or numbers"  # whose kind the next fit tells
+TAKES = {EMPTY: (EMPTY, "sets", "spans"), SCALARS: (None,)}
+"""What the labels of a project are → which kinds of a label's JSON it takes; where the kind is known, that or None."""
+WORDS = kinds.KINDS | {EMPTY: "lists", SCALARS: SCALARS}
 
 
-def _checked(project: Project, event: Event, kind: str | None, classes: list[str] | None, scalar: bool) -> Event:
+def check(project: Project, events: Sequence[Event], told: str | None = None) -> tuple[list[Event], str | None]:
+    """The events as a project takes them, and what its labels are after them; a label that it cannot hold raises.
+
+    What they are is a kind, `EMPTY`, `SCALARS`, or None before the first; `told` is what earlier events, which the
+    project does not know yet, have told.
+    """
+    found = []
+    told = told or _told(project)
+    for event in events:
+        found.append(_checked(project, event, told))
+        if told in (None, EMPTY) and event.label is not None:
+            told = event.of_kind or SCALARS
+    return found, told
+
+
+def _told(project: Project) -> str | None:
+    texts = project.names[LABEL].texts
+    return project.about.get("kind") or (EMPTY if texts == [kinds.NOTHING] else SCALARS if texts else None)
+
+
+def _checked(project: Project, event: Event, told: str | None) -> Event:
     if event.label is None:
         return event
-    label, said = event.label, f"project {project.name!r}: the label {shown(event.label)}"
-    if kind == "spans" and label == kinds.NOTHING:  # an empty list: nothing is marked
-        return replace(event, label="[]", of_kind="spans")
-    if event.of_kind is not None and (scalar or (kind is not None and event.of_kind != kind)):
-        has = kinds.KINDS[kind or project.kind]
-        raise DataError(f"{said} is one of {kinds.KINDS[event.of_kind]}, and this project has {has}; make another.")
-    if classes is not None and kind in (None, *CLASS_KINDS) and label not in classes:
-        raise DataError(f"{said} is none of the {len(classes)} classes declared; declare it in a new project.")
-    if kind == "numbers" and kinds.numbers_of(np.array([label], object)) is None:
-        raise DataError(f"{said} is no number.")
-    if "pairs" in (kind, event.of_kind) and (label not in kinds.OUTCOMES or kinds.VERSUS not in event.item):
+    label, of_kind, classes = event.label, event.of_kind, project.about.get("classes")
+    said = f"project {project.name!r}: the label {shown(label)}"
+    if label == kinds.NOTHING and told in ("sets", "spans"):  # an empty list: nothing is ticked or marked
+        return replace(event, label="[]" if told == "spans" else label, of_kind=told)
+    if told is None and of_kind == "objects":
+        raise DataError(f"{said} is no list of options or spans; of other things, declare the kind 'objects'.")
+    if told is not None and of_kind not in TAKES.get(told, (None, told)):
+        has = WORDS[project.kind if told == SCALARS else told]
+        raise DataError(f"{said} is one of {WORDS[of_kind or SCALARS]}, and this project has {has}; make another.")
+    if told in (None, SCALARS, *CLASS_KINDS) and classes is not None:
+        if label not in classes:
+            raise DataError(f"{said} is none of the {len(classes)} classes declared; declare it in a new project.")
+        return event
+    if told in ("numbers", "graded") and kinds.numbers_of(np.array([label], object)) is None:
+        how = "" if told == "numbers" else "; declare the classes, in their order, in a new project"
+        raise DataError(f"{said} is no number{how}.")
+    if told in (None, SCALARS, "numbers", "graded") and _is_too_large(label):
+        raise DataError(f"{said} is beyond {kinds.MAX_NUMBER:g}, where squares overflow; divide the labels first.")
+    if "pairs" in (told, of_kind) and not (label in kinds.OUTCOMES and _is_pair(event.item)):
         raise DataError(
             f"{said} of {shown(event.item)} is no comparison; an item is 'A vs B', a label left, right, tie."
         )
-    if kind == "spans" and event.of_kind is None:
+    if told == "spans" and of_kind is None:
         raise DataError(f"{said} is no list of spans; give [{{start, end, label}}, …].")
     return event
+
+
+def _is_too_large(label: str) -> bool:
+    try:
+        return kinds.MAX_NUMBER < abs(float(label)) < float("inf")
+    except ValueError:
+        return False
+
+
+def _is_pair(item: str) -> bool:
+    sides = item.split(kinds.CONTEXT, 1)[0].split(kinds.VERSUS)
+    return len(sides) == 2 and all(side.strip() for side in sides)
 
 
 def check_spans(project: Project, events: Sequence[Event]) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from dissensus.common.parameters import is_whole
 from dissensus.exceptions import DataError
 from dissensus.table import kinds
 from dissensus.table.find_columns import listed
@@ -26,9 +27,14 @@ KINDS = ("annotation", "removal", "decision", "withdrawal", "item")
 """Kinds of events, by their number in the store; the first letter of what an event is about stands before its id."""
 FAMILY = {"annotation": "a", "removal": "a", "decision": "d", "withdrawal": "d", "item": "i"}
 ABOUT = "\x1f"  # between the item and the annotator in an id that we make
-MAX_NAME = 1_000  # characters of an item, annotator, id or label of one class
+HERE = (".", "..")  # what an address leaves out: nothing that is asked for by its name may be called so
+EMPTY = "lists"  # what an empty list speaks for: sets or spans
+MAX_NAME = 1_000  # characters of an item, annotator, id, option or label of one class
+MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSON
+MAX_END = 10**9  # characters or tokens of a document, where a span may end
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 FIELDS = ("id", "item", "annotator", "label", "version", "at", "data", "deleted", "left", "right", "winner")
+DECISION_FIELDS = ("item", "label", "both", "unclear", "by", "note")
 VERSION_DIGITS = 20  # to which whole numbers are filled up, so that they sort as text
 EARLIEST = 631_152_000.0  # seconds: 1990; a label is not older than the tools that write its time
 
@@ -45,7 +51,7 @@ class Event:
     version: str = ""
     at: float = 0.0  # seconds since 1970 when it was done, as the tool says; 0: when it is stored
     data: Mapping[str, Any] | None = None
-    of_kind: str | None = None  # what the JSON of the label speaks for: sets, spans, pairs; None: text or a number
+    of_kind: str | None = None  # what the JSON of the label speaks for: a kind, `EMPTY`; None: text or a number
 
 
 class Receipt(NamedTuple):
@@ -108,8 +114,14 @@ def item_events(body: Any) -> list[Event]:
 def decision_event(body: Any) -> Event:
     """Read an adjudicator's word: {item, label | both | unclear, by, note}."""
     (one,) = _objects(body if isinstance(body, dict) else None, "a decision")
+    if unknown := one.keys() - set(DECISION_FIELDS):
+        raise DataError(
+            f"a decision has the field {listed(sorted(unknown))}; the fields are {', '.join(DECISION_FIELDS)}."
+        )
     item, by = name_of(one, "item", 0), name_of({"by": "adjudicator"} | one, "by", 0)
-    said = [key for key in ("label", "both", "unclear") if one.get(key) is not None and one[key] is not False]
+    if not isinstance(one.get("note", ""), str | None):
+        raise DataError(f"note must be text, got {shown(one['note'])}.")
+    said = [key for key in ("label", "both") if one.get(key) is not None] + ["unclear"] * _flag(one, "unclear", 0)
     if len(said) != 1:
         raise DataError("a decision has one of label, both (a list of labels) and unclear (true); give one of them.")
     label, kind, data = None, None, {key: one[key] for key in ("note",) if one.get(key)}
@@ -119,6 +131,8 @@ def decision_event(body: Any) -> Event:
         if not isinstance(one["both"], list) or len(one["both"]) < 2:
             raise DataError(f"both must be a list of two labels or more, got {shown(one['both'])}.")
         data["both"] = [label_of(each, 0)[0] for each in one["both"]]
+        if len(set(data["both"])) < len(data["both"]):
+            raise DataError(f"both names a label twice, in {shown(one['both'])}; give labels that differ.")
     else:
         data["unclear"] = True
     return Event("decision", item, item, by, label, data=data or None, of_kind=kind)
@@ -128,33 +142,38 @@ def label_of(value: Any, at: int) -> tuple[str, str | None]:
     """A label as text, and the kind that its JSON speaks for, if any."""
     if isinstance(value, bool):
         return ("true" if value else "false"), None
-    if isinstance(value, int | float) and math.isfinite(value):
+    if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
         return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if isinstance(value, str) and value.strip():
         return _bounded(value, "label", at), None
+    if value == []:
+        return kinds.NOTHING, EMPTY
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return kinds.set_name(value), "sets"
+        return _of_length(kinds.set_name(_option(one, at) for one in value), at), "sets"
     if isinstance(value, list) and all(
         isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in value
     ):
         text = span_text(value, at)
         for one in json.loads(text):
-            if not 0 <= one["start"] < one["end"]:
-                raise DataError(f"annotation {at}: a span starts at 0 or later and ends after its start, got {one}.")
-        return text, "spans"
+            if not 0 <= one["start"] < one["end"] <= MAX_END:
+                raise DataError(
+                    f"annotation {at}: a span starts at 0 or later and ends after its start, at {MAX_END:,} at most, "
+                    f"got {shown(one)}."
+                )
+        return _of_length(text, at), "spans"
     if isinstance(value, dict | list):
-        return json.dumps(value, sort_keys=True, ensure_ascii=False), "objects"
+        return _of_length(json.dumps(value, sort_keys=True, ensure_ascii=False), at), "objects"
     raise DataError(
-        f"annotation {at} has the label {shown(value)}; give text, a number, a list of options or of spans."
+        f"annotation {at} has the label {shown(value)}; give text, a number up to {kinds.MAX_NUMBER:g}, a list of "
+        "options or of spans."
     )
 
 
 def span_text(spans: Sequence[Mapping[str, Any]], at: int) -> str:
     """Spans as text, in order."""
-    try:
-        found = sorted({(int(one["start"]), int(one["end"]), str(one["label"])) for one in spans})
-    except (TypeError, ValueError):
-        raise DataError(f"annotation {at}: start and end of a span must be whole numbers, in {shown(spans)}.") from None
+    if not all(is_whole(one["start"]) and is_whole(one["end"]) for one in spans):
+        raise DataError(f"annotation {at}: start and end of a span must be whole numbers, in {shown(spans)}.")
+    found = sorted({(int(one["start"]), int(one["end"]), name_of(one, "label", at)) for one in spans})
     return json.dumps([{"start": start, "end": end, "label": label} for start, end, label in found], ensure_ascii=False)
 
 
@@ -162,8 +181,10 @@ def label_json(text: str | None, kind: str) -> Any:
     """The label as JSON answers show it; text that this kind cannot hold (the kind was guessed before) stays text."""
     if text is None:
         return None
+    if text == kinds.NOTHING:
+        return []
     if kind == "sets":
-        return [] if text == kinds.NOTHING else text.split(kinds.JOIN)
+        return text.split(kinds.JOIN)
     try:
         if kind == "numbers" and math.isfinite(number := float(text)):
             return int(number) if number.is_integer() else number
@@ -218,6 +239,12 @@ def name_of(one: Mapping[str, Any], field: str, at: int) -> str:
     return _bounded(value, field, at)
 
 
+def _flag(one: Mapping[str, Any], field: str, at: int) -> bool:
+    if not isinstance(one.get(field), bool | None):
+        raise DataError(f"entry {at}: {field} must be true or false, got {shown(one[field])}.")
+    return bool(one.get(field))
+
+
 def slug(name: str) -> str:
     """A name as part of an address: letters, digits and few other characters."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
@@ -238,7 +265,7 @@ def _annotation(one: Mapping[str, Any], at: int) -> Event:
         if left == right:
             raise DataError(f"annotation {at} compares {shown(left)} with itself; name two things.")
         one = {"item": kinds.pair_items([left], [right])[0].as_py(), **one}
-    if one.get("deleted"):
+    if _flag(one, "deleted", at):
         return Event("removal", _id(one, at), "", version=version, at=done)
     item, annotator, id_ = name_of(one, "item", at), name_of(one, "annotator", at), _id(one, at)
     label, kind = label_of(one.get("label"), at)
@@ -263,9 +290,24 @@ def _objects(body: Any, what: str) -> list[dict[str, Any]]:
     return found
 
 
+def _option(text: str, at: int) -> str:
+    """An option of a set, whose name can stand beside others."""
+    if not text.strip() or kinds.JOIN in text or text == kinds.NOTHING:
+        raise DataError(f"annotation {at} ticks {shown(text)}; an option is text without {kinds.JOIN!r}, not blank.")
+    return _bounded(text, "option", at)
+
+
+def _of_length(text: str, at: int) -> str:
+    if len(text) > MAX_LABEL:
+        raise DataError(f"annotation {at}: the label has {len(text):,} characters; {MAX_LABEL:,} are allowed.")
+    return text
+
+
 def _bounded(text: str, field: str, at: int) -> str:
     if len(text) > MAX_NAME:
         raise DataError(f"entry {at}: {field} has {len(text):,} characters; {MAX_NAME:,} are allowed.")
-    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+    if field in ("item", "id") and text in HERE:
+        raise DataError(f"entry {at}: {field} {text!r} could not be asked for by its address; take another name.")
+    if "\x00" in text or (ABOUT in text and field != "label") or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise DataError(f"entry {at}: {field} holds a character that cannot be stored; leave it out.")
     return text

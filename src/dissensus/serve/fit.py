@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.questions.item_status import ItemStatus, item_status, status_of, status_of_documents, usual_share
-from dissensus.serve.events import Stored
+from dissensus.serve.events import Stored, label_json
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL, Columns
 from dissensus.table import kinds
 from dissensus.table.annotations import Annotations
@@ -46,10 +45,12 @@ class Fitted:
         return status_of(self.model, self.table) if self.status is None else self.status
 
 
-def fit(project: Project, now: Columns, seq: int, decisions: dict[int, Stored]) -> Fitted:
-    """Fit to some rows, of which the last is of the number `seq`."""
+def fit(project: Project, now: Columns, seq: int, decisions: dict[int, Stored]) -> Fitted | None:
+    """Fit to some rows, of which the last is of the number `seq`; None where nothing is marked or ticked in any."""
     began = time.perf_counter()
     table, rank, who, class_of = table_of(project, now, decisions)
+    if not len(table) or (table.kind == "sets" and not table.options.names.size):
+        return None
     model = methods[default_method(table.kind)]()
     model.fit(table, gold=_gold(project, table, decisions))
     none = np.empty(0, np.int64)
@@ -136,7 +137,7 @@ def _spans(project: Project, now: Columns) -> Annotations:
     for item, annotator, label in zip(now.item.tolist(), now.annotator.tolist(), now.label.tolist(), strict=True):
         document, reader = names[ITEM].texts[item], names[ANNOTATOR].texts[annotator]
         readings.append((document, reader))
-        marked = json.loads(names[LABEL].texts[label])
+        marked = label_json(names[LABEL].texts[label], "spans")
         spans += [(document, reader, one["start"], one["end"], one["label"]) for one in marked]
     shown_ = {names[ITEM].texts[item]: data for item, data in project.shown(set(now.item.tolist())).items()}
     texts = {name: data["text"] for name, data in shown_.items() if isinstance(data.get("text"), str)}

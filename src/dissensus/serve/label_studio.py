@@ -37,6 +37,7 @@ from dissensus.serve.tool_client import Record, ToolClient, ToolError
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, SPANS, Answer
 from dissensus.table.io.label_studio import task_answers
+from dissensus.table.kinds import set_name
 
 REVIEW = FIELD + "review"
 TAB = "dissensus: review"
@@ -158,7 +159,7 @@ def events_of(task: int, annotation: Record, control: Question, who: str, was_go
         labels = [label for row in given for label in (row.label if isinstance(row.label, list) else [row.label])]
         labels = [label for label in dict.fromkeys(labels) if label is not None and str(label).strip()]
         if labels:
-            text, _ = label_of(list(map(str, labels)) if control.kind == "sets" else labels[0], 0)
+            text = set_name(labels) if control.kind == "sets" else label_of(labels[0], 0)[0]
     gold = bool(annotation.get("ground_truth")) and text is not None
     id_, item, version = str(annotation["id"]), str(task), in_order(annotation.get("updated_at"))
     at = time_of(annotation.get("updated_at") or annotation.get("created_at"))

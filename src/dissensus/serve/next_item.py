@@ -75,6 +75,8 @@ class Assigner:
             return self._stop(
                 f"you have given {project.n_given[who]:,} labels, as many as one person gives here: thank you."
             )
+        if most is not None:
+            count = min(count, most - int(project.n_given[who] if who >= 0 else 0))
         chosen = self._held(annotator, who, now)[:count]
         waits = False
         if len(chosen) < count:
@@ -88,12 +90,20 @@ class Assigner:
         if not chosen:
             if waits:
                 return self._stop("others are asked first about what is left: stop for now, ask later again, thanks.")
+            if self._busy(who, among, now):
+                return self._stop("others are labelling what is left: stop for now, ask again in some minutes, thanks.")
             return self._stop("no item is left that needs a label from you now: stop here, and thank you.")
         texts, data = project.names[0].texts, project.shown(chosen)
         return {
             "items": [{"item": texts[code], "data": data.get(code)} for code in chosen],
             "stop": None,
         } | project._as_of()
+
+    def _busy(self, who: int, among: IntArray | None, now: float) -> bool:
+        """True where an item would be asked for, were it not that others were just asked."""
+        leased = [item for item, others in self.leases.items() if max(others.values(), default=0) > now]
+        codes = np.array([item for item in leased if not self._labelled(item, who)], np.int64)
+        return bool((self._open(codes) & (True if among is None else np.isin(codes, among))).any())
 
     def _stop(self, said: str) -> dict[str, Any]:
         return {"items": [], "stop": said[0].upper() + said[1:]} | self.project._as_of()

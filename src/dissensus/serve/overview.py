@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,23 +90,25 @@ def _progress(project: Project, days: int) -> dict[str, Any]:
     return progress(table, at, before=before, model=model, decided=decided, now=now, days=days)
 
 
-def export(project: Project, form: str = "csv", what: str | None = None, called: dict[str, str] | None = None) -> bytes:
+def export(project: Project, form: str = "csv", what: str | None = None, names: bool = True) -> bytes:
     """A file: the rows that count, what became of the items, or decisions; for a tool, the labels it takes.
 
-    `called` gives annotators other names.
+    Without `names` annotators have their pseudonyms.
     """
     if form not in FORMATS:
         raise BadParameter(f"format must be {', '.join(FORMATS)}, got {shown(form)}.")
     if what not in (None, *WHAT):
         raise BadParameter(f"what must be {', '.join(WHAT)}, got {shown(what)}.")
-    project.refit()
+    of_answers = form in TOOLS or what == "items"
+    with suppress(*(() if of_answers else (DataError,))):  # rows and decisions can be had whatever a fit says
+        project.refit()
     file = io.BytesIO()
     if form in TOOLS:
         WRITERS[form].write(_for_tool(project, form), file)
         return file.getvalue()
-    frames = {"items": _items, "decisions": _decisions}
-    frame = frames[what](project) if what in frames else project.table().to_arrow()
-    if called is not None:
+    frame = {"items": _items, "decisions": _decisions}.get(what or "", _rows)(project)
+    if not names:
+        called = project.pseudonyms()  # after the frame: others may have come meanwhile
         for column in {"annotator", "by"}.intersection(frame.column_names):
             frame = _with(frame, column, [called[one] for one in frame[column].to_pylist()])
         if "reason" in frame.column_names:
@@ -120,6 +123,16 @@ def export(project: Project, form: str = "csv", what: str | None = None, called:
 def _with(frame: Any, column: str, values: list[str | None]) -> Any:
     """The frame with other values in a column."""
     return frame.set_column(frame.column_names.index(column), column, pa.array(values, pa.string()))
+
+
+def _rows(project: Project) -> Any:
+    """The rows that count; as they were posted, where they make no table."""
+    try:
+        return project.table().to_arrow()
+    except Exception:  # of rows that an older version took
+        columns = zip(project.names, project._counting()[1:4], strict=True)
+        texts = [[names.texts[code] for code in codes.tolist()] for names, codes in columns]
+        return pa.table(dict(zip(("item", "annotator", "label"), texts, strict=True)))
 
 
 def _items(project: Project) -> Any:
@@ -193,5 +206,5 @@ def report(project: Project, names: bool = False) -> str:
     project.refit()
     fitted = project.fitted
     if fitted is None:
-        raise DataError(f"project {project.name!r} has no labels yet; there is nothing to report.")
+        raise DataError(f"project {project.name!r} has no labels to learn from yet; there is nothing to report.")
     return Report(fitted.table, fitted.model, title=project.title, names=names, salt=project.store.salt()).html()

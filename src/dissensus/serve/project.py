@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import UnknownName
+from dissensus.exceptions import DataError, UnknownName
 from dissensus.questions.item_status import (
     MIN_LABELS,
     STATUSES,
@@ -54,6 +54,7 @@ MAX_ROWS_AT_ONCE = 20_000  # of the first table that a request waits for
 REST = 4  # times as long as a fit took, before the next one
 CHANGED_SHARE = 0.01  # of the rows, that makes a fit due
 MAX_AGE_SECONDS = 30.0  # of a fit, where anything changed
+RETRY_SECONDS = 5.0  # after a fit that failed, before the next in the background
 KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
 GROWING: dict[str, tuple[int, float]] = {  # array of the state → what has one entry each, and a new one's
     "n_labels": (ITEM, 0), "changed_at": (ITEM, 0), "top": (ITEM, -1), "sure": (ITEM, 0), "status": (ITEM, UNLABELLED),
@@ -84,6 +85,10 @@ class Project:
         """The kind of its labels: as declared, or as they look so far."""
         declared = self.about.get("kind")
         return str(declared) if declared else self.fitted.table.kind if self.fitted else "classes"
+
+    def heading(self) -> dict[str, str]:
+        """Its name, title and kind, and the trouble with the last fit, if any."""
+        return {"name": self.name, "title": self.title, "kind": self.kind, "trouble": self.trouble}
 
     # The state --------------------------------------------------------------------------------------------------------
 
@@ -190,6 +195,8 @@ class Project:
         if not self.n_changed or not self.rows.size:
             return False
         fitted, age = self.fitted, now - self.fitted_at
+        if self.trouble and age < RETRY_SECONDS:
+            return False
         if fitted is None or (self.new_class and age >= REST * fitted.seconds):
             return True
         if age < REST * fitted.seconds:
@@ -206,7 +213,7 @@ class Project:
         return self.fitted.table.kind not in CLASS_KINDS and self.fitted.seconds < QUICK_FIT_SECONDS / 4
 
     def refit(self) -> None:
-        """Fit to all rows that count now; answers are then those of `aggregate`."""
+        """Fit to all rows that count now; answers are then those of `aggregate`. A fit that fails is `trouble`."""
         with self._fitting:
             with self.lock:
                 if not self.n_changed:
@@ -214,19 +221,20 @@ class Project:
                 now, seq, decisions = self._counting(), self.seq, dict(self.decisions)
                 self.touched, changed, self.n_changed = set(), self.n_changed, 0
             try:
-                fitted = fit(self, now, seq, decisions) if now.item.size else None
-            except BaseException:
+                self._swap(fit(self, now, seq, decisions) if now.item.size else None)
+            except Exception as error:
                 with self.lock:
-                    self.n_changed += changed
-                raise
-            self._swap(fitted)
+                    self.n_changed, self.fitted_at = self.n_changed + changed, time.monotonic()
+                    self.trouble = f"the last fit failed: {error}"
+                raise DataError(f"project {self.name!r}: {self.trouble}") from error
 
     def _swap(self, fitted: Fitted | None) -> None:
         """Take a new fit; what changed while it was made is scored again."""
         with self.lock:
-            self.fitted, self.fitted_at, self.new_class = fitted, time.monotonic(), False
+            self.fitted, self.fitted_at, self.new_class, self.trouble = fitted, time.monotonic(), False, ""
             self.fresh, self.why, self.voted = {}, {}, {}
             self.top[:], self.sure[:], self.status[:] = -1, 0.0, UNLABELLED
+            self.status[self.n_labels > 0] = STATUSES.index("needs a look")
             if fitted is None:
                 return
             if fitted.status is not None:
@@ -327,8 +335,9 @@ class Project:
 
     items, short, all_decisions = describe.items, describe.short, describe.all_decisions
 
-    def _as_of(self) -> dict[str, int]:
-        return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0}
+    def _as_of(self) -> dict[str, Any]:
+        trouble = {"trouble": self.trouble} if self.trouble else {}
+        return {"as_of": self.seq, "fitted_to": self.fitted.seq if self.fitted else 0} | trouble
 
     def removed(self, ids: Iterable[str]) -> dict[str, str | None]:
         """Id of a removal → the item that it was about; None where no annotation has this id yet."""
@@ -389,4 +398,5 @@ class Project:
             masks = describe.masks(self)
             found = {"annotations": int(self.n_labels.sum()), "annotators": int((self.n_given > 0).sum())}
             found |= {f"items_{key.replace(' ', '_')}": int(mask.sum()) for key, mask in masks.items()}
-            return found | {"log": self.seq, "log_fitted": self._as_of()["fitted_to"]}
+            found |= {"log": self.seq, "log_fitted": self._as_of()["fitted_to"]}
+            return found | {"trouble": int(bool(self.trouble))}

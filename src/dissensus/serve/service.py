@@ -19,11 +19,12 @@ from typing import Any
 
 from dissensus.common.parameters import check_argument
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
+from dissensus.serve.events import FAMILY, HERE, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
 from dissensus.serve.project import SETTINGS, Project
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.serve.store import Store
-from dissensus.table.kinds import check_kind
+from dissensus.table.kinds import CLASS_KINDS, check_kind
+from dissensus.table.kinds import KINDS as KINDS_OF_LABELS
 from dissensus.table.names import shown
 
 MAX_EVENTS = 2_000  # of one transaction, unless one request has more
@@ -50,7 +51,7 @@ class Service:
         self._catch_up()
         for project in self._by_number.values():
             if fits and project.rows.size:
-                project.refit()
+                self._fit(project)
         self._threads = [threading.Thread(target=self._write_on, name="dissensus writer", daemon=True)]
         if fits:
             self._threads.append(threading.Thread(target=self._fit_on, name="dissensus fitter", daemon=True))
@@ -75,8 +76,13 @@ class Service:
     # Projects ---------------------------------------------------------------------------------------------------------
 
     def projects(self) -> list[str]:
-        """Names of all projects."""
+        """Names of all projects, also of those that other processes made."""
+        self._refresh_projects()
         return list(self._projects)
+
+    def in_trouble(self) -> int:
+        """How many projects cannot be fitted to what they hold."""
+        return sum(bool(one.trouble) for one in list(self._by_number.values()))
 
     def project(self, name: str) -> Project:
         """A project by its name."""
@@ -90,6 +96,8 @@ class Service:
         """Make a project, or find the one that is there and was made alike."""
         if not isinstance(name, str) or not 0 < len(name) <= 100 or "/" in name or not name.isprintable():
             raise BadParameter(f"a project's name has 1 to 100 letters and no '/', got {shown(name)}.")
+        if name in HERE:
+            raise BadParameter(f"a project called {name!r} could not be asked for by its address; take another name.")
         if unknown := set(about) - set(SETTINGS):
             raise BadParameter(f"a project has {', '.join(SETTINGS)}; got {shown(min(unknown))}.")
         about = {key: value for key, value in about.items() if value is not None}
@@ -98,9 +106,12 @@ class Service:
         for key in ("per_item", "per_annotator"):
             if key in about:
                 check_argument(key, about[key], int, low=1)
-        classes = about.get("classes", [])
-        if not isinstance(classes, list) or not all(isinstance(one, str) and one.strip() for one in classes):
-            raise BadParameter(f"classes must be a list of names, got {shown(classes)}.")
+        if (classes := about.get("classes")) is not None:
+            names = isinstance(classes, list) and all(isinstance(one, str) and one.strip() for one in classes)
+            if not names or not 0 < len(classes) == len(set(classes)):
+                raise BadParameter(f"classes must be a list of one name or more, each once, got {shown(classes)}.")
+            if (kind := about.get("kind", "classes")) not in CLASS_KINDS:
+                raise BadParameter(f"the kind {kind} has no classes to declare; leave them out, or declare graded.")
         with self.store.write():
             there = {known: json.loads(text) for _, known, text in self.store.projects()}
             if name not in there:
@@ -164,6 +175,10 @@ class Service:
         try:
             rows, receipts = self._store(batch)
         except Exception as error:  # of the store or ours: the requests are told, and the writer goes on
+            if len(batch) > 1 and not isinstance(error, StoreUnavailable):  # one of them is at fault: each by itself
+                for one in batch:
+                    self._write([one])
+                return
             self.counts["failures"] += 1
             for _, _, waits in batch:
                 waits.set_exception(error)
@@ -213,18 +228,16 @@ class Service:
         """Requests that can be stored, by their place; why others cannot; kinds of projects that these labels tell."""
         taken: Taken = {}
         refused: dict[int, Receipt | DissensusError] = {}
-        kinds: dict[str, str] = {}
+        told: dict[str, str | None] = {}
         for at, (name, events, _) in enumerate(batch):
             project = self._projects[name]
             try:
-                taken[at] = project, project.check(events, kinds.get(name))
+                checked, told[name] = project.check(events, told.get(name))
+                taken[at] = project, checked
             except DissensusError as error:
                 refused[at] = error
-                continue
-            kind = next((event.of_kind for event in taken[at][1] if event.of_kind), None)
-            if kind and not project.about.get("kind"):
-                kinds.setdefault(name, kind)
-        return taken, refused, kinds
+        known = {name: kind for name, kind in told.items() if kind in KINDS_OF_LABELS}
+        return taken, refused, {name: kind for name, kind in known.items() if "kind" not in self._projects[name].about}
 
     def _known(self, taken: Taken) -> dict[tuple[int, str], list[Stored]]:
         """What the log holds of the ids of events, by project and id: one question for all of a project."""
@@ -311,13 +324,14 @@ class Service:
                     self._fit(project)
 
     def _fit(self, project: Project) -> None:
+        before = project.trouble
         try:
             project.refit()
-            project.trouble = ""
             self.counts["fits"] += 1
-        except Exception as error:  # the answers of the last fit stay; the next change tries again
-            project.trouble = f"the last fit failed: {error}"
-            project.fitted_at = time.monotonic()
+        except Exception as error:  # the answers of the last fit stay
+            self.counts["failures"] += 1
+            if project.trouble != before:
+                log.warning("%s", error)
 
 
 class Follower:

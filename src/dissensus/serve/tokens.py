@@ -8,8 +8,8 @@
 | read | read everything |
 | admin | all of this, make projects, and see who is who |
 
-Annotators have pseudonyms for everybody but admins and tokens that may see `names`. Without any token, everybody on
-this machine is admin, and nobody else is heard.
+Annotators have pseudonyms for everybody but admins and tokens that may see `names`. Before the first token everybody
+on this machine is admin, and nobody else is heard.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Tokens:
         self.store = store
         self._read_at = -FRESH_SECONDS
         self._known: dict[str, Caller] = {}
+        self._was_any = False
 
     def add(self, role: str, *, annotator: str | None = None, names: bool = False, note: str = "") -> str:
         """Make a token; it is told once and kept nowhere."""
@@ -81,8 +82,8 @@ class Tokens:
         self._read_at = -FRESH_SECONDS
 
     def any(self) -> bool:
-        """True where there is a token."""
-        return bool(self._fresh())
+        """True where there is a token, or was: who revokes the last one opens nothing."""
+        return bool(self._fresh()) or self._was_any
 
     def caller(self, token: str) -> Caller | None:
         """Who has this token."""
@@ -94,6 +95,7 @@ class Tokens:
                 hash_: Caller(role, bool(about["names"]) or role == "admin", about["annotator"], hash_)
                 for hash_, role, about, _ in self._standing()
             }
+            self._was_any = bool(self.store.all("SELECT 1 FROM token LIMIT 1"))
             self._read_at = time.monotonic()
         return self._known
 

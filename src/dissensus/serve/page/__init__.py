@@ -62,10 +62,10 @@ def add_page(app: FastAPI, service: Service, guard: Guard) -> None:
 
     @app.get("/projects/{name}")
     async def about(name: str, request: Request) -> Response:
-        """One project: title, kind, and the classes, options or labels of spans that there are."""
+        """One project: title, kind, trouble, and the classes, options or labels of spans that there are."""
         guard(request, "list")
         one = service.project(name)
-        return JSONResponse({"name": one.name, "title": one.title, "kind": one.kind, "classes": choices(one)})
+        return JSONResponse(one.heading() | {"classes": choices(one)})
 
     @app.get("/me")
     async def me(request: Request) -> Response:
