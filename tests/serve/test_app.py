@@ -3,6 +3,7 @@
 import io
 import json
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -35,6 +36,18 @@ def test_from_a_post_to_its_consensus_and_out_again(ask):
     assert ([one["item"] for one in some["items"]], some["total"]) == (["i1", "i2"], 6)
     assert [one["annotator"] for one in ask.get("/projects/p/annotators").json()] == ["a", "b", "c"]
     assert ask.get("/projects/p/progress?days=3").json()["days"][-1]["labels"] == 18
+
+
+@pytest.mark.parametrize("name", ["a text\nwith two lines", "a/b c?d#e", "\n"])
+def test_any_name_can_be_asked_for_decided_and_removed(ask, name):
+    ask.post("/projects/p/annotations", json=[POST, POST | {"item": "x" + name, "id": "y" + name}])
+    path = quote("x" + name, safe="/")
+    assert ask.get(f"/projects/p/items/{path}").json()["votes"] == {"x": 1}
+    ask.post("/projects/p/decisions", json={"item": "x" + name, "label": "x"})
+    assert ask.delete(f"/projects/p/decisions/{path}").json()["accepted"] == 1
+    assert ask.get("/projects/p/decisions").json() == []
+    assert ask.delete(f"/projects/p/annotations/{quote('y' + name, safe='/')}").json()["accepted"] == 1
+    assert ask.get(f"/projects/p/items/{path}").json()["status"] == "unlabelled"
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "label-studio", "argilla"])

@@ -32,6 +32,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not tried in a browser"),
     pytest.mark.xdist_group("browser"),
 ]
+ODD = ("a text\nwith two lines", "w" * 300)
 TEXT = "Zoë 👋 met <b>Ann</b> in Oslo"
 
 
@@ -80,6 +81,8 @@ def service(tmp_path_factory):
         "sizes",
         annotation_events([{"item": "a", "annotator": w, "label": k} for w, k in zip("xyz", (1, 2.5, 9), strict=True)]),
     )
+    two = [{"item": name, "annotator": w, "label": w} for name in ODD for w in "xy"]
+    service.append(service.create("odd").name, annotation_events(two))
     for name in service.projects():
         service.project(name).refit()
     config = uvicorn.Config(create_app(service), host="127.0.0.1", port=0, log_level="error")
@@ -152,6 +155,18 @@ def test_keys_decide_skip_and_undo(service, opened):
     last = shown()
     page.keyboard.press("Control+1")
     assert shown() == last
+
+
+def test_names_of_any_form_are_listed_and_decided(service, opened):
+    url, at = service
+    page = opened(f"{url}#/odd/queue", "queue")
+    page.click("td a:has-text('two lines')")
+    page.wait_for_selector("h1:has-text('two lines')")
+    page.keyboard.press("1")
+    page.wait_for_selector("h1:has-text('www')")
+    page.keyboard.press("1")
+    page.wait_for_selector("h1:text-is('Nothing waits')")
+    assert {one["item"] for one in at.project("odd").all_decisions()} == set(ODD)
 
 
 def test_spans_are_marked_and_numbers_typed(service, opened):

@@ -28,6 +28,7 @@ from fastapi import FastAPI, Request  # noqa: E402
 from fastapi.responses import HTMLResponse, JSONResponse, Response  # noqa: E402
 from fastapi.routing import APIRoute  # noqa: E402
 from starlette.concurrency import run_in_threadpool  # noqa: E402
+from starlette.convertors import PathConvertor, register_url_convertor  # noqa: E402
 from starlette.exceptions import HTTPException  # noqa: E402
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -40,6 +41,15 @@ STORED_AHEAD = "no annotation has; the removal is kept, and what comes later wit
 STATUS_OF = (
     (StoreUnavailable, 503), (UnknownName, 404), (Conflict, 409), (DissensusError, 400),
 )  # fmt: skip
+
+
+class RestConvertor(PathConvertor):
+    """The rest of a path as `path` takes it, and line breaks too: a name may hold them."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("rest", RestConvertor())
 
 
 @dataclass(frozen=True)
@@ -301,7 +311,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
             _check_own(caller, events)
         return await store(name, events)
 
-    @app.delete("/projects/{name}/annotations/{id_:path}")
+    @app.delete("/projects/{name}/annotations/{id_:rest}")
     async def remove(name: str, id_: str, request: Request) -> Response:
         """Take an annotation back, for good."""
         guard(request, "post")
@@ -323,7 +333,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         service.project(name).check_decision(event)
         return await store(name, [event])
 
-    @app.delete("/projects/{name}/decisions/{item:path}")
+    @app.delete("/projects/{name}/decisions/{item:rest}")
     async def withdraw(name: str, item: str, request: Request) -> Response:
         """Withdraw the decision about an item."""
         guard(request, "decide")
@@ -347,7 +357,7 @@ def _check_own(caller: Caller, events: Iterable[Event]) -> None:
 
 
 def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
-    @app.get("/projects/{name}/items/{item:path}")
+    @app.get("/projects/{name}/items/{item:rest}")
     async def item(name: str, item: str, request: Request) -> Response:
         """One item: label, confidence, votes, status and why, annotations, decision, what it looks like."""
         caller, project = guard(request, "items"), service.project(name)

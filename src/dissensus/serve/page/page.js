@@ -188,8 +188,7 @@ async function nextItem(wanted) {
   const skip = new Set([...state.skipped, ...state.history.map((one) => one.item)]);
   const told = await ask(of(`items?status=queue&limit=${skip.size + 1}`));
   state.left = told.total;
-  const item = wanted ?? told.items.find((one) => !skip.has(one.item))?.item;
-  return item === undefined ? null : ask(of(`items/${itemPath(item)}`));
+  return wanted ? ask(of(`items/${itemPath(wanted)}`)) : (told.items.find((one) => !skip.has(one.item)) ?? null);
 }
 
 async function adjudicate(wanted) {
