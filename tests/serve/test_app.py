@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dissensus.exceptions import BadParameter
-from dissensus.serve.app import Limits, hidden, listen
+from dissensus.serve.app import Guard, Limits, hidden, listen
+from dissensus.serve.service import Service
+from dissensus.serve.store import open_store
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -236,6 +238,21 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     other = {"Authorization": "Basic YTpi"}  # of a proxy: it is still the cookie that counts
     assert signed.post("/projects/p/annotations", json=POST, headers=other).status_code == 403
     assert signed.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
+
+
+def test_a_cookie_opens_its_own_store_and_closes_no_other(opened, tmp_path):
+    browser = client(opened())
+    for name in "ab":
+        with Service(open_store(str(tmp_path / f"{name}.db")), fits=False) as service:
+            ask = client(service)
+            ask.cookies = browser.cookies
+            ask.post("/sign-in", json={"token": Tokens(service.store).add("admin")})
+            assert ask.get("/projects").status_code == 200
+            browser.cookies = ask.cookies
+    assert len(browser.cookies) == 2
+    assert browser.get("/projects").status_code == 200
+    browser.cookies[Guard(opened(), Limits()).cookie] = "of a token that was here"
+    assert browser.get("/projects").status_code == 200
 
 
 def test_who_asks_too_often_waits(opened):

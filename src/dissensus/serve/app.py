@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import json
 import socket
 import time
@@ -32,7 +33,6 @@ from starlette.convertors import PathConvertor, register_url_convertor  # noqa: 
 from starlette.exceptions import HTTPException  # noqa: E402
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-COOKIE = "dissensus"
 COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
@@ -67,6 +67,8 @@ class Guard:
 
     def __init__(self, service: Service, limits: Limits):
         self.tokens, self.limits = Tokens(service.store), limits
+        mark = hashlib.sha256(service.store.salt().encode()).hexdigest()[:8]
+        self.cookie = f"dissensus-{mark}"  # a browser sends it to every port of a host: other stores have other names
         self.left: dict[str, tuple[float, float]] = {}  # caller → requests that are left, as of when
         self.requests: dict[int, int] = {}
         self.seconds = [0] * (len(SECONDS) + 1)
@@ -77,10 +79,10 @@ class Guard:
         said = dict(reversed(request.scope["headers"]))  # the first of several
         header = said.get(b"authorization", b"").decode("latin-1")
         bearer = header[:7].lower() == "bearer "
-        token = header[7:] if bearer else request.cookies.get(COOKIE) if b"cookie" in said else None
+        token = header[7:] if bearer else request.cookies.get(self.cookie) if b"cookie" in said else None
         if request.method not in READS:
             self._check_origin(request, by_cookie=token is not None and not bearer)
-        if token:
+        if token and (bearer or self.tokens.any()):
             found = self.tokens.caller(token)
             if found is None:
                 raise HTTPException(401, "this token is not known, or was revoked; ask an admin for another.")
@@ -436,7 +438,7 @@ def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.post("/sign-in")
     async def sign_in(request: Request) -> Response:
         """Keep a token in a cookie that scripts cannot read: {token}."""
-        guard._check_origin(request, by_cookie=COOKIE in request.cookies)
+        guard._check_origin(request, by_cookie=guard.cookie in request.cookies)
         guard._spend(request.client.host if request.client else "")
         said = json_of(await body_of(request, 10_000))
         token = str(said.get("token", "")) if isinstance(said, dict) else ""
@@ -444,14 +446,14 @@ def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:
             raise HTTPException(401, "this token is not known, or was revoked; ask an admin for another.")
         answer = Response(status_code=303, headers={"Location": "/"})
         secure = request.url.scheme == "https"
-        answer.set_cookie(COOKIE, token, COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
+        answer.set_cookie(guard.cookie, token, COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
         return answer
 
     @app.post("/sign-out")
     async def sign_out() -> Response:
         """Forget the cookie."""
         answer = Response(status_code=303, headers={"Location": "/"})
-        answer.delete_cookie(COOKIE)
+        answer.delete_cookie(guard.cookie)
         return answer
 
 
