@@ -21,7 +21,7 @@ from cli.tables import rows, write_csv
 from dissensus import read
 from dissensus.cli.adjudicate import Decisions
 from dissensus.serve.app import create_app
-from dissensus.serve.events import Event, annotation_events
+from dissensus.serve.events import Event, annotation_events, decision_event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.tokens import Tokens
@@ -155,6 +155,24 @@ def test_keys_decide_skip_and_undo(service, opened):
     last = shown()
     page.keyboard.press("Control+1")
     assert shown() == last
+
+
+def test_undo_of_an_override_brings_the_earlier_decision_back(service, opened):
+    url, at = service
+    project = at.project("pets")
+    earlier = decision_event({"item": "i029", "label": "dog", "by": "judge", "note": "long reason"})
+    at.append("pets", [earlier])
+    page = opened(f"{url}#/pets/adjudicate/i029", "adjudicate")
+    before = project.item("i029")["decision"]
+    for key, label in (("1", "cat"), ("2", "dog")):
+        page.keyboard.press(key)
+        page.wait_for_selector("h1:not(:text-is('i029'))")
+        now = project.item("i029")["decision"]
+        assert (now["label"], now["by"]) == (label, "adjudicator")
+        page.keyboard.press("z")
+        page.wait_for_selector("h1:text-is('i029')")
+        assert project.item("i029")["decision"] == before
+    at.append("pets", [Event("withdrawal", "i029", "i029")])
 
 
 def test_names_of_any_form_are_listed_and_decided(service, opened):

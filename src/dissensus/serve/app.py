@@ -337,10 +337,11 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
 
     @app.delete("/projects/{name}/decisions/{item:rest}")
     async def withdraw(name: str, item: str, request: Request) -> Response:
-        """Withdraw the decision about an item."""
+        """Withdraw what was decided about an item; with ?seq= that decision alone: the one before it stands again."""
         guard(request, "decide")
         service.project(name).code(item)
-        return await store(name, [Event("withdrawal", item, item)])
+        data = {"seq": _number(request.query_params, "seq", 0)} if "seq" in request.query_params else None
+        return await store(name, [Event("withdrawal", item, item, data=data)])
 
     @app.get("/projects/{name}/decisions")
     async def decisions(name: str, request: Request) -> Response:

@@ -263,8 +263,8 @@ async function once(act) { // one deed at a time, however fast the keys are
 
 const decide = (said, words) => once(async () => {
   const one = state.case;
-  await ask(of("decisions"), "POST", { item: one.item, ...said, ...(one.note ? { note: one.note } : {}) });
-  state.history.push({ item: one.item });
+  const told = await ask(of("decisions"), "POST", { item: one.item, ...said, ...(one.note ? { note: one.note } : {}) });
+  state.history.push({ item: one.item, seq: told.accepted ? told.seq : null }); // null: it was decided so before
   await step(`${one.item}: ${words}.`);
 });
 const skip = () => once(async () => { state.skipped.add(state.case.item); state.history.push({ item: state.case.item, skip: true }); await step(`${state.case.item} skipped.`); });
@@ -272,7 +272,7 @@ const undo = () => once(async () => {
   const last = state.history.at(-1);
   if (!last) return;
   if (last.skip) state.skipped.delete(last.item);
-  else await ask(of(`decisions/${itemPath(last.item)}`), "DELETE");
+  else if (last.seq) await ask(of(`decisions/${itemPath(last.item)}?seq=${last.seq}`), "DELETE");
   state.history.pop();
   await adjudicate(last.item);
   tell(`Undone; ${last.item} again.`);
