@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +22,8 @@ import uvicorn
 
 from cli.tables import rows, write_csv
 from dissensus import read
-from dissensus.cli.adjudicate import Decisions
+from dissensus.cli.adjudicate import PROJECT, Decisions, _service
+from dissensus.exceptions import UnreadableFile
 from dissensus.serve.app import create_app
 from dissensus.serve.events import Event, annotation_events, decision_event
 from dissensus.serve.service import Service
@@ -271,17 +275,98 @@ def test_decisions_about_a_file_are_kept_at_once_and_taken_by_aggregate(tmp_path
         process.communicate(timeout=20)
 
 
-def test_a_file_of_decisions_is_taken_up_again(tmp_path):
-    path = tmp_path / "x.decisions.csv"
+@pytest.fixture
+def deciding(tmp_path):
+    """Opens a process's view of x.decisions.csv: its service, and what it knows of the file."""
+    made = []
+
+    def open_one(by="me"):
+        decisions = Decisions(tmp_path / "x.decisions.csv", by)
+        made.append(_service(open_store(str(tmp_path / f"{len(made)}.db")), decisions))
+        labels = [{"item": item, "annotator": w, "label": 'cat, or\n"dog"'} for item in "abcd" for w in "xy"]
+        events = [*annotation_events(labels), *decisions.events(set("abcd"))]
+        made[-1].append(made[-1].create(PROJECT, kind="classes").name, events)
+        return made[-1], decisions
+
+    yield open_one
+    for one in made:
+        one.close()
+
+
+def in_file(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return {one["item"]: (one["label"], one["by"], one["note"]) for one in csv.DictReader(file)}
+
+
+@pytest.fixture(params=[True, False], ids=["locks", "no locks"])
+def system(request, monkeypatch):
+    """A system with locks on folders, and one where folders cannot even be opened."""
+    real = os.open
+    if not request.param:
+        monkeypatch.setattr("dissensus.common.atomic.fcntl", None)
+        monkeypatch.setattr(
+            os, "open", lambda path, *more: real(path, *more) if not Path(path).is_dir() else real("/-", 0)
+        )
+
+
+def test_a_file_of_decisions_is_taken_up_again(deciding, system):
+    service, _ = deciding()
     some = [
         Event("decision", "a", "a", "me", 'cat, or\n"dog"', data={"note": "é"}),
         Event("decision", "b", "b", "me", data={"both": ["cat", "dog"]}),
         Event("decision", "c", "c", "me", data={"unclear": True}),
         Event("decision", "d", "d", "me", "cat"),
     ]
-    Decisions(path, "me").keep([*some, Event("withdrawal", "d", "d")])
-    again = Decisions(path, "me")
+    for event in (*some, Event("withdrawal", "d", "d")):
+        service.append(PROJECT, [event])
+    _, again = deciding()
     found = again.events({"a", "b", "c", "d"})
     assert [dataclasses.replace(one, at=0.0) for one in found] == some[:3]
     assert all(time.time() - 60 < one.at <= time.time() for one in found)  # when they were made
     assert [event.item for event in again.events({"b"})] == ["b"]
+
+
+def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):
+    path, (ann, _), (bob, _) = tmp_path / "x.decisions.csv", deciding("ann"), deciding("bob")
+
+    def decide(service, item, label, note=""):
+        return service.append(PROJECT, [Event("decision", item, item, label=label, data={"note": note})]).seq
+
+    def undo(service, item, seq):
+        service.append(PROJECT, [Event("withdrawal", item, item, data={"seq": seq})])
+
+    first = decide(ann, "a", "x", "seen")
+    decide(bob, "b", "y")
+    undo(ann, "a", decide(ann, "a", "z"))
+    assert in_file(path) == {"a": ("x", "ann", "seen"), "b": ("y", "bob", "")}
+    decide(bob, "a", "y")
+    undo(ann, "a", first)  # it is bob's now
+    assert in_file(path)["a"] == ("y", "bob", "")
+    threads = [
+        threading.Thread(target=lambda at=at, item=item: [decide(at, item, str(n)) for n in range(20)])
+        for at, item in ((ann, "c"), (bob, "d"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {item: label for item, (label, *_) in in_file(path).items()} == {"a": "y", "b": "y", "c": "19", "d": "19"}
+    again, _ = deciding("cy")
+    late = again.append(PROJECT, [Event("decision", "b", "b", label="z")]).seq
+    undo(again, "b", late)
+    assert in_file(path)["b"] == ("y", "bob", "")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (b"a,,x|y,,,me,2026-01-01", "'x|y' in column 'both'; write a list such as"),
+        ("a,é,,,,me,2026-01-01".encode("latin-1"), "is not in UTF-8; save it so"),
+        (b"a,x,,,,me,2026-01-01,more", "is no file of decisions of ours"),
+    ],
+)
+def test_a_file_that_was_changed_by_hand_is_explained(tmp_path, row, said):
+    path = tmp_path / "x.decisions.csv"
+    path.write_bytes(b"item,label,both,unclear,note,by,at\n" + row)
+    with pytest.raises(UnreadableFile, match=re.escape(said)):
+        Decisions(path, "me").events({"a"})

@@ -168,8 +168,10 @@ class Project:
         else:  # of one id, not somebody else's; of those the one that is named, or all
             seq = json.loads(event.data)["seq"] if event.data else None
             made[:] = [one for one in made if one.id != event.id or seq not in (None, one.seq)]
-        self.decisions.pop(event.item, None)
-        self.decisions.update({event.item: one for one in made[-1:]})
+        if made:
+            self.decisions[event.item] = made[-1]
+        else:
+            self.decisions.pop(event.item, None)
         self.n_changed += 1  # gold of the next fit
 
     check, check_spans, check_decision = taken.check, taken.check_spans, taken.check_decision
