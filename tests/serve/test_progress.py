@@ -79,6 +79,14 @@ def test_who_drifts_is_said_without_the_name(crowd):
             assert day["agreement"] == (pytest.approx(np.mean(said[rows] == table.label[rows])) if rows.size else None)
 
 
+def test_what_is_later_than_now_is_of_today(crowd):
+    table, at, model = crowd
+    late = table.items[-2]
+    told = made((table, np.where(at > NOW - DAY / 2, NOW + 60, at), model), decided={late: NOW + 60})
+    assert told == made((table, np.where(at > NOW - DAY / 2, NOW, at), model), decided={late: NOW})
+    assert told["days"][-1]["items"] == table.n_items
+
+
 def test_large_tables_and_other_kinds_have_less(crowd, monkeypatch):
     full = {one["annotator"]: one["labels"] for one in made(crowd)["annotators"]}
     monkeypatch.setattr(module, "MAX_ROWS_SCORED", 1000)

@@ -43,6 +43,7 @@ def progress(
     `before` is the table of a week ago, `model` what answers it, `decided` the items that somebody decided, and when.
     Of labels that are no classes only the counts are known.
     """
+    at, decided = np.minimum(at, now), {name: min(time, now) for name, time in decided.items()}  # a clock went back
     start = (now // DAY - days + 1) * DAY  # of the first day
     ends = np.minimum(start + DAY * np.arange(1, days + 1), now)
     classes = table.kind in CLASS_KINDS and len(table) == at.size
