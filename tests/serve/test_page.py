@@ -86,7 +86,7 @@ def service(tmp_path_factory):
         annotation_events([{"item": "a", "annotator": w, "label": k} for w, k in zip("xyz", (1, 2.5, 9), strict=True)]),
     )
     two = [{"item": name, "annotator": w, "label": w} for name in ODD for w in "xy"]
-    service.append(service.create("odd").name, annotation_events(two))
+    service.append(service.create("odd", classes=["x", "y", "z"]).name, annotation_events(two))
     for name in service.projects():
         service.project(name).refit()
     config = uvicorn.Config(create_app(service), host="127.0.0.1", port=0, log_level="error")
@@ -113,7 +113,7 @@ def test_what_is_settled_is_seen_wide_and_narrow(service, opened):
     page = opened(f"{url}#/pets/overview", "overview", 375)
     assert page.locator("h1").inner_text() == "Pets <i>"
     assert f"{counts['queue']} wait for a decision" in page.locator(".headline").inner_text()
-    assert "Nobody's agreement" in page.locator("main").inner_text()
+    assert "Not tested yet: there are no labels of a week ago" in page.locator("main").inner_text()
     for view in ("annotators", "queue", "adjudicate"):
         page.click(f"nav a[href$='/{view}']")
         page.wait_for_selector(f"html[data-drawn={view}]")
@@ -122,6 +122,17 @@ def test_what_is_settled_is_seen_wide_and_narrow(service, opened):
     page.wait_for_selector("h1:text-is('a')")
     page.goto(f"{url}#/pets/annotators")
     page.wait_for_selector("td:text-is('w4')")
+    assert "nothing stands out" in page.locator("main").inner_text()
+
+
+def test_what_was_not_tested_is_not_said(service, opened):
+    page = opened(f"{service[0]}#/sizes/overview", "overview")
+    for view in ("overview", "annotators"):
+        page.goto(f"{service[0]}#/sizes/{view}")
+        page.wait_for_selector(f"html[data-drawn={view}]")
+        page.wait_for_selector("text=Not tested: this needs labels that are classes.")
+        said = page.locator("main").inner_text()
+        assert not any(words in said for words in ("Nobody", "nothing stands out", "5 %", "no labels a week ago"))
 
 
 def test_keys_decide_skip_and_undo(service, opened):
@@ -181,9 +192,14 @@ def test_undo_of_an_override_brings_the_earlier_decision_back(service, opened):
 
 def test_names_of_any_form_are_listed_and_decided(service, opened):
     url, at = service
-    page = opened(f"{url}#/odd/queue", "queue")
+    page = opened(f"{url}#/%E0%A4%A/queue", "queue")  # no text: the first project
+    page.goto(f"{url}#/odd/queue")
+    page.wait_for_selector("td a:has-text('www')")
+    assert page.evaluate("[...document.querySelectorAll('.scroll')].every((one) => one.scrollWidth <= one.clientWidth)")
     page.click("td a:has-text('two lines')")
     page.wait_for_selector("h1:has-text('two lines')")
+    shares = page.locator(".choice > span:not(.said)").all_inner_texts()
+    assert [re.sub(r"\d+", "0", one) for one in shares] == ["0 of 0 · 0\u00a0%"] * 2 + ["0\u00a0%"]
     page.keyboard.press("1")
     page.wait_for_selector("h1:has-text('www')")
     page.keyboard.press("1")

@@ -123,7 +123,8 @@ def test_the_times_of_a_file_are_those_of_its_labels(folder, service):
     (folder.path / "studio.json").write_text(json.dumps([task]))
     folder.look()
     assert folder.look() == ["pets.csv", "studio.json"]
-    found = {(one["annotator"], i): one["at"] for i in "12" for one in service.project("pets.csv").item(i)["annotations"]}
+    pets = service.project("pets.csv")
+    found = {(one["annotator"], i): one["at"] for i in "12" for one in pets.item(i)["annotations"]}
     assert found["ann", "1"] == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
     assert found["bob", "1"] == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
     assert found["ann", "2"] > time.time() - 60  # the file does not say
