@@ -2,6 +2,8 @@
 
 import io
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
 
@@ -38,6 +40,15 @@ def test_from_a_post_to_its_consensus_and_out_again(ask):
     assert ([one["item"] for one in some["items"]], some["total"]) == (["i1", "i2"], 6)
     assert [one["annotator"] for one in ask.get("/projects/p/annotators").json()] == ["a", "b", "c"]
     assert ask.get("/projects/p/progress?days=3").json()["days"][-1]["labels"] == 18
+
+
+def test_the_guide_shows_what_is_answered(ask):
+    guide = (Path(__file__).parents[2] / "docs/guides/serve.md").read_text(encoding="utf-8")
+    ask.post("/projects/p/annotations", content=re.search(r"pets/annotations -d '(.*?)'", guide, re.S)[1])
+    shown = re.search(r'\{"item":"2","label":"(.*?)","confidence":(.*?),', guide)
+    found = ask.get("/projects/p/items/2").json()
+    assert (found["label"], found["confidence"]) == (shown[1], pytest.approx(float(shown[2])))
+    assert ask.get("/projects/p/next?annotator=eve").json() == json.loads(re.search(r'\{"items":.*', guide)[0])
 
 
 @pytest.mark.parametrize("name", ["a text\nwith two lines", "a/b c?d#e", "\n"])
