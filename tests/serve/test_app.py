@@ -2,16 +2,21 @@
 
 import io
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
 
 from dissensus.exceptions import BadParameter
-from dissensus.serve.app import Limits, hidden, listen
+from dissensus.serve.app import Guard, Limits, hidden, listen
 from dissensus.serve.events import DECISION_FIELDS, FIELDS, annotation_events, decision_event
 from dissensus.serve.openapi import BODIES, MEDIA, QUERIES, STATUS
 from dissensus.serve.project import SETTINGS
+from dissensus.serve.service import Service
+from dissensus.serve.store import open_store
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -38,6 +43,27 @@ def test_from_a_post_to_its_consensus_and_out_again(ask):
     assert ([one["item"] for one in some["items"]], some["total"]) == (["i1", "i2"], 6)
     assert [one["annotator"] for one in ask.get("/projects/p/annotators").json()] == ["a", "b", "c"]
     assert ask.get("/projects/p/progress?days=3").json()["days"][-1]["labels"] == 18
+
+
+def test_the_guide_shows_what_is_answered(ask):
+    guide = (Path(__file__).parents[2] / "docs/guides/serve.md").read_text(encoding="utf-8")
+    ask.post("/projects/p/annotations", content=re.search(r"pets/annotations -d '(.*?)'", guide, re.S)[1])
+    shown = re.search(r'\{"item":"2","label":"(.*?)","confidence":(.*?),', guide)
+    found = ask.get("/projects/p/items/2").json()
+    assert (found["label"], found["confidence"]) == (shown[1], pytest.approx(float(shown[2])))
+    assert ask.get("/projects/p/next?annotator=eve").json() == json.loads(re.search(r'\{"items":.*', guide)[0])
+
+
+@pytest.mark.parametrize("name", ["a text\nwith two lines", "a/b c?d#e", "\n"])
+def test_any_name_can_be_asked_for_decided_and_removed(ask, name):
+    ask.post("/projects/p/annotations", json=[POST, POST | {"item": "x" + name, "id": "y" + name}])
+    path = quote("x" + name, safe="/")
+    assert ask.get(f"/projects/p/items/{path}").json()["votes"] == {"x": 1}
+    ask.post("/projects/p/decisions", json={"item": "x" + name, "label": "x"})
+    assert ask.delete(f"/projects/p/decisions/{path}").json()["accepted"] == 1
+    assert ask.get("/projects/p/decisions").json() == []
+    assert ask.delete(f"/projects/p/annotations/{quote('y' + name, safe='/')}").json()["accepted"] == 1
+    assert ask.get(f"/projects/p/items/{path}").json()["status"] == "unlabelled"
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "label-studio", "argilla"])
@@ -316,6 +342,21 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     other = {"Authorization": "Basic YTpi"}  # of a proxy: it is still the cookie that counts
     assert signed.post("/projects/p/annotations", json=POST, headers=other).status_code == 403
     assert signed.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
+
+
+def test_a_cookie_opens_its_own_store_and_closes_no_other(opened, tmp_path):
+    browser = client(opened())
+    for name in "ab":
+        with Service(open_store(str(tmp_path / f"{name}.db")), fits=False) as service:
+            ask = client(service)
+            ask.cookies = browser.cookies
+            ask.post("/sign-in", json={"token": Tokens(service.store).add("admin")})
+            assert ask.get("/projects").status_code == 200
+            browser.cookies = ask.cookies
+    assert len(browser.cookies) == 2
+    assert browser.get("/projects").status_code == 200
+    browser.cookies[Guard(opened(), Limits()).cookie] = "of a token that was here"
+    assert browser.get("/projects").status_code == 200
 
 
 def test_who_asks_too_often_waits(opened):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +22,10 @@ import uvicorn
 
 from cli.tables import rows, write_csv
 from dissensus import read
-from dissensus.cli.adjudicate import Decisions
+from dissensus.cli.adjudicate import PROJECT, Decisions, _service
+from dissensus.exceptions import UnreadableFile
 from dissensus.serve.app import create_app
-from dissensus.serve.events import Event, annotation_events
+from dissensus.serve.events import Event, annotation_events, decision_event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.tokens import Tokens
@@ -32,6 +36,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not tried in a browser"),
     pytest.mark.xdist_group("browser"),
 ]
+ODD = ("a text\nwith two lines", "w" * 300)
 TEXT = "Zoë 👋 met <b>Ann</b> in Oslo"
 
 
@@ -80,6 +85,8 @@ def service(tmp_path_factory):
         "sizes",
         annotation_events([{"item": "a", "annotator": w, "label": k} for w, k in zip("xyz", (1, 2.5, 9), strict=True)]),
     )
+    two = [{"item": name, "annotator": w, "label": w} for name in ODD for w in "xy"]
+    service.append(service.create("odd", classes=["x", "y", "z"]).name, annotation_events(two))
     for name in service.projects():
         service.project(name).refit()
     config = uvicorn.Config(create_app(service), host="127.0.0.1", port=0, log_level="error")
@@ -106,7 +113,7 @@ def test_what_is_settled_is_seen_wide_and_narrow(service, opened):
     page = opened(f"{url}#/pets/overview", "overview", 375)
     assert page.locator("h1").inner_text() == "Pets <i>"
     assert f"{counts['queue']} wait for a decision" in page.locator(".headline").inner_text()
-    assert "Nobody's agreement" in page.locator("main").inner_text()
+    assert "Not tested yet: there are no labels of a week ago" in page.locator("main").inner_text()
     for view in ("annotators", "queue", "adjudicate"):
         page.click(f"nav a[href$='/{view}']")
         page.wait_for_selector(f"html[data-drawn={view}]")
@@ -115,6 +122,17 @@ def test_what_is_settled_is_seen_wide_and_narrow(service, opened):
     page.wait_for_selector("h1:text-is('a')")
     page.goto(f"{url}#/pets/annotators")
     page.wait_for_selector("td:text-is('w4')")
+    assert "nothing stands out" in page.locator("main").inner_text()
+
+
+def test_what_was_not_tested_is_not_said(service, opened):
+    page = opened(f"{service[0]}#/sizes/overview", "overview")
+    for view in ("overview", "annotators"):
+        page.goto(f"{service[0]}#/sizes/{view}")
+        page.wait_for_selector(f"html[data-drawn={view}]")
+        page.wait_for_selector("text=Not tested: this needs labels that are classes.")
+        said = page.locator("main").inner_text()
+        assert not any(words in said for words in ("Nobody", "nothing stands out", "5 %", "no labels a week ago"))
 
 
 def test_keys_decide_skip_and_undo(service, opened):
@@ -152,6 +170,41 @@ def test_keys_decide_skip_and_undo(service, opened):
     last = shown()
     page.keyboard.press("Control+1")
     assert shown() == last
+
+
+def test_undo_of_an_override_brings_the_earlier_decision_back(service, opened):
+    url, at = service
+    project = at.project("pets")
+    earlier = decision_event({"item": "i029", "label": "dog", "by": "judge", "note": "long reason"})
+    at.append("pets", [earlier])
+    page = opened(f"{url}#/pets/adjudicate/i029", "adjudicate")
+    before = project.item("i029")["decision"]
+    for key, label in (("1", "cat"), ("2", "dog")):
+        page.keyboard.press(key)
+        page.wait_for_selector("h1:not(:text-is('i029'))")
+        now = project.item("i029")["decision"]
+        assert (now["label"], now["by"]) == (label, "adjudicator")
+        page.keyboard.press("z")
+        page.wait_for_selector("h1:text-is('i029')")
+        assert project.item("i029")["decision"] == before
+    at.append("pets", [Event("withdrawal", "i029", "i029")])
+
+
+def test_names_of_any_form_are_listed_and_decided(service, opened):
+    url, at = service
+    page = opened(f"{url}#/%E0%A4%A/queue", "queue")  # no text: the first project
+    page.goto(f"{url}#/odd/queue")
+    page.wait_for_selector("td a:has-text('www')")
+    assert page.evaluate("[...document.querySelectorAll('.scroll')].every((one) => one.scrollWidth <= one.clientWidth)")
+    page.click("td a:has-text('two lines')")
+    page.wait_for_selector("h1:has-text('two lines')")
+    shares = page.locator(".choice > span:not(.said)").all_inner_texts()
+    assert [re.sub(r"\d+", "0", one) for one in shares] == ["0 of 0 · 0\u00a0%"] * 2 + ["0\u00a0%"]
+    page.keyboard.press("1")
+    page.wait_for_selector("h1:has-text('www')")
+    page.keyboard.press("1")
+    page.wait_for_selector("h1:text-is('Nothing waits')")
+    assert {one["item"] for one in at.project("odd").all_decisions()} == set(ODD)
 
 
 def test_spans_are_marked_and_numbers_typed(service, opened):
@@ -238,17 +291,98 @@ def test_decisions_about_a_file_are_kept_at_once_and_taken_by_aggregate(tmp_path
         process.communicate(timeout=20)
 
 
-def test_a_file_of_decisions_is_taken_up_again(tmp_path):
-    path = tmp_path / "x.decisions.csv"
+@pytest.fixture
+def deciding(tmp_path):
+    """Opens a process's view of x.decisions.csv: its service, and what it knows of the file."""
+    made = []
+
+    def open_one(by="me"):
+        decisions = Decisions(tmp_path / "x.decisions.csv", by)
+        made.append(_service(open_store(str(tmp_path / f"{len(made)}.db")), decisions))
+        labels = [{"item": item, "annotator": w, "label": 'cat, or\n"dog"'} for item in "abcd" for w in "xy"]
+        events = [*annotation_events(labels), *decisions.events(set("abcd"))]
+        made[-1].append(made[-1].create(PROJECT, kind="classes").name, events)
+        return made[-1], decisions
+
+    yield open_one
+    for one in made:
+        one.close()
+
+
+def in_file(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return {one["item"]: (one["label"], one["by"], one["note"]) for one in csv.DictReader(file)}
+
+
+@pytest.fixture(params=[True, False], ids=["locks", "no locks"])
+def system(request, monkeypatch):
+    """A system with locks on folders, and one where folders cannot even be opened."""
+    real = os.open
+    if not request.param:
+        monkeypatch.setattr("dissensus.common.atomic.fcntl", None)
+        monkeypatch.setattr(
+            os, "open", lambda path, *more: real(path, *more) if not Path(path).is_dir() else real("/-", 0)
+        )
+
+
+def test_a_file_of_decisions_is_taken_up_again(deciding, system):
+    service, _ = deciding()
     some = [
         Event("decision", "a", "a", "me", 'cat, or\n"dog"', data={"note": "é"}),
         Event("decision", "b", "b", "me", data={"both": ["cat", "dog"]}),
         Event("decision", "c", "c", "me", data={"unclear": True}),
         Event("decision", "d", "d", "me", "cat"),
     ]
-    Decisions(path, "me").keep([*some, Event("withdrawal", "d", "d")])
-    again = Decisions(path, "me")
+    for event in (*some, Event("withdrawal", "d", "d")):
+        service.append(PROJECT, [event])
+    _, again = deciding()
     found = again.events({"a", "b", "c", "d"})
     assert [dataclasses.replace(one, at=0.0) for one in found] == some[:3]
     assert all(time.time() - 60 < one.at <= time.time() for one in found)  # when they were made
     assert [event.item for event in again.events({"b"})] == ["b"]
+
+
+def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):
+    path, (ann, _), (bob, _) = tmp_path / "x.decisions.csv", deciding("ann"), deciding("bob")
+
+    def decide(service, item, label, note=""):
+        return service.append(PROJECT, [Event("decision", item, item, label=label, data={"note": note})]).seq
+
+    def undo(service, item, seq):
+        service.append(PROJECT, [Event("withdrawal", item, item, data={"seq": seq})])
+
+    first = decide(ann, "a", "x", "seen")
+    decide(bob, "b", "y")
+    undo(ann, "a", decide(ann, "a", "z"))
+    assert in_file(path) == {"a": ("x", "ann", "seen"), "b": ("y", "bob", "")}
+    decide(bob, "a", "y")
+    undo(ann, "a", first)  # it is bob's now
+    assert in_file(path)["a"] == ("y", "bob", "")
+    threads = [
+        threading.Thread(target=lambda at=at, item=item: [decide(at, item, str(n)) for n in range(20)])
+        for at, item in ((ann, "c"), (bob, "d"))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {item: label for item, (label, *_) in in_file(path).items()} == {"a": "y", "b": "y", "c": "19", "d": "19"}
+    again, _ = deciding("cy")
+    late = again.append(PROJECT, [Event("decision", "b", "b", label="z")]).seq
+    undo(again, "b", late)
+    assert in_file(path)["b"] == ("y", "bob", "")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (b"a,,x|y,,,me,2026-01-01", "'x|y' in column 'both'; write a list such as"),
+        ("a,é,,,,me,2026-01-01".encode("latin-1"), "is not in UTF-8; save it so"),
+        (b"a,x,,,,me,2026-01-01,more", "is no file of decisions of ours"),
+    ],
+)
+def test_a_file_that_was_changed_by_hand_is_explained(tmp_path, row, said):
+    path = tmp_path / "x.decisions.csv"
+    path.write_bytes(b"item,label,both,unclear,note,by,at\n" + row)
+    with pytest.raises(UnreadableFile, match=re.escape(said)):
+        Decisions(path, "me").events({"a"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_who_drifts_is_said_without_the_name(crowd):
     table, at, _ = crowd
     told = {one["annotator"]: one for one in made(crowd)["annotators"]}
     assert [name for name, one in told.items() if one["drifts"]] == ["c"]
-    assert told["c"]["sentence"].startswith("agrees with the others on ")
+    assert re.match(r"agrees with the others on \d+ % of ", told["c"]["sentence"])
     _, found = drift(table.select(rows=at <= NOW - WEEK), table)
     said = ask_others(table, np.arange(7)).q.argmax(axis=1)
     for a, name in enumerate(table.annotators):
@@ -77,6 +78,14 @@ def test_who_drifts_is_said_without_the_name(crowd):
             assert day["labels"] == rows.size
             rows = rows[table.items[table.item[rows]] != "i900"]
             assert day["agreement"] == (pytest.approx(np.mean(said[rows] == table.label[rows])) if rows.size else None)
+
+
+def test_what_is_later_than_now_is_of_today(crowd):
+    table, at, model = crowd
+    late = table.items[-2]
+    told = made((table, np.where(at > NOW - DAY / 2, NOW + 60, at), model), decided={late: NOW + 60})
+    assert told == made((table, np.where(at > NOW - DAY / 2, NOW, at), model), decided={late: NOW})
+    assert told["days"][-1]["items"] == table.n_items
 
 
 def test_large_tables_and_other_kinds_have_less(crowd, monkeypatch):
@@ -93,6 +102,7 @@ def test_large_tables_and_other_kinds_have_less(crowd, monkeypatch):
     numbers = Annotations.from_arrays("aab", "xyx", ["1.5", "2.5", "3.5"]).as_kind("numbers")
     told = progress(numbers, np.full(3, NOW), decided={}, now=NOW)
     assert (told["days"][-1]["labels"], told["annotators"], told["week"]["settled"]) == (3, [], [None, None])
+    assert [made(crowd)["drift_tested"], made(crowd, before=None)["drift_tested"], told["drift_tested"]] == [1, 0, 0]
 
 
 def test_an_empty_table_and_a_class_that_the_model_does_not_know(crowd):

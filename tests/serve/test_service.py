@@ -312,6 +312,35 @@ def test_a_decision_is_gold_at_once_and_in_the_next_fit(opened):
     assert project.item("i")["decision"] is None
 
 
+def test_the_decision_before_stands_again_when_one_is_withdrawn(opened):
+    service = opened(fits=False)
+    service.create("p")
+    service.append("p", annotation_events([POST]))
+
+    def stands():
+        read = [opened(fits=False), service]  # one from the log alone
+        found = {(one["by"], one["label"]) for at in read for one in at.project("p").all_decisions()}
+        return found.pop() if found else None
+
+    def decide(by, label, id_="i"):
+        return service.append("p", [Event("decision", id_, "i", by, label)]).seq
+
+    def withdraw(seq=None, id_="i"):
+        service.append("p", [Event("withdrawal", id_, "i", data=seq and {"seq": seq})])
+        return stands()
+
+    first, second, third = decide("ann", "x"), decide("bob", "y"), decide("ann", "z")
+    assert withdraw(second) == ("ann", "z")  # not bob's any more: nobody else's goes with it
+    assert withdraw(third) == ("ann", "x")
+    assert service.append("p", [Event("withdrawal", "i", "i", data={"seq": third})]).duplicates == 1
+    assert withdraw(first) is None
+    decide("ann", "x")
+    decide("bob", "y")
+    decide("tool", "z", "gold-1")
+    assert withdraw() == ("tool", "z")
+    assert withdraw(id_="gold-1") is None
+
+
 def test_the_table_of_a_time_is_what_counted_then(opened):
     now = [100.0]
     service = opened(fits=False, clock=lambda: now[0])

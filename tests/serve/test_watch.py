@@ -38,20 +38,45 @@ def test_a_file_is_read_when_it_has_stopped_growing_and_again_when_it_changes(fo
     path = folder.path / "pets.csv"
     path.write_text(CSV)
     assert folder.look() == []  # it may still grow
-    assert folder.look() == ["pets"]
+    assert folder.look() == ["pets.csv"]
     assert folder.look() == []
-    assert rows(service.project("pets").table()) == rows(read(path))
+    assert rows(service.project("pets.csv").table()) == rows(read(path))
     seq = service.seq
     path.write_text(CSV.replace("1,bob,dog\n", "").replace("2,ann,dog", "2,ann,cat") + "3,cy,cat\n")
     folder.look()
-    assert folder.look() == ["pets"]
-    assert rows(service.project("pets").table()) == rows(read(path))
+    assert folder.look() == ["pets.csv"]
+    assert rows(service.project("pets.csv").table()) == rows(read(path))
     assert service.seq == seq + 3  # a row less, one changed, one more
     path.write_text(CSV)
     again = Folder(service, folder.path)  # after a restart
     again.look()
     again.look()
-    assert rows(service.project("pets").table()) == rows(read(path))
+    assert rows(service.project("pets.csv").table()) == rows(read(path))
+
+
+def test_no_file_replaces_another(folder, service):
+    names = ["export.2026-01.csv", "export.2026-02.csv", "labels.csv", "labels.json", "метки.csv", "оценки.csv"]
+    for at, name in enumerate(names):
+        rows = [{"item": "1", "annotator": who, "label": f"x{at}"} for who in "ab"]
+        lines = ["item,annotator,label", *(",".join(row.values()) for row in rows)]
+        text = json.dumps(rows) if name.endswith("json") else "\n".join(lines)
+        (folder.path / name).write_text(text, encoding="utf-8")
+    folder.look()
+    assert folder.look() == names
+    for at, name in enumerate(names):
+        assert service.project(name).table().classes.tolist() == [f"x{at}"]
+
+
+@pytest.mark.parametrize("labels", [("1.5", "2.5", "n/a"), ("cat|dog", "cat", "owl"), ("cat", "dog", "cat|owl")])
+def test_a_file_may_change_its_kind_with_its_rows(folder, service, labels):
+    path = folder.path / "pets.csv"
+    for some in (labels[:2], labels, labels[:2]):
+        rows_ = [f"{i},{who},{label}\n" for i, label in enumerate(some) for who in "ab"]
+        path.write_text("item,annotator,label\n" + "".join(rows_))
+        folder.look()
+        assert folder.look() == ["pets.csv"]
+        now, said = service.project("pets.csv").table(), read(path)
+        assert (now.kind, rows(now)) == (said.kind, rows(said))
 
 
 def test_what_is_no_table_is_said_and_holds_nothing_up(folder, service, caplog):
@@ -59,9 +84,9 @@ def test_what_is_no_table_is_said_and_holds_nothing_up(folder, service, caplog):
     (folder.path / "b.csv").write_text(CSV)
     (folder.path / ".hidden.csv").write_text(CSV)
     folder.look()
-    assert folder.look() == ["b"]
+    assert folder.look() == ["b.csv"]
     assert next(one.message for one in caplog.records if one.levelname == "WARNING").startswith("a.csv: ")
-    assert service.projects() == ["b"]
+    assert service.projects() == ["b.csv"]
 
 
 def test_a_folder_that_is_not_there_is_named(service, tmp_path):
@@ -97,10 +122,11 @@ def test_the_times_of_a_file_are_those_of_its_labels(folder, service):
         task["annotations"].append({"id": who, "completed_by": {"email": who}, "result": result, "updated_at": when})
     (folder.path / "studio.json").write_text(json.dumps([task]))
     folder.look()
-    assert folder.look() == ["pets", "studio"]
-    found = {(one["annotator"], i): one["at"] for i in "12" for one in service.project("pets").item(i)["annotations"]}
+    assert folder.look() == ["pets.csv", "studio.json"]
+    pets = service.project("pets.csv")
+    found = {(one["annotator"], i): one["at"] for i in "12" for one in pets.item(i)["annotations"]}
     assert found["ann", "1"] == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC).timestamp()
     assert found["bob", "1"] == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
     assert found["ann", "2"] > time.time() - 60  # the file does not say
-    first, second = service.project("studio").item("7")["annotations"]
+    first, second = service.project("studio.json").item("7")["annotations"]
     assert (first["at"], second["at"] > time.time() - 60) == (datetime(2026, 1, 3, tzinfo=UTC).timestamp() + 0.5, True)

@@ -6,6 +6,8 @@ import csv
 import getpass
 import io
 import json
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import options, show
 from dissensus.cli.options import Source, option
-from dissensus.common.atomic import atomic, check_no_input
+from dissensus.common.atomic import HeldFolder, atomic, check_no_input
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus.serve.events import Event
+    from dissensus.serve.project import Project
     from dissensus.table.annotations import Annotations
 
 PROJECT = "labels"
@@ -65,17 +68,26 @@ def adjudicate(
 
 
 class Decisions:
-    """A file of decisions, whole after each."""
+    """A file of decisions, whole after each; other processes may write it too."""
 
     def __init__(self, path: Path, by: str):
         self.path, self.by = path, by
-        self.rows: dict[str, dict[str, str]] = {}
-        if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
+        self.rows = self._read()  # as they are known here
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        """Item → its row."""
+        if not self.path.exists():
+            return {}
+        try:
+            with self.path.open(newline="", encoding="utf-8-sig") as file:
                 reader = csv.DictReader(file)
-                if tuple(reader.fieldnames or ()) != COLUMNS:
-                    raise UnreadableFile(f"{path} is no file of decisions of ours; name another with -o OUT.")
-                self.rows = {row["item"]: row for row in reader}
+                ours = tuple(reader.fieldnames or ()) == COLUMNS
+                rows = list(reader)
+        except UnicodeDecodeError:
+            raise UnreadableFile(f"{self.path} is not in UTF-8; save it so, or name another with -o OUT.") from None
+        if not ours or any(None in row for row in rows):  # None: more fields than columns
+            raise UnreadableFile(f"{self.path} is no file of decisions of ours; name another with -o OUT.")
+        return {row["item"]: row for row in rows}
 
     def events(self, items: set[str]) -> list[Event]:
         """The decisions about items that are there, to begin with."""
@@ -84,31 +96,55 @@ class Decisions:
         found = []
         for item, row in self.rows.items():
             data: dict[str, Any] = {"note": row["note"]} if row["note"] else {}
-            data |= {"both": json.loads(row["both"])} if row["both"] else {"unclear": True} if row["unclear"] else {}
+            data |= {"both": self._both(row)} if row["both"] else {"unclear": True} if row["unclear"] else {}
             if item in items:
                 found.append(
                     Event("decision", item, item, row["by"], row["label"] or None, "", time_of(row["at"]), data or None)
                 )
         return found
 
-    def keep(self, events: Any) -> None:
-        """Write what was decided, or taken back."""
-        for event in events:
-            data = dict(event.data or {})
-            if event.kind == "withdrawal":
-                self.rows.pop(event.item, None)
-            elif event.kind == "decision":
-                both = json.dumps(data["both"], ensure_ascii=False) if "both" in data else ""
-                at = datetime.now(UTC).isoformat(timespec="seconds")
-                unclear = "yes" if data.get("unclear") else ""
-                values = (event.item, event.label or "", both, unclear, data.get("note", ""), event.annotator, at)
-                self.rows[event.item] = dict(zip(COLUMNS, values, strict=True))
-        text = io.StringIO(newline="")
-        writer = csv.DictWriter(text, COLUMNS)
-        writer.writeheader()
-        writer.writerows(self.rows.values())
-        with atomic(self.path) as file:
-            file.write(text.getvalue().encode())
+    def _both(self, row: dict[str, str]) -> list[str]:
+        from dissensus.table.names import shown
+
+        with suppress(ValueError):
+            if isinstance(found := json.loads(row["both"]), list) and all(isinstance(one, str) for one in found):
+                return found
+        said = f"item {shown(row['item'])} has {shown(row['both'])} in column 'both'"
+        raise UnreadableFile(f'{self.path}: {said}; write a list such as ["cat", "dog"].')
+
+    def keep(self, events: Iterable[Event], project: Project) -> None:
+        """Write what stands about the items of events; what another process decided meanwhile stays."""
+        turn = HeldFolder(self.path.resolve().parent, wait=True)
+        try:
+            rows = self._read()
+            for event in events:
+                item = event.item
+                if event.kind == "decision" or rows.get(item) == self.rows.get(item):  # else another decided it since
+                    for some in (rows, self.rows):
+                        some.pop(item, None)
+                        some.update(_standing(project, item))
+            text = io.StringIO(newline="")
+            writer = csv.DictWriter(text, COLUMNS)
+            writer.writeheader()
+            writer.writerows(rows.values())
+            with atomic(self.path) as file:
+                file.write(text.getvalue().encode())
+        finally:
+            del turn
+
+
+def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
+    """The row of the decision about an item, if one stands."""
+    from dissensus.serve.describe import decision
+
+    if (event := project.decisions.get(project.code(item))) is None:
+        return {}
+    said = decision(project, event)
+    label = project.label_text(event) if event.label >= 0 else ""
+    both = json.dumps(said["both"], ensure_ascii=False) if said["both"] else ""
+    at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds")
+    values = (item, label, both, "yes" if said["unclear"] else "", str(said["note"] or ""), said["by"], at)
+    return {item: dict(zip(COLUMNS, values, strict=True))}
 
 
 def _serve(
@@ -162,7 +198,7 @@ def _service(store: Any, decisions: Decisions) -> Any:
                 return super().submit(project, events)
             stored = super().submit(project, told)
             stored.result()  # one person decides here, and nobody waits meanwhile
-            decisions.keep(told)
+            decisions.keep(told, self.project(project))
             return stored
 
     return Kept(store)

@@ -115,7 +115,11 @@ def lock(descriptor: int, *, wait: bool = False, shared: bool = False) -> bool:
 class HeldFolder:
     """A lock on a folder for as long as this object lives; `got` is False where another has it."""
 
+    got = True
+
     def __init__(self, folder: Path, *, wait: bool = False, shared: bool = False):
+        if fcntl is None:  # nor can folders be opened there
+            return
         descriptor = os.open(folder, os.O_RDONLY)
         weakref.finalize(self, os.close, descriptor)
         self.got = lock(descriptor, wait=wait, shared=shared)

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
-from dissensus.common.formatting import count
+from dissensus.common.formatting import count, percent
 from dissensus.common.frames import Backend, as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
@@ -111,10 +111,11 @@ class Drift:
         """One for every annotator of `surest`, as it could be said to them."""
         for a in self.surest():
             yield (
-                f"{annotators[a]} agrees with the others on {self.agreement_since[a]:.0%} of {self.labels_since[a]:,} "
-                f"labels since, {self.agreement_before[a]:.0%} of {self.labels_before[a]:,} before; for everybody else "
-                f"it is {self.others_since[a]:.0%} after {self.others_before[a]:.0%}. Ask what changed for them: the "
-                "guideline, the kind of item, or the tool."
+                f"{annotators[a]} agrees with the others on {percent(self.agreement_since[a])} of "
+                f"{self.labels_since[a]:,} labels since, {percent(self.agreement_before[a])} of "
+                f"{self.labels_before[a]:,} before; for everybody else it is {percent(self.others_since[a])} after "
+                f"{percent(self.others_before[a])}. Ask what changed for them: the guideline, the kind of item, or the "
+                "tool."
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import hashlib
 import json
 import math
 import socket
@@ -31,10 +32,10 @@ from fastapi import FastAPI, Request  # noqa: E402
 from fastapi.responses import HTMLResponse, JSONResponse, Response  # noqa: E402
 from fastapi.routing import APIRoute  # noqa: E402
 from starlette.concurrency import run_in_threadpool  # noqa: E402
+from starlette.convertors import PathConvertor, register_url_convertor  # noqa: E402
 from starlette.exceptions import HTTPException  # noqa: E402
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-COOKIE = "dissensus"
 COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
@@ -44,6 +45,15 @@ STORED_AHEAD = "no annotation has; the removal is kept, and what comes later wit
 STATUS_OF = (
     (StoreUnavailable, 503), (UnknownName, 404), (Conflict, 409), (DissensusError, 400),
 )  # fmt: skip
+
+
+class RestConvertor(PathConvertor):
+    """The rest of a path as `path` takes it, and line breaks too: a name may hold them."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("rest", RestConvertor())
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,8 @@ class Guard:
 
     def __init__(self, service: Service, limits: Limits):
         self.tokens, self.limits = Tokens(service.store), limits
+        mark = hashlib.sha256(service.store.salt().encode()).hexdigest()[:8]
+        self.cookie = f"dissensus-{mark}"  # a browser sends it to every port of a host: other stores have other names
         self.left: dict[str, tuple[float, float]] = {}  # caller → requests that are left, as of when
         self.requests: dict[int, int] = {}
         self.seconds = [0] * (len(SECONDS) + 1)
@@ -71,10 +83,10 @@ class Guard:
         said = dict(reversed(request.scope["headers"]))  # the first of several
         header = said.get(b"authorization", b"").decode("latin-1")
         bearer = header[:7].lower() == "bearer "
-        token = header[7:] if bearer else request.cookies.get(COOKIE) if b"cookie" in said else None
+        token = header[7:] if bearer else request.cookies.get(self.cookie) if b"cookie" in said else None
         if request.method not in READS:
             self._check_origin(request, by_cookie=token is not None and not bearer)
-        if token:
+        if token and (bearer or self.tokens.any()):
             found = self.tokens.caller(token)
             if found is None:
                 raise HTTPException(401, "this token is not known, or was revoked; ask an admin for another.")
@@ -322,7 +334,7 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         _check_own(caller, events)
         return await store(name, events)
 
-    @app.delete("/projects/{name}/annotations/{id_:path}")
+    @app.delete("/projects/{name}/annotations/{id_:rest}")
     async def remove(name: str, id_: str, request: Request) -> Response:
         """Take an annotation back, for good."""
         events = [Event("removal", id_, "")]
@@ -345,12 +357,13 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
         service.project(name).check_decision(event)
         return await store(name, [event])
 
-    @app.delete("/projects/{name}/decisions/{item:path}")
+    @app.delete("/projects/{name}/decisions/{item:rest}")
     async def withdraw(name: str, item: str, request: Request) -> Response:
-        """Withdraw the decision about an item."""
+        """Withdraw what was decided about an item; with ?seq= that decision alone: the one before it stands again."""
         guard(request, "decide")
         service.project(name).code(item)
-        return await store(name, [Event("withdrawal", item, item)])
+        data = {"seq": _number(request.query_params, "seq", 0)} if "seq" in request.query_params else None
+        return await store(name, [Event("withdrawal", item, item, data=data)])
 
     @app.get("/projects/{name}/decisions")
     async def decisions(name: str, request: Request) -> Response:
@@ -373,7 +386,7 @@ def _check_own(caller: Caller, events: Iterable[Event]) -> None:
 
 
 def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
-    @app.get("/projects/{name}/items/{item:path}")
+    @app.get("/projects/{name}/items/{item:rest}")
     async def item(name: str, item: str, request: Request) -> Response:
         """One item: label, confidence, votes, status and why, annotations, decision, what it looks like."""
         caller, project = guard(request, "items"), service.project(name)
@@ -452,7 +465,7 @@ def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.post("/sign-in")
     async def sign_in(request: Request) -> Response:
         """Keep a token in a cookie that scripts cannot read: {token}."""
-        guard._check_origin(request, by_cookie=COOKIE in request.cookies)
+        guard._check_origin(request, by_cookie=guard.cookie in request.cookies)
         guard._spend(request.client.host if request.client else "")
         said = json_of(await body_of(request, 10_000))
         token = str(said.get("token", "")) if isinstance(said, dict) else ""
@@ -460,14 +473,14 @@ def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:
             raise HTTPException(401, "this token is not known, or was revoked; ask an admin for another.")
         answer = Response(status_code=303, headers={"Location": "/"})
         secure = request.url.scheme == "https"
-        answer.set_cookie(COOKIE, token, COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
+        answer.set_cookie(guard.cookie, token, COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
         return answer
 
     @app.post("/sign-out")
     async def sign_out() -> Response:
         """Forget the cookie."""
         answer = Response(status_code=303, headers={"Location": "/"})
-        answer.delete_cookie(COOKIE)
+        answer.delete_cookie(guard.cookie)
         return answer
 
 

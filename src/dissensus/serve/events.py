@@ -247,7 +247,7 @@ def _flag(one: Mapping[str, Any], field: str, at: int) -> bool:
 
 def slug(name: str) -> str:
     """A name as part of an address: letters, digits and few other characters."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
+    return re.sub(r"[^\w.-]+", "-", name)
 
 
 def _annotation(one: Mapping[str, Any], at: int) -> Event:

@@ -41,8 +41,9 @@ def progress(
     """What became of a table whose rows are of the times `at` (N,).
 
     `before` is the table of a week ago, `model` what answers it, `decided` the items that somebody decided, and when.
-    Of labels that are no classes only the counts are known.
+    Of labels that are no classes only the counts are known. `drift_tested`: there were labels to compare with.
     """
+    at, decided = np.minimum(at, now), {name: min(time, now) for name, time in decided.items()}  # a clock went back
     start = (now // DAY - days + 1) * DAY  # of the first day
     ends = np.minimum(start + DAY * np.arange(1, days + 1), now)
     classes = table.kind in CLASS_KINDS and len(table) == at.size
@@ -60,7 +61,8 @@ def progress(
     week["labels"] = [int(((at > low) & (at <= high)).sum()) for low, high in ages]
     week["agreement"] = [one.describe().get("pairwise_agreement") if one else None for one in (table, before)]
     people = _people(table, at, before, np.array([start, *ends]), now) if classes and len(table) else []
-    return {"days": told, "week": week, "annotators": people}
+    tested = bool(people) and before is not None and len(before) > 0
+    return {"days": told, "week": week, "annotators": people, "drift_tested": tested}
 
 
 def _settled(

@@ -101,7 +101,8 @@ class Project:
             self.rows = Rows(fold(store.rows(number), store.corrected(number)))
             others = store.of_project(number, annotations=False)
             self.names = [NameList(store.names(number, what, 0)) for what in range(3)]
-            self.decisions: dict[int, Stored] = {}
+            self.decisions: dict[int, Stored] = {}  # item → the one that stands
+            self.decided: dict[int, list[Stored]] = {}  # item → all that were not withdrawn
             self.shown_at: dict[int, int] = {}  # item → seq of what to show
             n_items, n_annotators = len(self.names[ITEM]), len(self.names[ANNOTATOR])
             now = self.rows.columns().counting()
@@ -165,13 +166,18 @@ class Project:
         kind = KINDS[event.kind]
         if kind == "item":
             self.shown_at[event.item] = event.seq
-        elif kind == "withdrawal":
-            if event.item in self.decisions and self.decisions[event.item].id == event.id:  # not somebody else's
-                del self.decisions[event.item]
+            return
+        made = self.decided.setdefault(event.item, [])
+        if kind == "decision":
+            made.append(event)
+        else:  # of one id, not somebody else's; of those the one that is named, or all
+            seq = json.loads(event.data)["seq"] if event.data else None
+            made[:] = [one for one in made if one.id != event.id or seq not in (None, one.seq)]
+        if made:
+            self.decisions[event.item] = made[-1]
         else:
-            self.decisions[event.item] = event
-        if kind != "item":
-            self.n_changed += 1  # gold of the next fit
+            self.decisions.pop(event.item, None)
+        self.n_changed += 1  # gold of the next fit
 
     check, check_spans, check_decision = taken.check, taken.check_spans, taken.check_decision
 

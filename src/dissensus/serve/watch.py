@@ -18,6 +18,7 @@ from dissensus.serve.service import Follower, Service, log
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import chunked
 from dissensus.table.io import read
+from dissensus.table.io.build import in_guessed_kind
 from dissensus.table.spans import sequences_of, spans_of
 
 SECONDS_BETWEEN_LOOKS = 2.0
@@ -112,9 +113,11 @@ class Folder(Follower):
         tables = dict(made) if isinstance(made, Mapping) else {"": made}
         names = []
         for question, table in tables.items():
-            called = f"{path.name.partition('.')[0]}-{question}".rstrip("-")
+            called = f"{path.name}-{question}".rstrip("-")
             name = slug(called)
-            project = self.service.create(name, kind=table.kind, title=called)
+            guessed = table.kind != "spans" and in_guessed_kind(table.as_kind("classes"))[0].kind == table.kind
+            known = guessed or name in self.service.projects()  # what is guessed may change with the file
+            project = self.service.create(name, kind=None if known else table.kind, title=called)
             events = list(table_events(table))
             there = {event.id for event in events if event.kind == "annotation"}
             gone = [(id_, item) for id_, (item, *_) in project.held().items() if ABOUT in id_ and id_ not in there]

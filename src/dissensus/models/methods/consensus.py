@@ -59,7 +59,7 @@ from dissensus.compute.engines.base import hard_rows
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.models.confusion import SIMPLEX, Counts, Engine, moved, soft_counts
 from dissensus.models.copies import find_copies
-from dissensus.models.dependence import RANGE, is_enough, labels_per_item
+from dissensus.models.dependence import RANGE, labels_per_item
 from dissensus.models.even_classes import FIRST_EVEN, EvenClasses, even_weights, learn_evenly, uneven_cost
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
@@ -148,7 +148,7 @@ class Consensus(DawidSkene):
         effect = None
         if people >= MIN_MEAN_LABELS and labelled >= MIN_ITEMS:
             effect = self._seen_effect(table, gold, many, on_step)
-        if effect is None and not many or table.n_annotators * table.n_classes**2 > MAX_CELLS:
+        if (effect is None and not many) or table.n_annotators * table.n_classes**2 > MAX_CELLS:
             return []
         passes = 0 if effect is None else effect.n_iter_
         crowd = self._member(HierarchicalDawidSkene)

@@ -23,6 +23,7 @@ async function ask(path, method = "GET", body = undefined) {
   throw Object.assign(new Error(told.error || said[answer.status] || `The service answered with status ${answer.status}.`), { status: answer.status, retry: answer.status >= 429 });
 }
 const of = (path) => `projects/${encodeURIComponent(state.project.name)}/${path}`;
+const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } }; // a hash that was typed
 const itemPath = (item) => item.split("/").map(encodeURIComponent).join("/");
 
 function complain(error, again) {
@@ -41,7 +42,7 @@ async function route() {
     $("sign-out").hidden = !(state.me.tokens && state.me.signed_in);
     if (!state.me.signed_in) return signIn();
     state.projects = await ask("projects");
-    const [, project, view, item] = location.hash.split("/").map(decodeURIComponent);
+    const [, project, view, item] = location.hash.split("/").map(decoded);
     const name = state.projects.some((one) => one.name === project) ? project : state.projects[0]?.name;
     if (!name) return show(h("h1", {}, "No project yet"), h("p", {}, "Nothing has been sent to this service. The first annotations make a project: POST /projects/NAME/annotations, or dissensus serve --label-studio."));
     if (state.project?.name !== name) Object.assign(state, { project: { name }, history: [], skipped: new Set() });
@@ -81,7 +82,9 @@ function signIn() {
 $("sign-out").addEventListener("click", async () => { await ask("sign-out", "POST").catch(complain); state.me = null; route(); });
 
 const number = (name, value, note) => h("div", { class: "number" }, h("dt", {}, name), h("dd", { class: "value" }, value), note && h("dd", { class: "note" }, note));
-const change = (pair, write) => (pair && pair[1] !== null ? `${write(pair[1])} a week ago` : "no labels a week ago");
+const change = ([now, before], write) => (now === null ? "not known" : before === null ? "not known a week ago" : `${write(before)} a week ago`);
+const hasClasses = () => ["classes", "graded"].includes(state.project.kind);
+const untested = () => (hasClasses() ? "Not tested yet: there are no labels of a week ago to compare with." : "Not tested: this needs labels that are classes.");
 
 function svg(name, className, values, draw) {
   const NS = "http://www.w3.org/2000/svg";
@@ -119,10 +122,10 @@ async function overview() {
     h("p", {}, state.me.may.includes("decide") && counts.queue > 0 && h("a", { class: "button", href: `#/${encodeURIComponent(state.project.name)}/adjudicate` }, "Decide what waits"), state.me.may.includes("report") && [" ", h("a", { href: of("report") }, "Report"), " · ", h("a", { href: of("export?what=items&format=csv"), download: true }, "Labels as CSV")]),
     h("section", {}, h("h2", {}, "Whose agreement moved"), drifting.length
       ? h("ul", { class: "findings" }, ...drifting.map((one) => h("li", { class: "bad" }, h("span", { class: "mark", "aria-hidden": "true" }, "!"), h("span", {}, `${one.annotator} ${one.sentence}`))))
-      : h("p", { class: "question" }, "Nobody's agreement with the others moved this week by more than everybody else's.")),
+      : h("p", { class: "question" }, told.drift_tested ? "Nobody's agreement with the others moved this week by more than everybody else's." : untested())),
     h("section", { class: "row" },
       figure("Labels a day", bars(`Labels a day: ${days.map((one) => `${one.day} ${one.labels}`).join(", ")}`, days.map((one) => one.labels)), ends, `The most on one day are ${count(Math.max(...days.map((one) => one.labels)))}.`),
-      figure("Share of the items that is settled", line(`Settled: ${days.map((one) => `${one.day} ${percent(one.settled)}`).join(", ")}`, days.map((one) => one.settled)), ends, "By what is known about the annotators today; from 0 to 100 %.")));
+      days.some((one) => one.settled !== null) && figure("Share of the items that is settled", line(`Settled: ${days.map((one) => `${one.day} ${percent(one.settled)}`).join(", ")}`, days.map((one) => one.settled)), ends, "By what is known about the annotators today; from 0 to 100 %.")));
 }
 
 const table = (title, caption, heads, rows, none) => h("figure", { class: "table" }, h("h3", {}, title), h("figcaption", {}, rows.length ? caption : none), rows.length > 0 && h("div", { class: "scroll" }, h("table", {},
@@ -137,10 +140,10 @@ async function annotators() {
     const days = time.days.map((day) => day.agreement);
     const flags = [one.flags ?? []].flat().join(", ");
     return [one.annotator, count(one.labels), percent(one.reliability), days.some((v) => v !== null) ? line(`Agreement with the others, ${time.days.length} days: ${days.map(percent).join(", ")}`, days, "spark") : "",
-      h("span", { class: "whole" }, `${percent(time.agreement[0])} after ${percent(time.agreement[1])}`), h("span", { class: time.drifts || flags ? "alarm" : "" }, [time.drifts ? `${one.annotator} ${time.sentence}` : "", flags && `Answers are ${flags}.`].filter(Boolean).join(" ") || "nothing stands out")];
+      h("span", { class: "whole" }, `${percent(time.agreement[0])} after ${percent(time.agreement[1])}`), h("span", { class: time.drifts || flags ? "alarm" : "" }, [time.drifts ? `${one.annotator} ${time.sentence}` : "", flags && `Answers are ${flags}.`].filter(Boolean).join(" ") || (hasClasses() ? "nothing stands out" : "not tested"))];
   });
   show(h("h1", {}, "Annotators"), h("p", { class: "question" }, "Agreement is with what the others say of the same items. Who agrees less may have learnt something that the others do not know yet: say what was seen, and ask."),
-    table("Everybody", "The last column is a test, not an impression: of all that it names, 5 % are expected to be named by chance.", ["annotator", "labels", "reliability", "agreement by day", "this week", "to talk about"], rows, "Nobody has labelled anything yet."));
+    table("Everybody", hasClasses() ? "The last column is a test, not an impression: of all that it names, 5 % are expected to be named by chance." : untested(), ["annotator", "labels", "reliability", "agreement by day", "this week", "to talk about"], rows, "Nobody has labelled anything yet."));
 }
 
 async function queue() {
@@ -188,8 +191,7 @@ async function nextItem(wanted) {
   const skip = new Set([...state.skipped, ...state.history.map((one) => one.item)]);
   const told = await ask(of(`items?status=queue&limit=${skip.size + 1}`));
   state.left = told.total;
-  const item = wanted ?? told.items.find((one) => !skip.has(one.item))?.item;
-  return item === undefined ? null : ask(of(`items/${itemPath(item)}`));
+  return wanted ? ask(of(`items/${itemPath(wanted)}`)) : (told.items.find((one) => !skip.has(one.item)) ?? null);
 }
 
 async function adjudicate(wanted) {
@@ -208,7 +210,7 @@ function drawCase() {
   const all = (state.case.choices ??= choices(one)), n = one.annotations.length, text = textOf(one.data ?? {});
   const button = (choice, at) => h("li", {}, h("button", { type: "button", class: "choice", "aria-keyshortcuts": choice.key, "aria-pressed": state.chosen ? String(state.chosen.has(at)) : undefined, "--share": choice.p === null ? undefined : `${100 * choice.p}%`, onclick: () => pick(at) },
     h("kbd", { "aria-hidden": "true" }, choice.key), h("span", { class: "said" }, isSpans(choice.label) && text ? marked(text, choice.label) : spell(choice.label)),
-    h("span", {}, choice.who.length ? `${choice.who.length} of ${n}` : "", choice.p === null ? "" : ` · ${percent(choice.p)}`),
+    h("span", {}, [choice.who.length && `${choice.who.length} of ${n}`, choice.p !== null && percent(choice.p)].filter(Boolean).join(" · ")),
     choice.who.length > 0 && h("small", {}, choice.who.filter(Boolean).join(", "))));
   const note = h("textarea", { id: "note", rows: 2, "aria-keyshortcuts": "n", placeholder: "Why, or what the guideline should say" });
   note.value = one.note ?? "";
@@ -264,8 +266,8 @@ async function once(act) { // one deed at a time, however fast the keys are
 
 const decide = (said, words) => once(async () => {
   const one = state.case;
-  await ask(of("decisions"), "POST", { item: one.item, ...said, ...(one.note ? { note: one.note } : {}) });
-  state.history.push({ item: one.item });
+  const told = await ask(of("decisions"), "POST", { item: one.item, ...said, ...(one.note ? { note: one.note } : {}) });
+  state.history.push({ item: one.item, seq: told.accepted ? told.seq : null }); // null: it was decided so before
   await step(`${one.item}: ${words}.`);
 });
 const skip = () => once(async () => { state.skipped.add(state.case.item); state.history.push({ item: state.case.item, skip: true }); await step(`${state.case.item} skipped.`); });
@@ -273,7 +275,7 @@ const undo = () => once(async () => {
   const last = state.history.at(-1);
   if (!last) return;
   if (last.skip) state.skipped.delete(last.item);
-  else await ask(of(`decisions/${itemPath(last.item)}`), "DELETE");
+  else if (last.seq) await ask(of(`decisions/${itemPath(last.item)}?seq=${last.seq}`), "DELETE");
   state.history.pop();
   await adjudicate(last.item);
   tell(`Undone; ${last.item} again.`);
