@@ -102,6 +102,20 @@ def test_known_labels_are_fitted(cli, labels, here):
     assert "leave out --known" in refused.stderr
 
 
+def test_what_the_method_was_told_is_not_scored(cli, labels, here):
+    write_csv(here / "sure.csv", ["item", "label"], rows()[1][:7])
+    said = cli("aggregate", labels, "--known", "sure.csv", "--gold", "gold.csv", "-o", "out").stdout
+    assert "on the 33 items with a known label (7 more, which the method was told, are left out)" in " ".join(
+        said.split()
+    )
+    scores = json.loads((here / "out" / "summary.json").read_text())["gold"]
+    model, truth = dz.load(here / "out"), np.array([label for _, label in rows()[1]])
+    assert (scores["items"], scores["left_out"]) == (33, 7)
+    assert scores["accuracy"] == pytest.approx((model.predict() == truth)[7:].mean())
+    all_told = cli("aggregate", labels, "--known", "gold.csv", "--gold", "gold.csv")
+    assert "--known tells the label of every item that --gold has; accuracy cannot be measured." in all_told.stderr
+
+
 def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     """digits-crowd: spammers, an adversary, a clique of five."""
     table = dz.load_dataset("digits-crowd").annotations
@@ -168,7 +182,7 @@ def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
     for words in (
         "280 annotations of 40 items",
         "converged after",
-        "settled (90 % sure, by 2 labels or more)",
+        "settled (90 % sure, by 2 annotators or more)",
         "w6",
         "w0",
         "Results are in out",

@@ -28,7 +28,7 @@ def test_limits_are_kept_or_not_and_the_exit_status_says_so(weeks, cli):
         result = cli("check", "new.csv", "--min-settled", limit, "--min-labels", 7, *FAST)
         assert result.exit_code == code, result.output
         assert ("failed       min-settled: " in result.stdout) == bool(code)
-        assert "passed       min-labels: the item with the fewest labels has 7 (at least 7)." in result.stdout
+        assert "passed       min-labels: the item with the fewest annotators has 7 (at least 7)." in result.stdout
     assert "Decide the others" in result.stdout
     code, checks = found(cli, "new.csv", "--min-agreement", 0.99, "--max-flagged", 7, *FAST)
     assert (code, checks["max_flagged"]["passed"], checks["min_agreement"]["passed"]) == (1, True, False)

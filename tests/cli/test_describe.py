@@ -31,7 +31,7 @@ def test_doubtful_things_are_said_in_words(cli, here):
     assert "2 of 3 annotators gave fewer than 5 labels" in text
     assert "1 of 3 annotators gave no label that counts" in text
     assert "1 of 2 items have no annotation" in text
-    assert "Annotations that repeat an item and annotator: 1;" in text
+    assert "1 annotation repeats an item and annotator: each counts" in text
     one = cli("describe", write_csv(here / "one.csv", ["item", "annotator", "label"], [("a", "x", "cat")])).stdout
     assert "one class only" in one
     assert "one annotator only" in one
@@ -119,5 +119,5 @@ def test_items_with_one_label_are_doubtful_and_agree_with_nobody(cli, tmp_path):
     rows = [f"{i},a,{'yes' if i % 2 else 'no'}" for i in range(9)] + ["0,b,yes", "1,b,yes"]
     path.write_text("item,annotator,label\n" + "\n".join(rows))
     shown = cli("describe", path).stdout
-    assert "Most items have one label only, which nobody has checked." in shown
-    assert "Unanimous: 50.0 % of the items with two labels or more." in shown
+    assert "Most items have labels by one annotator only, which nobody has checked." in shown
+    assert "Unanimous: 50.0 % of the items with two annotators or more." in shown

@@ -448,6 +448,12 @@ def test_any_table_works():
             explain(table, DawidSkene().fit(table), annotators={"annotator": np.arange(7), "g": [0, 1, 0, 1, 0, 1, 0]})
 
 
+def test_one_person_agrees_with_nobody():
+    table = Annotations.from_arrays("aaabb", "xxxxy", list("yyynn"), classes=["n", "y"])
+    found = explain(table, MajorityVote().fit(table))
+    assert [KINDS[code] for code in found.kind] == ["cannot tell", "agreed"]
+
+
 def test_one_label_is_no_agreement():
     table = Annotations.from_arrays([0, 0, 1, 2, 2], list("ababa"), [0, 0, 1, 0, 1])
     found = explain(table, MajorityVote().fit(table))

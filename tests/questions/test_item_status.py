@@ -56,6 +56,18 @@ def test_status_and_reason(votes, label, confidence, status, reason):
     assert (STATUSES[found.status[0]], found.reason[0].as_py()) == (status, reason)
 
 
+def test_one_person_who_repeats_a_label_checks_nothing():
+    table = Annotations.from_arrays("aaaabbc", ["Ann"] * 5 + ["Bob", "Bob"], list("yyyynnn"), classes=["n", "y"])
+    found = item_status(table, np.array([1, 0, 0]), np.full(3, 0.99))
+    assert found.columns()["status"].to_pylist() == ["needs a look", "settled", "needs a look"]
+    assert found.reason.to_pylist() == ["4 labels, all by one annotator", "both labels agree", "only 1 label"]
+    votes = Annotations.from_counts(["a"], ["y"], [4])  # nobody knows whose
+    assert item_status(votes, np.array([0]), np.array([0.99])).status.tolist() == [0]
+    numbers = Annotations.from_arrays("aabbcc", "xxxyxy", [1.0, 1.0, 2.0, 2.1, 5.0, 5.1], kind="numbers")
+    found = status_of(methods["gaussian"]().fit(numbers), numbers)
+    assert (found.status[0], found.reason_of(0)) == (1, "2 labels, all by one annotator")
+
+
 def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_they_are_many():
     table = Annotations.from_arrays(
         np.repeat(np.arange(3), [4, 4, 8]), np.arange(16), list("bbddaaccaabbccdd"), items=np.arange(3)

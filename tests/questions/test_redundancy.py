@@ -510,7 +510,10 @@ def test_hardly_any_is_not_none_and_nearly_all_is_not_all():
 
 def test_extremes_are_told_as_they_are():
     single = redundancy(Annotations.from_arrays([1, 2, 3], [1, 1, 2], [0, 1, 0]), "dawid-skene")
-    assert single.verdict().startswith("No item has more than one label")
+    assert single.verdict().startswith("No item has labels by two annotators, so nothing says")
+    assert "expected" not in single.verdict()  # nothing is known of who errs
+    twice = redundancy(Annotations.from_arrays([1, 2, 3] * 2, [1, 1, 2] * 2, [0, 1, 0] * 2), "dawid-skene")
+    assert (twice.rehearsal, twice.verdict()) == (None, single.verdict())  # the same people, once more
     assert single.rehearsal is None
     assert len(single) == 1
     one_class = redundancy(Annotations.from_arrays([1, 1, 2], [1, 2, 2], ["x", "x", "x"]), "majority-vote")

@@ -74,7 +74,6 @@ def _facts(
 
     from dissensus.common.frames import as_frame
     from dissensus.evaluation import cohen_kappas, concordances
-    from dissensus.evaluation.agreement import ratings_per_item
     from dissensus.evaluation.distances import agreement_by_kind
 
     with show.waiting(f"resampling {what}", settings["resamples"]) as on_step:
@@ -83,7 +82,7 @@ def _facts(
     if table.kind not in WITHOUT_SCALE:
         if table.weight is not None and table.kind != "numbers":  # the warning was given
             table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
-        facts["items_with_two_ratings"] = int((ratings_per_item(table) > 1).sum())
+        facts["items_with_two_ratings"] = int((table.ratings_per_item > 1).sum())
         if table.kind != "numbers":
             codes = range(table.n_classes)
             order = sorted(codes, key=values.__getitem__) if values else codes

@@ -51,9 +51,9 @@ def _show(title: str, about: dict[str, Any]) -> None:
     elif about["kind"] not in ("objects", "numbers"):
         show.bars(("class", "share"), about["class_shares"], 1, shares=True)
         if (agreement := about["pairwise_agreement"]) is not None:
-            show.text(f"Agreement: two labels of one item agree {show.percent(agreement)} of the time.")
-        if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
-            show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the items with two labels or more.")
+            show.text(f"Agreement: two annotators of one item agree {show.percent(agreement)} of the time.")
+        if about["unanimous_items"] is not None and about["annotators_per_item"]["max"] > 1:
+            show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the items with two annotators or more.")
     doubts = list(_doubts(about))
     show.text("Doubtful:" if doubts else "Nothing looks doubtful.")
     for doubt in doubts:
@@ -91,7 +91,8 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         gets = "what all items have in common" if about["kind"] == "numbers" else "the shares of the classes"
         yield f"{bare:,} of {about['items']:,} items have no annotation; each will get {gets}."
     if again := about["repeated_pairs"]:
-        yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
+        repeat = "1 annotation repeats" if again == 1 else f"{again:,} annotations repeat"
+        yield f"{repeat} an item and annotator: each counts as a vote, but not as another person."
     if unsettled_spellings(shares):
         yield "Some classes differ by capitals or spaces only; --normalize merges them."
     if missing := [label for label in shares if " ".join(label.casefold().split()) in NO_ANSWER]:
@@ -103,10 +104,10 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2:
         yield "There is one annotator only; nothing can tell whether they are right."
-    elif about["annotations_per_item"]["median"] == 1 < about["annotations_per_item"]["max"]:
-        yield "Most items have one label only, which nobody has checked."
-    elif about["annotations_per_item"]["max"] == 1:
-        yield "No item has two labels; nobody's labels can be checked against another's."
+    elif about["annotators_per_item"]["max"] == 1:
+        yield "No item has labels by two annotators; nobody's labels can be checked against another's."
+    elif about["annotators_per_item"]["median"] == 1:
+        yield "Most items have labels by one annotator only, which nobody has checked."
 
 
 def _spread(counts: dict[str, float]) -> str:

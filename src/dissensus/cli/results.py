@@ -75,8 +75,16 @@ def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None
 
 def fit(model: Aggregator, table: Annotations, gold: Any, text: str, *, known: Any, flags: bool) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
-    seconds = fit_with_bar(model, table, text, known)
-    result = _answered(model, table, gold, seconds, status_of(model, table, known))
+    from dissensus.questions.scoring import unseen
+
+    seconds, rest = fit_with_bar(model, table, text, known), unseen(gold, known)
+    told = 0 if gold is None else _count_known(gold) - _count_known(rest)
+    if told and not _count_known(rest):
+        say("warning: --known tells the label of every item that --gold has; accuracy cannot be measured.")
+        rest = None
+    result = _answered(model, table, rest, seconds, status_of(model, table, known))
+    if told and rest is not None:
+        result.summary["gold"]["left_out"] = told
     if not isinstance(model, AnswerModel):
         result.summary["pairwise_agreement"] = table.describe().get("pairwise_agreement")
     if not flags:
@@ -87,6 +95,11 @@ def fit(model: Aggregator, table: Annotations, gold: Any, text: str, *, known: A
         found = diagnose_classes(table, threads=model.get_params(deep=False).get("threads"))
     result.summary["annotators_to_look_at"] = flagged(found)
     return replace(result, diagnosis=found)
+
+
+def _count_known(gold: Any) -> int:
+    """How many items have a known label: codes from 0, or numbers."""
+    return int((gold >= 0).sum() if gold.dtype.kind in "iu" else (~np.isnan(gold)).sum())
 
 
 def _answered(

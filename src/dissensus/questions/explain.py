@@ -59,7 +59,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MEANINGS: dict[Kind, str] = {
-    "agreed": "two labels or more, all the same",
+    "agreed": "two annotators or more, and one answer",
     "likely error": "labels differ because somebody erred",
     "ambiguous": "people take the item for one class or the other",
     "group perspective": "groups of people see the item differently",
@@ -194,7 +194,7 @@ def explain(
         columns = {} if annotators is None else metadata_groups(annotators, table, missing_as_group)
         effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool)
 
-    several, evidence = n >= 2, one - many
+    several, people, evidence = n >= 2, rows.ratings_per_item >= 2, one - many
     ambiguity = np.zeros(n.size)
     ambiguity[several] = _posterior_of_ambiguity(evidence[several])
     at_least = np.maximum(one, logsumexp(usual_one, axis=1)) - np.maximum(many, usual_many)  # the kinder to slips
@@ -212,7 +212,7 @@ def explain(
     erred &= belief[np.arange(best.size), best] >= SURE
     error = np.where(disagree, erred, ~as_said & (confidence >= SURE))
     kind = np.select(
-        [n == 0, views, ~other & ambiguous, error, several & ~disagree & as_said],
+        [n == 0, views, ~other & ambiguous & people, error, people & ~disagree & as_said],
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
         KINDS.index("cannot tell"),
     )

@@ -123,7 +123,7 @@ class NextLabel:
 class Rehearsal:
     """Expected against observed effect: one label of each item is taken away, then given back."""
 
-    items: int  # with two labels or more
+    items: int  # with two annotators or more
     flips: float  # mean probability that the label changes, expected before
     changed: Estimate  # share of the labels that did
     gain: float  # mean expected gain
@@ -141,7 +141,7 @@ class Redundancy(Shown):
 
     levels: tuple[Level, ...]  # the last is all labels
     next_label: NextLabel
-    rehearsal: Rehearsal | None  # None where no item has two labels
+    rehearsal: Rehearsal | None  # None where no item has two annotators
     sampled_items: int | None  # items of the curve and the rehearsal, where not all were taken
     accuracy: Estimate | None  # of the fit to all annotations, over all items with gold
     expected_accuracy: float | None  # what that model believes it is
@@ -166,8 +166,9 @@ class Redundancy(Shown):
             return "There is only one class; no label can change anything."
         if self.rehearsal is None:
             return (
-                "No item has more than one label, so nothing says how far annotators agree or what more labels would "
-                f"change. {self.advice.advice()}"
+                "No item has labels by two annotators, so nothing says how far they agree or what more labels would "
+                "change. Have some items labelled by a second annotator: "
+                f"`dissensus recommend --budget {ADVICE_BUDGET}` says which."
             )
         after = self.next_label
         sentences = [
@@ -266,7 +267,7 @@ def redundancy(
     part, part_gold, sampled = _sample(table, gold, limit, seed)
     counts = np.diff(part.item_ptr)
     steps = _levels(counts, levels)
-    many = np.flatnonzero(counts > 1)
+    many = np.flatnonzero(part.ratings_per_item > 1)  # a label by the same person is no check
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
 
     def estimate(values: FloatArray) -> Any:
