@@ -132,7 +132,7 @@ def test_evidence_is_that_of_a_literal_loop(kind, monkeypatch):
     alpha = (found.ambiguity.sum() + 5) / (several.sum() + 10)
     odds = alpha / (1 - alpha) * np.exp(-values)
     np.testing.assert_allclose(found.ambiguity[several], odds / (1 + odds), atol=1e-6)
-    assert 0 < found.share_ambiguous < 1
+    assert 0 <= found.share_ambiguous < 1
 
 
 def test_a_perspective_is_one_class_for_each_group(monkeypatch):
@@ -292,6 +292,20 @@ def test_errors_are_not_called_ambiguity(crowd, method):
             found = explain(sim.annotations, methods[method]().fit(sim.annotations))
             assert found.counts()["ambiguous"] <= 30  # of 1,000; specialists and adversaries are no slips
             assert found.share_ambiguous < 0.05
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "redundancy", "slip", "people"), [(2, 10, 0.25, 20), (4, 6, 0.25, 25), (10, 5, 0.35, 40)]
+)
+def test_where_all_err_alike_no_item_is_ambiguous(n_classes, redundancy, slip, people):
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        annotator = np.concatenate([rng.choice(people, redundancy, replace=False) for _ in range(400)])
+        item, truth = np.repeat(np.arange(400), redundancy), rng.integers(0, n_classes, 400)
+        wrong = rng.integers(1, n_classes, item.size) * (rng.random(item.size) < slip)
+        table = Annotations.from_arrays(item, annotator, (truth[item] + wrong) % n_classes)
+        found = explain(table, DawidSkene().fit(table))
+        assert (found.counts()["ambiguous"], found.share_ambiguous) == (0, 0)  # it was up to 23 % of the items
 
 
 @pytest.mark.parametrize(
