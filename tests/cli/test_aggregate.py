@@ -126,7 +126,7 @@ def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     for words in ("Annotators to look at", "unrelated to the items", "contrary to the", "same as another's"):
         assert words in result.stdout
     assert not re.search("spam|advers|copier", result.stdout)
-    assert f"{found.too_few_labels} of 42 annotators have too few labels to say" in result.stdout
+    assert f"{found.too_few_labels} of 42 annotators have too few labels that" in result.stdout
     written = {row["annotator"]: row for row in read_csv(here / "out" / "annotators.csv")}
     for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True):
         assert (written[name]["flags"], written[name]["reasons"]) == (", ".join(flags), reasons)
@@ -136,6 +136,19 @@ def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     plain = cli("aggregate", path, "--no-flags", "-o", "plain")
     assert "look at" not in plain.stdout
     assert "flags" not in read_csv(here / "plain" / "annotators.csv")[0]
+
+
+@pytest.mark.parametrize("label", ["cat", 1.5])
+def test_nobody_is_ranked_where_nothing_tells_who_is_right(cli, here, label):
+    told = [(i, f"a{i % 3}", label if i % 2 else "dog" if label == "cat" else 2.5) for i in range(30)]
+    write_csv(here / "single.csv", ["item", "annotator", "label"], told)
+    said = cli("aggregate", "single.csv", "-o", "out").stdout
+    assert "Most and least reliable" not in said
+    assert len(read_csv(here / "out" / "annotators.csv")) == 3
+    if label == "cat":
+        assert "Annotators are not ranked: no item has labels by two of them" in " ".join(said.split())
+    write_csv(here / "two.csv", ["item", "annotator", "label"], [*told, (0, "a1", label), (1, "a2", label)])
+    assert "Most and least reliable" in cli("aggregate", "two.csv").stdout
 
 
 def test_gold_is_never_fitted(cli, labels, here):

@@ -114,6 +114,16 @@ def test_classes_that_differ_by_spelling_are_doubtful(cli, tmp_path):
     assert "Some classes differ by capitals or spaces only; --normalize merges them." in shown
 
 
+def test_classes_with_one_or_two_labels_among_many_may_be_typing_errors(cli, tmp_path):
+    path, rows = tmp_path / "labels.csv", [f"{i},{who},{'cat' if i % 2 else 'dog'}" for i in range(40) for who in "ab"]
+    path.write_text("item,annotator,label\n" + "\n".join([*rows, "0,c,dgo", "1,c,cta", "2,c,cta"]))
+    shown = " ".join(cli("describe", path).stdout.split())
+    assert "Classes with so few labels may be typing errors: cta (2), dgo (1); --map OLD=NEW renames." in shown
+    path.write_text("item,annotator,label\n0,a,cat\n0,b,dog\n1,a,cat\n")
+    shown = cli("describe", path).stdout
+    assert "no method can mend that" not in shown  # one pair of labels
+
+
 def test_items_with_one_label_are_doubtful_and_agree_with_nobody(cli, tmp_path):
     path = tmp_path / "labels.csv"
     rows = [f"{i},a,{'yes' if i % 2 else 'no'}" for i in range(9)] + ["0,b,yes", "1,b,yes"]

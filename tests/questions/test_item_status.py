@@ -16,7 +16,7 @@ def answers(*votes):
     item = np.repeat(np.arange(len(votes)), [len(one) for one in votes])
     annotator = np.concatenate([np.arange(len(one)) for one in votes])
     return Annotations.from_arrays(
-        item, annotator, list("".join(votes)), classes=list("abc"), items=np.arange(len(votes)),
+        item, annotator, list("".join(votes)), classes=list("abcd"), items=np.arange(len(votes)),
     )  # fmt: skip
 
 
@@ -38,6 +38,7 @@ def test_votes_are_counted_the_most_frequent_first():
         ("", 0, 0.5, "needs a look", "no label"),
         ("ab", 0, 0.6, "needs a look", "2 labels differ"),
         ("abc", 2, 0.6, "needs a look", "3 labels differ"),
+        ("abcd", 2, 0.4, "truly split", "4 labels differ"),
         ("aabb", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
         ("aabbc", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
         ("aabbc", 2, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),

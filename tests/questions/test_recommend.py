@@ -505,3 +505,11 @@ def test_a_budget_below_every_price_says_so():
     assert found.verdict() == "Nothing is left to buy here: the budget does not pay for a label."
     everybody = recommend(*uneven([60, 60]), budget=5)
     assert "everybody has labelled every item; only somebody new could say more" in everybody.verdict()
+
+
+def test_items_that_are_only_checked_are_counted_among_those_of_the_plan():
+    table = Annotations.from_arrays([*range(60)], [0, 1, 2] * 20, [0, 1] * 30)
+    found = recommend(DawidSkene().fit(table), table, budget=12)
+    assert found.limits.unchecked <= np.unique(found.items).size < 60
+    one = dataclasses.replace(found, limits=dataclasses.replace(found.limits, unchecked=1))
+    assert "1 of these items is asked about because at most one annotator has labelled them so far." in one.verdict()

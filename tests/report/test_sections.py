@@ -15,7 +15,7 @@ from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
-from dissensus.report.sections.items import look_first
+from dissensus.report.sections.items import _group_finding, look_first
 from dissensus.table.datasets import load_dataset
 from dissensus.table.io.jsonl import dumps
 from report.reports import FEW_METHODS, Page, blocks, check_section, crowd, people, report, things
@@ -431,3 +431,11 @@ def test_the_shares_of_classes_are_those_of_the_labels_not_of_a_softened_posteri
     facts = Report(table, found, methods=FEW_METHODS).facts["sections"]["overview"]
     assert facts["classes"][1]["labels"] == (found.predict() == 1).mean()
     assert found.posterior_[:, 1].mean() > facts["classes"][1]["labels"] + 0.02
+
+
+def test_groups_are_held_against_the_label_that_was_chosen_where_labels_differ():
+    groups = [{"group": "old", "reliability": 0.83}, {"group": "young", "reliability": 0.48}]
+    said = _group_finding({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": groups}).text
+    chosen = "where labels differ, the chosen one is theirs 48 % of the time for those with age young, 83 % for those"
+    assert chosen in said
+    assert "right" not in said

@@ -105,12 +105,11 @@ def check(
 
     answers = options.answer_each(tables, answer)
     passed = all(one.passed is not False for found in answers.values() for one in found)
-    for found in answers.values():
-        for one in found:
-            if one.passed is None and one.name in asked:
-                raise BadParameter(f"--{one.name.replace('_', '-')} cannot be checked: {one.found}.")
     head: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
     source.print_each(answers, _show, _facts, **head, passed=passed)
+    for one in (one for found in answers.values() for one in found):
+        if one.passed is None and one.name in asked:
+            raise BadParameter(f"--{one.name.replace('_', '-')} cannot be checked: {one.found}.")
     if not passed:
         raise typer.Exit(FAILED)
 

@@ -136,6 +136,10 @@ class _Checks:
         from dissensus.questions.diagnose import diagnose
 
         found = diagnose(self.table)
+        if found.unsettled:
+            return None, "classes differ by capitals or spaces only, so nobody can be judged"
+        if found.too_few_labels == found.active_annotators:
+            return None, "no annotator has enough labels that others' can be compared with"
         named = found.annotators[np.array([bool(flags) for flags in found.flags])]
         return (
             int(named.size),
@@ -182,13 +186,12 @@ class _Checks:
         if not (len(old) and len(table)):
             return None, "no item has the labels that it had before"
         annotators, found = drift(old, table)
-        tested, drifting = found.tested, int(found.drifts.sum())
-        if not tested:
+        drifting = int(found.drifts.sum())
+        if not found.tested:
             return None, "no annotator has enough labels before and now"
         return (
             drifting,
-            f"{drifting:,} of {count(tested, 'annotator')} with enough labels agree with the others clearly more or "
-            "less often than before",
+            found.verdict().rstrip("."),
             " ".join(found.sentences(annotators)),
         )
 

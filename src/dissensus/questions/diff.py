@@ -33,7 +33,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
-from dissensus.common.formatting import count
+from dissensus.common.formatting import count, percent
 from dissensus.common.frames import Backend, as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
@@ -103,6 +103,16 @@ class Drift:
         """How many annotators have enough labels."""
         return int((~np.isnan(self.p_value)).sum())
 
+    def verdict(self) -> str:
+        """How many annotators drift, of those that can be tested."""
+        if not (tested := self.tested):
+            return "No annotator can be compared with the others both before and since."
+        agree = "agrees" if (named := int(self.drifts.sum())) <= 1 else "agree"
+        return (
+            f"{named or 'None'} of {count(tested, 'annotator')} with enough labels {agree} with the others clearly "
+            "more or less often than before."
+        )
+
     def surest(self) -> IntArray:
         """Codes of the annotators that drift, the surest first."""
         return np.flatnonzero(self.drifts)[np.argsort(self.p_value[self.drifts], kind="stable")]
@@ -111,9 +121,10 @@ class Drift:
         """One for every annotator of `surest`, as it could be said to them."""
         for a in self.surest():
             yield (
-                f"{annotators[a]} agrees with the others on {self.agreement_since[a]:.0%} of {self.labels_since[a]:,} "
-                f"labels since, {self.agreement_before[a]:.0%} of {self.labels_before[a]:,} before; for everybody else "
-                f"it is {self.others_since[a]:.0%} after {self.others_before[a]:.0%}. Ask what changed for them: the "
+                f"{annotators[a]} agrees with the others on {percent(self.agreement_since[a])} of "
+                f"{self.labels_since[a]:,} labels since, {percent(self.agreement_before[a])} of "
+                f"{self.labels_before[a]:,} before; for everybody else it is {percent(self.others_since[a])} after "
+                f"{percent(self.others_before[a])}. Ask what changed for them: the "
                 "guideline, the kind of item, or the tool."
             )
 
@@ -147,14 +158,13 @@ class Diff(Shown):
     def verdict(self) -> str:
         """All of it in a sentence or two."""
         added, changed, removed = self.counts().values()
-        named, flipped = int(self.drift.drifts.sum()), self.flips.item.size
+        flipped = self.flips.item.size
         if not added + changed + removed:
             return "No label changed."
         return (
             f"{count(added, 'label')} {'was' if added == 1 else 'were'} added, {changed:,} changed and {removed:,} "
             f"removed; {count(flipped, 'item')} {'has' if flipped == 1 else 'have'} another answer. "
-            f"{named or 'No'} annotator{'' if named == 1 else 's'} "
-            f"{'agrees' if named == 1 else 'agree'} with the others clearly more or less often than before."
+            f"{self.drift.verdict()}"
         )
 
     def reasons(self) -> list[str]:

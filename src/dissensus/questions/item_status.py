@@ -332,10 +332,10 @@ def _reason(
         return f"the only label, {most}, is doubted" if most else "only 1 label"
     if alone:
         return ONE_ANNOTATOR.format(labels)
-    if status == 2:
-        return f"{agree} of {labels} labels agree where {expected} usually would"
     if agree == 1:
         return f"{labels} labels differ"
+    if status == 2:
+        return f"{agree} of {labels} labels agree where {expected} usually would"
     if tied:
         named = [naming.shown(classes[code]) for code in leaders[tied - 1]]
         answers = word_list(named) if len(named) <= MAX_TIED else f"{len(named)} answers"

@@ -130,8 +130,8 @@ class Recommendation(Shown):
         if limits.too_few:
             said.append(f"{count(limits.too_few, 'item')} may change by more labels than these.")
         if limits.unchecked:
-            have = "has" if limits.unchecked == 1 else "have"
-            said.append(f"{count(limits.unchecked, 'item')} {have} at most one label so far, which nobody has checked.")
+            these = f"{limits.unchecked:,} of these items {'is' if limits.unchecked == 1 else 'are'}"
+            said.append(f"{these} asked about because at most one annotator has labelled them so far.")
         if limits.left >= self.cost.min():
             said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
         return " ".join(said)
@@ -227,9 +227,9 @@ def recommend(
         Two columns of names: only these pairs. Left out: every item with every annotator.
     cost : number, annotator → number, or one number per annotator
     capacity : int, annotator → int, "auto" or None
-        Labels that an annotator can give at most, of those asked for now. "auto": twice the share of the budget
-        that it had of the labels so far, 5 at least, and half of the budget at most unless it had more. None: any
-        number.
+        Labels that an annotator can give at most, of those asked for now. "auto": twice the share of the budget that
+        it had of the labels so far by those asked, 5 at least, and half of the budget at most unless it had more. None:
+        any number.
     per_item : int, "auto" or None
         Labels asked for on one item at most, now. "auto": as many as bring it to the median item's number and 3 more.
     settled : float or None

@@ -28,6 +28,7 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "annotators": table.n_annotators,
         "annotations_per_item": _spread(per_item),
         "annotators_per_item": _spread(table.ratings_per_item),
+        "items_with_two_annotators": int((table.ratings_per_item > 1).sum()),
         "annotations_per_annotator": _spread(per_annotator),
         "items_without_annotation": int((per_item == 0).sum()),
         "annotators_without_annotation": int((per_annotator == 0).sum()),
