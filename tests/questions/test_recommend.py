@@ -1,5 +1,6 @@
 """Whom to ask next: gains against literal loops and brute force, the greedy choice, limits, names, and time."""
 
+import dataclasses
 import itertools
 import time
 
