@@ -513,4 +513,6 @@ def test_items_that_are_only_checked_are_counted_among_those_of_the_plan():
     found = recommend(DawidSkene().fit(table), table, budget=12)
     assert found.limits.unchecked <= np.unique(found.items).size < 60
     one = dataclasses.replace(found, limits=dataclasses.replace(found.limits, unchecked=1))
-    assert "1 of these items is asked about because at most one annotator has labelled them so far." in one.verdict()
+    assert (
+        "1 of these items is asked about only because at most one annotator has labelled them so far." in one.verdict()
+    )

@@ -95,6 +95,8 @@ class Annotations(ReadOnlyArrays, Named):
     >>> names = table.items, table.annotators, table.classes
     >>> Annotations.from_codes(table.item, table.annotator, table.label, *names).n_items
     2
+    >>> table.rating.tolist(), table.ratings_per_item.tolist()
+    ([0, 1, 2, 3], [2, 2])
     >>> table.by_annotator.tolist(), table.annotator_ptr.tolist()
     ([0, 2, 1, 3], [0, 2, 4])
     >>> Annotations.from_arrays(["a"], ["x"], ["red|round"], kind="sets").options.names.tolist()
