@@ -102,6 +102,20 @@ def test_known_labels_are_fitted(cli, labels, here):
     assert "leave out --known" in refused.stderr
 
 
+def test_what_the_method_was_told_is_not_scored(cli, labels, here):
+    write_csv(here / "sure.csv", ["item", "label"], rows()[1][:7])
+    said = cli("aggregate", labels, "--known", "sure.csv", "--gold", "gold.csv", "-o", "out").stdout
+    assert "on the 33 items with a known label (7 more, which the method was told, are left out)" in " ".join(
+        said.split()
+    )
+    scores = json.loads((here / "out" / "summary.json").read_text())["gold"]
+    model, truth = dz.load(here / "out"), np.array([label for _, label in rows()[1]])
+    assert (scores["items"], scores["left_out"]) == (33, 7)
+    assert scores["accuracy"] == pytest.approx((model.predict() == truth)[7:].mean())
+    all_told = cli("aggregate", labels, "--known", "gold.csv", "--gold", "gold.csv")
+    assert "--known tells the label of every item that --gold has; accuracy cannot be measured." in all_told.stderr
+
+
 def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     """digits-crowd: spammers, an adversary, a clique of five."""
     table = dz.load_dataset("digits-crowd").annotations
@@ -112,7 +126,7 @@ def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     for words in ("Annotators to look at", "unrelated to the items", "contrary to the", "same as another's"):
         assert words in result.stdout
     assert not re.search("spam|advers|copier", result.stdout)
-    assert f"{found.too_few_labels} of 42 annotators have too few labels to say" in result.stdout
+    assert f"{found.too_few_labels} of 42 annotators have too few labels that" in result.stdout
     written = {row["annotator"]: row for row in read_csv(here / "out" / "annotators.csv")}
     for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True):
         assert (written[name]["flags"], written[name]["reasons"]) == (", ".join(flags), reasons)
@@ -122,6 +136,19 @@ def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     plain = cli("aggregate", path, "--no-flags", "-o", "plain")
     assert "look at" not in plain.stdout
     assert "flags" not in read_csv(here / "plain" / "annotators.csv")[0]
+
+
+@pytest.mark.parametrize("label", ["cat", 1.5])
+def test_nobody_is_ranked_where_nothing_tells_who_is_right(cli, here, label):
+    told = [(i, f"a{i % 3}", label if i % 2 else "dog" if label == "cat" else 2.5) for i in range(30)]
+    write_csv(here / "single.csv", ["item", "annotator", "label"], told)
+    said = cli("aggregate", "single.csv", "-o", "out").stdout
+    assert "Most and least reliable" not in said
+    assert len(read_csv(here / "out" / "annotators.csv")) == 3
+    if label == "cat":
+        assert "Annotators are not ranked: no item has labels by two of them" in " ".join(said.split())
+    write_csv(here / "two.csv", ["item", "annotator", "label"], [*told, (0, "a1", label), (1, "a2", label)])
+    assert "Most and least reliable" in cli("aggregate", "two.csv").stdout
 
 
 def test_gold_is_never_fitted(cli, labels, here):
@@ -168,7 +195,7 @@ def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
     for words in (
         "280 annotations of 40 items",
         "converged after",
-        "settled (90 % sure, by 2 labels or more)",
+        "settled (90 % sure, by 2 annotators or more)",
         "w6",
         "w0",
         "Results are in out",

@@ -60,7 +60,7 @@ def test_best_and_worst_pairs_are_shown(cli, labels):
 def test_few_pairs_are_shown_once_each(cli, here):
     path = table(here, *["aab", "bba", "abb"] * 5)
     text = cli("agreement", path, "--pairs", "--least", "2").stdout
-    assert "more" not in text
+    assert "…" not in text
     assert text.count("w0  ") == 2
 
 
@@ -102,6 +102,18 @@ def test_verdicts_follow_the_interval(cli, here, labels, words):
     result = cli("agreement", table(here, *labels))
     assert result.exit_code == 0
     assert words in " ".join(result.stdout.split())
+
+
+def test_spelling_and_a_handful_of_items_are_nobody_s_fault(cli, here):
+    rows = [f"{i},{who},{label}" for i in range(20) for who, label in (("Ann", "yn"[i % 2]), ("Bob", "YN"[i % 2]))]
+    (here / "caps.csv").write_text("item,annotator,label\n" + "\n".join(rows))
+    said = " ".join(cli("agreement", "caps.csv").stdout.split())
+    assert "Some classes differ by capitals or spaces only, which counts as disagreement; --normalize merges" in said
+    assert "somebody" not in said
+    few = " ".join(cli("agreement", table(here, "ab", "a.")).stdout.split())
+    assert "Only 1 item was labelled by two annotators: too few to say more." in few
+    assert " to " not in few.partition("Only")[0]  # no interval
+    assert "AC1 is far above" not in few
 
 
 def test_items_that_say_nothing_and_a_common_class_are_mentioned(cli, here):

@@ -31,7 +31,7 @@ def test_doubtful_things_are_said_in_words(cli, here):
     assert "2 of 3 annotators gave fewer than 5 labels" in text
     assert "1 of 3 annotators gave no label that counts" in text
     assert "1 of 2 items have no annotation" in text
-    assert "Annotations that repeat an item and annotator: 1;" in text
+    assert "1 annotation repeats an item and annotator: each counts" in text
     one = cli("describe", write_csv(here / "one.csv", ["item", "annotator", "label"], [("a", "x", "cat")])).stdout
     assert "one class only" in one
     assert "one annotator only" in one
@@ -114,10 +114,20 @@ def test_classes_that_differ_by_spelling_are_doubtful(cli, tmp_path):
     assert "Some classes differ by capitals or spaces only; --normalize merges them." in shown
 
 
+def test_classes_with_one_or_two_labels_among_many_may_be_typing_errors(cli, tmp_path):
+    path, rows = tmp_path / "labels.csv", [f"{i},{who},{'cat' if i % 2 else 'dog'}" for i in range(40) for who in "ab"]
+    path.write_text("item,annotator,label\n" + "\n".join([*rows, "0,c,dgo", "1,c,cta", "2,c,cta"]))
+    shown = " ".join(cli("describe", path).stdout.split())
+    assert "Classes with so few labels may be typing errors: cta (2), dgo (1); --map OLD=NEW renames." in shown
+    path.write_text("item,annotator,label\n0,a,cat\n0,b,dog\n1,a,cat\n")
+    shown = cli("describe", path).stdout
+    assert "no method can mend that" not in shown  # one pair of labels
+
+
 def test_items_with_one_label_are_doubtful_and_agree_with_nobody(cli, tmp_path):
     path = tmp_path / "labels.csv"
     rows = [f"{i},a,{'yes' if i % 2 else 'no'}" for i in range(9)] + ["0,b,yes", "1,b,yes"]
     path.write_text("item,annotator,label\n" + "\n".join(rows))
     shown = cli("describe", path).stdout
-    assert "Most items have one label only, which nobody has checked." in shown
-    assert "Unanimous: 50.0 % of the items with two labels or more." in shown
+    assert "Most items have labels by one annotator only, which nobody has checked." in shown
+    assert "Unanimous: 50.0 % of the items with two annotators or more." in shown

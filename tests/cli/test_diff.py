@@ -16,7 +16,7 @@ def test_labels_flips_and_drift_are_shown_and_kept(here, cli):
     result = cli("diff", "old.csv", "new.csv", "-o", "out")
     assert result.exit_code == 0, result.output
     assert "140 labels were added" in result.stdout
-    assert "There are 20 new items." in result.stdout
+    assert "Besides: 20 new items." in result.stdout
     assert "Items with another answer" in result.stdout
     assert sorted(path.name for path in (here / "out").iterdir()) == [
         "annotators.csv", "items.csv", "labels.csv", "summary.json"

@@ -169,9 +169,10 @@ def test_which_model_is_asked_is_never_a_guess(cli, some, here):
 def test_limits_are_said_and_can_be_changed(cli, some):
     usual = cli("recommend", some, "--budget", 30)
     assert (
-        "Nobody gets more than twice the share that they had of the labels so far, or 5 (--capacity)." in usual.stdout
+        "Nobody gets more than twice their share of the labels so far by those who are asked, or 5 (--capacity)."
+        in " ".join(usual.stdout.split())
     )
-    assert "No item gets more than 10 labels in all (--per-item)." in usual.stdout
+    assert "Items that 10 annotators have labelled get no more labels (--per-item)." in usual.stdout
     assert "nats" not in usual.stdout
     parsed = json.loads(cli("recommend", some, "--budget", 30, "--json").stdout)
     assert parsed["limits"]["labels_per_item"] == 10

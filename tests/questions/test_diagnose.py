@@ -132,3 +132,21 @@ def test_frame_has_probabilities_flags_and_reasons():
         "Diagnosis of 42 annotators, whose answers are: 5 unrelated to the items, 1 contrary to the others, 5 same as"
     )
     assert repr(found).startswith(said)
+
+
+def test_who_grades_higher_but_in_the_same_order_is_neither_unrelated_nor_contrary():
+    rng = np.random.default_rng(4)
+    kinds = np.array(["unrelated", "contrary", "contrary", *["strict"] * 3, *["honest"] * 34], object)
+    item = np.repeat(np.arange(300), 6)
+    annotator = np.concatenate([rng.choice(40, 6, replace=False) for _ in range(300)])
+    said, kind = rng.normal(size=300)[item] + 0.8 * rng.normal(size=item.size), kinds[annotator]
+    said = np.select(
+        [kind == "strict", kind == "contrary", kind == "unrelated"], [said + 1.6, -said, rng.permutation(said)], said
+    )
+    names = np.array([f"{name} {at}" for at, name in enumerate(kinds)], object)
+    grades = np.clip(np.round(said + 3), 1, 5).astype(int)
+    found = diagnose(Annotations.from_arrays(item, names[annotator], grades, kind="graded"))
+    named = {*found.flagged("unrelated"), *found.flagged("contrary")}
+    assert {"contrary 1", "contrary 2"} <= named
+    assert not [name for name in named if name.startswith(("strict", "honest"))]
+    assert [name for name in found.flagged("higher") if name.startswith("strict")]

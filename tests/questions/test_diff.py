@@ -192,3 +192,9 @@ def test_wrong_arguments_are_one_sentence():
         diff(old.select(rows=np.zeros(len(old), bool)), new)
     with pytest.raises(BadParameter, match="kind"):
         diff(old, new).to_frame("rows")
+
+
+def test_nobody_is_said_not_to_drift_who_cannot_be_compared():
+    few = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["a", "b", "a"])
+    found = diff(few, Annotations.from_arrays([1], ["x"], ["a"]), method="majority-vote")
+    assert found.verdict().endswith("No annotator can be compared with the others both before and since.")

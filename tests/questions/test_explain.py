@@ -132,7 +132,7 @@ def test_evidence_is_that_of_a_literal_loop(kind, monkeypatch):
     alpha = (found.ambiguity.sum() + 5) / (several.sum() + 10)
     odds = alpha / (1 - alpha) * np.exp(-values)
     np.testing.assert_allclose(found.ambiguity[several], odds / (1 + odds), atol=1e-6)
-    assert 0 < found.share_ambiguous < 1
+    assert 0 <= found.share_ambiguous < 1
 
 
 def test_a_perspective_is_one_class_for_each_group(monkeypatch):
@@ -295,6 +295,20 @@ def test_errors_are_not_called_ambiguity(crowd, method):
 
 
 @pytest.mark.parametrize(
+    ("n_classes", "redundancy", "slip", "people"), [(2, 10, 0.25, 20), (4, 6, 0.25, 25), (10, 5, 0.35, 40)]
+)
+def test_where_all_err_alike_no_item_is_ambiguous(n_classes, redundancy, slip, people):
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        annotator = np.concatenate([rng.choice(people, redundancy, replace=False) for _ in range(400)])
+        item, truth = np.repeat(np.arange(400), redundancy), rng.integers(0, n_classes, 400)
+        wrong = rng.integers(1, n_classes, item.size) * (rng.random(item.size) < slip)
+        table = Annotations.from_arrays(item, annotator, (truth[item] + wrong) % n_classes)
+        found = explain(table, DawidSkene().fit(table))
+        assert (found.counts()["ambiguous"], found.share_ambiguous) == (0, 0)  # it was up to 23 % of the items
+
+
+@pytest.mark.parametrize(
     ("crowd", "n_classes", "redundancy", "share", "recall"),
     [
         ("experts", 2, 10, 0.1, 0.6),
@@ -446,6 +460,12 @@ def test_any_table_works():
         for kind in ROWS:
             table = random_table(seed, n_items=9, n=17, **ROWS[kind])
             explain(table, DawidSkene().fit(table), annotators={"annotator": np.arange(7), "g": [0, 1, 0, 1, 0, 1, 0]})
+
+
+def test_one_person_agrees_with_nobody():
+    table = Annotations.from_arrays("aaabb", "xxxxy", list("yyynn"), classes=["n", "y"])
+    found = explain(table, MajorityVote().fit(table))
+    assert [KINDS[code] for code in found.kind] == ["cannot tell", "agreed"]
 
 
 def test_one_label_is_no_agreement():

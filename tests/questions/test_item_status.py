@@ -16,7 +16,7 @@ def answers(*votes):
     item = np.repeat(np.arange(len(votes)), [len(one) for one in votes])
     annotator = np.concatenate([np.arange(len(one)) for one in votes])
     return Annotations.from_arrays(
-        item, annotator, list("".join(votes)), classes=list("abc"), items=np.arange(len(votes)),
+        item, annotator, list("".join(votes)), classes=list("abcd"), items=np.arange(len(votes)),
     )  # fmt: skip
 
 
@@ -38,6 +38,7 @@ def test_votes_are_counted_the_most_frequent_first():
         ("", 0, 0.5, "needs a look", "no label"),
         ("ab", 0, 0.6, "needs a look", "2 labels differ"),
         ("abc", 2, 0.6, "needs a look", "3 labels differ"),
+        ("abcd", 2, 0.4, "truly split", "4 labels differ"),
         ("aabb", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
         ("aabbc", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
         ("aabbc", 2, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
@@ -54,6 +55,18 @@ def test_status_and_reason(votes, label, confidence, status, reason):
         answers(votes, *others), np.array([label] + [0] * 60), np.array([confidence] + [1.0] * 60)
     )  # fmt: skip
     assert (STATUSES[found.status[0]], found.reason[0].as_py()) == (status, reason)
+
+
+def test_one_person_who_repeats_a_label_checks_nothing():
+    table = Annotations.from_arrays("aaaabbc", ["Ann"] * 5 + ["Bob", "Bob"], list("yyyynnn"), classes=["n", "y"])
+    found = item_status(table, np.array([1, 0, 0]), np.full(3, 0.99))
+    assert found.columns()["status"].to_pylist() == ["needs a look", "settled", "needs a look"]
+    assert found.reason.to_pylist() == ["4 labels, all by one annotator", "both labels agree", "only 1 label"]
+    votes = Annotations.from_counts(["a"], ["y"], [4])  # nobody knows whose
+    assert item_status(votes, np.array([0]), np.array([0.99])).status.tolist() == [0]
+    numbers = Annotations.from_arrays("aabbcc", "xxxyxy", [1.0, 1.0, 2.0, 2.1, 5.0, 5.1], kind="numbers")
+    found = status_of(methods["gaussian"]().fit(numbers), numbers)
+    assert (found.status[0], found.reason_of(0)) == (1, "2 labels, all by one annotator")
 
 
 def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_they_are_many():

@@ -1,5 +1,6 @@
 """Whom to ask next: gains against literal loops and brute force, the greedy choice, limits, names, and time."""
 
+import dataclasses
 import itertools
 import time
 
@@ -451,7 +452,7 @@ def test_nothing_is_left_to_buy_where_all_items_are_settled_or_full():
     found = recommend(model, table, budget=10)
     assert len(found) == 0
     assert found.verdict() == (
-        "Nothing is left to buy here: 60 items of 60 are settled (at least 90 % sure, by 2 labels or more)."
+        "Nothing is left to buy here: 60 items of 60 are settled (at least 90 % sure, by 2 annotators or more)."
     )
     model, table = uneven([60, 60, 60, 60, 10, 10, 10, 10, 0], sure=0.6)
     full = recommend(model, table, budget=10, items=range(10))
@@ -505,3 +506,13 @@ def test_a_budget_below_every_price_says_so():
     assert found.verdict() == "Nothing is left to buy here: the budget does not pay for a label."
     everybody = recommend(*uneven([60, 60]), budget=5)
     assert "everybody has labelled every item; only somebody new could say more" in everybody.verdict()
+
+
+def test_items_that_are_only_checked_are_counted_among_those_of_the_plan():
+    table = Annotations.from_arrays([*range(60)], [0, 1, 2] * 20, [0, 1] * 30)
+    found = recommend(DawidSkene().fit(table), table, budget=12)
+    assert found.limits.unchecked <= np.unique(found.items).size < 60
+    one = dataclasses.replace(found, limits=dataclasses.replace(found.limits, unchecked=1))
+    assert (
+        "1 of these items is asked about only because at most one annotator has labelled them so far." in one.verdict()
+    )

@@ -485,7 +485,7 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     some = "97.0 % of the 40 items with 6 labels or more get the class"
     assert some in found_with(items=40, labels_per_item=7.25).verdict()
     assert "With at most 5 labels" in found_with(labels_per_item=7.25).verdict()
-    assert "that all (7.2 on average) give" in found_with(labels_per_item=7.25).verdict()
+    assert "that all their labels give" in found_with(labels_per_item=7.25).verdict()
     worth = found_with(worth=CountedLabels(1.6, 1.0, 6.0, labels=24)).verdict()
     assert "Confidence counts the 24.0 labels of an item as 1.6 (1.0 to 6.0): they share the item. Next: " in worth
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97).verdict()
@@ -510,14 +510,17 @@ def test_hardly_any_is_not_none_and_nearly_all_is_not_all():
 
 def test_extremes_are_told_as_they_are():
     single = redundancy(Annotations.from_arrays([1, 2, 3], [1, 1, 2], [0, 1, 0]), "dawid-skene")
-    assert single.verdict().startswith("No item has more than one label")
+    assert single.verdict().startswith("No item has labels by two annotators, so nothing says")
+    assert "expected" not in single.verdict()  # nothing is known of who errs
+    twice = redundancy(Annotations.from_arrays([1, 2, 3] * 2, [1, 1, 2] * 2, [0, 1, 0] * 2), "dawid-skene")
+    assert (twice.rehearsal, twice.verdict()) == (None, single.verdict())  # the same people, once more
     assert single.rehearsal is None
     assert len(single) == 1
     one_class = redundancy(Annotations.from_arrays([1, 1, 2], [1, 2, 2], ["x", "x", "x"]), "majority-vote")
     assert one_class.verdict() == "There is only one class; no label can change anything."
     assert one_class.next_label.gain.tolist() == [0, 0]
     two = redundancy(Annotations.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], [0, 1, 1, 1]), "dawid-skene")
-    assert "With 1 label per item" in two.verdict()
+    assert two.verdict().startswith("By the model's own reckoning")  # of two items no share is told
     for method in ("dawid-skene", "majority-vote", "one-coin"):
         agree = Annotations.from_arrays(
             np.repeat(np.arange(300), 5), np.tile(np.arange(5), 300), np.repeat([0, 1], 750)

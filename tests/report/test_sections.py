@@ -15,7 +15,7 @@ from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
-from dissensus.report.sections.items import look_first
+from dissensus.report.sections.items import _group_finding, look_first
 from dissensus.table.datasets import load_dataset
 from dissensus.table.io.jsonl import dumps
 from report.reports import FEW_METHODS, Page, blocks, check_section, crowd, people, report, things
@@ -26,6 +26,7 @@ SMALL = {
     "one class": Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], ["yes"] * 4),
     "one annotator": Annotations.from_arrays([0, 1, 2], [0, 0, 0], [0, 1, 0]),
     "one label each": Annotations.from_arrays(range(9), [0, 1, 2] * 3, [0, 1, 0] * 3),
+    "one label each, twice": Annotations.from_arrays([*range(9)] * 2, [0, 1, 2] * 6, [0, 1, 0] * 6),
     "all agree": Annotations.from_arrays([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 1, 1]),
     "nobody agrees": Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]),
     "unlabelled": Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 0], items=range(5), annotators=range(4)),
@@ -57,6 +58,15 @@ def test_every_method_can_be_reported_on(method):
     facts = report(table, method).facts
     assert facts["method"] == method
     assert {one["method"] for one in facts["sections"]["methods"]["methods"]} == {*FEW_METHODS, method}
+
+
+def test_items_that_a_method_was_told_are_not_scored():
+    table, truth = crowd().annotations, crowd().truth
+    known = np.where(np.arange(table.n_items) < 9, truth, -1)
+    fitted = methods["dawid-skene"]().fit(table, gold=known)
+    about = collect(Report(table, fitted, gold=truth, known=known, methods=FEW_METHODS))["sections"]["labels"]["gold"]
+    right = fitted.posterior_.argmax(axis=1) == truth
+    assert (about["items"], about["accuracy"]["value"]) == (truth.size - 9, pytest.approx(right[9:].mean(), abs=1e-5))
 
 
 def test_overview_has_the_counts_and_the_agreement():
@@ -223,7 +233,7 @@ def test_items_with_one_label_are_not_told_to_agree():
     item, annotator = [0, 0, 1, 1, *range(2, 10)], [0, 1] * 6
     facts = report(Annotations.from_arrays(item, annotator, [0, 0, 0, 1] + [0, 1] * 4)).facts
     said = next(one["text"] for one in facts["findings"] if "cannot tell" in one["text"])
-    assert said.startswith("10 % of the items have two labels or more, all the same. The others: cannot tell 9 (")
+    assert said.startswith("10 % of the items have two annotators or more, and one answer. The others: cannot tell 9 (")
     single = report(SMALL["one item"]).facts["sections"]["items"]
     assert "all labels agree" not in str(list(blocks("items", single)))
 
@@ -421,3 +431,11 @@ def test_the_shares_of_classes_are_those_of_the_labels_not_of_a_softened_posteri
     facts = Report(table, found, methods=FEW_METHODS).facts["sections"]["overview"]
     assert facts["classes"][1]["labels"] == (found.predict() == 1).mean()
     assert found.posterior_[:, 1].mean() > facts["classes"][1]["labels"] + 0.02
+
+
+def test_groups_are_held_against_the_label_that_was_chosen_where_labels_differ():
+    groups = [{"group": "old", "reliability": 0.83}, {"group": "young", "reliability": 0.48}]
+    said = _group_finding({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": groups}).text
+    chosen = "where labels differ, the chosen one is theirs 48 % of the time for those with age young, 83 % for those"
+    assert chosen in said
+    assert "right" not in said

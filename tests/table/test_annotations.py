@@ -376,8 +376,8 @@ def test_description_counts_pairs_repeats_and_agreement():
     assert facts["annotations"] == 4
     assert facts["items_without_annotation"] == 1
     assert facts["repeated_pairs"] == 1  # b labelled i2 twice
-    assert facts["pairwise_agreement"] == pytest.approx(1 / 3)  # i2: x, x, y
-    assert facts["unanimous_items"] == 0  # of one item with two labels or more
+    assert facts["pairwise_agreement"] == 0  # i2: b says x twice, and that does not count; the other y
+    assert facts["unanimous_items"] == 0  # of one item with two annotators or more
     assert facts["class_shares"] == {"x": 0.5, "y": 0.5}
 
 

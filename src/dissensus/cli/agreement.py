@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from dissensus.cli import options, show
 from dissensus.cli.options import Source, option
 from dissensus.exceptions import BadParameter
+from dissensus.table.names import unsettled_spellings
 
 if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
 PAIRS_SHOWN = 5  # at either end
+MIN_ITEMS = 5  # with two annotators: fewer have no interval and no verdict
 COEFFICIENTS = {
     "mean_difference": "two labels of an item differ by",
     "icc": "intraclass correlation, of one label",
@@ -74,7 +76,6 @@ def _facts(
 
     from dissensus.common.frames import as_frame
     from dissensus.evaluation import cohen_kappas, concordances
-    from dissensus.evaluation.agreement import ratings_per_item
     from dissensus.evaluation.distances import agreement_by_kind
 
     with show.waiting(f"resampling {what}", settings["resamples"]) as on_step:
@@ -83,7 +84,7 @@ def _facts(
     if table.kind not in WITHOUT_SCALE:
         if table.weight is not None and table.kind != "numbers":  # the warning was given
             table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
-        facts["items_with_two_ratings"] = int((ratings_per_item(table) > 1).sum())
+        facts["items_with_two_ratings"] = int((table.ratings_per_item > 1).sum())
         if table.kind != "numbers":
             codes = range(table.n_classes)
             order = sorted(codes, key=values.__getitem__) if values else codes
@@ -110,7 +111,8 @@ def _show(title: str, facts: dict[str, Any]) -> None:
     for name, found in facts["coefficients"].items():
         written = show.percent if name == "percent" else show.number
         value = written(found["value"]) if found["value"] == found["value"] else "–"
-        interval = show.interval(found["low"], found["high"], written) if found["low"] == found["low"] else "–"
+        known = found["low"] == found["low"] and facts.get("items_with_two_ratings", MIN_ITEMS) >= MIN_ITEMS
+        interval = show.interval(found["low"], found["high"], written) if known else "–"
         note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
         rows.append((COEFFICIENTS[name], value, interval, note))
     show.table(show.clean(title), ("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
@@ -134,9 +136,15 @@ def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
     if alpha["value"] != alpha["value"]:
         yield "Only one class was ever given; there is nothing to disagree about, and α, κ and AC1 are undefined."
         return
+    if scale == "ordinal":
+        yield f"Order of the classes: {' < '.join(show.name(name) for name in facts['classes'])}."
+    if facts["items_with_two_ratings"] < MIN_ITEMS:
+        few = show.count(facts["items_with_two_ratings"], "item")
+        yield f"Only {few} {'was' if few[:2] == '1 ' else 'were'} labelled by two annotators: too few to say more."
+        return
     low, high = (alpha[end] if alpha[end] == alpha[end] else alpha["value"] for end in ("low", "high"))
     if high < 0:
-        verdict = "worse than chance: somebody labels against the others"
+        verdict = "worse than chance: labels of one item differ more often than labels of different items"
     elif low <= 0:
         verdict = "no better than chance, as far as these labels can tell"
     elif low >= 0.8:
@@ -152,10 +160,10 @@ def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
         yield f"{said} Beyond chance (α) that is {verdict}."
     else:
         yield f"Beyond chance (α) agreement is {verdict}."
-    if "gwet_ac1" in found and found["gwet_ac1"]["value"] - found["fleiss_kappa"]["value"] > 0.2:
+    if unsettled_spellings(facts.get("classes", ())):
+        yield "Some classes differ by capitals or spaces only, which counts as disagreement; --normalize merges them."
+    if "gwet_ac1" in found and found["gwet_ac1"]["value"] - max(found["fleiss_kappa"]["value"], 0) > 0.2:
         yield "AC1 is far above κ: where a few classes are common, κ puts more of the agreement down to chance."
-    if scale == "ordinal":
-        yield f"Order of the classes: {' < '.join(show.name(name) for name in facts['classes'])}."
     if single:
         yield f"{single:,} of {facts['items']:,} items were labelled by fewer than two annotators and say nothing."
 

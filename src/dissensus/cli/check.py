@@ -30,7 +30,7 @@ WORDS = {True: "passed", False: "failed", None: "not checked"}
 class Limits:
     """What a table is held to; shares lie from 0 to 1."""
 
-    min_labels: int | None = option(None, "Labels that every item has.", metavar="N")
+    min_labels: int | None = option(None, "Annotators that every item has labels by.", metavar="N")
     min_settled: float | None = option(None, "Share of the items that are settled.", metavar="SHARE")
     min_agreement: float | None = option(None, "How often two labels of an item agree.", metavar="SHARE")
     max_flagged: int | None = option(None, "Annotators whom `diagnose` would name.", metavar="N")
@@ -105,12 +105,11 @@ def check(
 
     answers = options.answer_each(tables, answer)
     passed = all(one.passed is not False for found in answers.values() for one in found)
-    for found in answers.values():
-        for one in found:
-            if one.passed is None and one.name in asked:
-                raise BadParameter(f"--{one.name.replace('_', '-')} cannot be checked: {one.found}.")
     head: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
     source.print_each(answers, _show, _facts, **head, passed=passed)
+    for one in (one for found in answers.values() for one in found):
+        if one.passed is None and one.name in asked:
+            raise BadParameter(f"--{one.name.replace('_', '-')} cannot be checked: {one.found}.")
     if not passed:
         raise typer.Exit(FAILED)
 

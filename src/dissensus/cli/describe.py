@@ -25,12 +25,11 @@ def _show(title: str, about: dict[str, Any]) -> None:
     kind = "probabilistic" if about["probabilistic"] else "weighted" if about["weighted"] else ""
     counts = [
         ("annotations", f"{about['annotations']:,}", kind),
-        ("items", f"{about['items']:,}", f"{_spread(about['annotations_per_item'])} annotations each"),
-        ("annotators", f"{about['annotators']:,}", f"{_spread(about['annotations_per_annotator'])} labels each"),
+        ("items", f"{about['items']:,}", _each(about["annotations_per_item"], "annotation")),
+        ("annotators", f"{about['annotators']:,}", _each(about["annotations_per_annotator"], "label")),
     ]
     if "things" in about:
-        compared = f"{_spread(about['comparisons_per_thing'])} comparisons each"
-        counts.append(("things", f"{about['things']:,}", compared))
+        counts.append(("things", f"{about['things']:,}", _each(about["comparisons_per_thing"], "comparison")))
     if about["kind"] in DISTINCT:
         counts.append((DISTINCT[about["kind"]], f"{about['distinct_values']:,}", ""))
     else:
@@ -51,9 +50,9 @@ def _show(title: str, about: dict[str, Any]) -> None:
     elif about["kind"] not in ("objects", "numbers"):
         show.bars(("class", "share"), about["class_shares"], 1, shares=True)
         if (agreement := about["pairwise_agreement"]) is not None:
-            show.text(f"Agreement: two labels of one item agree {show.percent(agreement)} of the time.")
-        if about["unanimous_items"] is not None and about["annotations_per_item"]["max"] > 1:
-            show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the items with two labels or more.")
+            show.text(f"Agreement: two annotators of one item agree {show.percent(agreement)} of the time.")
+        if about["unanimous_items"] is not None and about["annotators_per_item"]["max"] > 1:
+            show.text(f"Unanimous: {show.percent(about['unanimous_items'])} of the items with two annotators or more.")
     doubts = list(_doubts(about))
     show.text("Doubtful:" if doubts else "Nothing looks doubtful.")
     for doubt in doubts:
@@ -63,6 +62,9 @@ def _show(title: str, about: dict[str, Any]) -> None:
 
 MIN_SCORES = 5  # different numbers that are rather scores than names of classes
 AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
+MIN_ITEMS = 30  # with two annotators, below which agreement is not held against chance
+RARE, COMMON = 2, 20  # labels of a class that may be mistyped, where half of the classes have so many or more
+MAX_RARE_SHOWN = 5
 NO_ANSWER = {
     "", "-", "?", "can't say", "can't tell", "cannot tell", "don't know", "n/a", "na", "nan", "nil", "none", "not sure",
     "null", "skip", "unclear", "unknown", "unsure",
@@ -79,23 +81,34 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     shares = about.get("class_shares", {})  # numbers have none
     chance = sum(share**2 for share in shares.values())
     agreement = about.get("pairwise_agreement")
-    if agreement is not None and about["classes"] > 1 and agreement < chance + AT_CHANCE:
-        yield f"Labels agree about as often as by chance ({show.percent(chance)}); no method can mend that."
+    checked, spelt = about["items_with_two_annotators"], unsettled_spellings(shares)
+    if agreement is not None and about["classes"] > 1 and agreement < chance + AT_CHANCE and checked >= MIN_ITEMS:
+        mend = "" if spelt else "; no method can mend that"
+        yield f"Labels agree about as often as by chance ({show.percent(chance)}){mend}."
     if about["kind"] == "numbers" and about["sd_within_items"] is not None and about["sd_within_items"] >= about["sd"]:
         yield "Labels of one item differ as much as those of different items; no method can mend that."
     if few := about["annotators_with_fewer_than_5"]:
-        yield f"{few:,} of {about['annotators']:,} annotators gave fewer than 5 labels; little is learnt about each."
+        all_ = show.count(about["annotators"], "annotator")
+        yield f"{few:,} of {all_} gave fewer than 5 labels; little is learnt about each."
     if silent := about["annotators_without_annotation"]:
-        yield f"{silent:,} of {about['annotators']:,} annotators gave no label that counts."
+        yield f"{silent:,} of {show.count(about['annotators'], 'annotator')} gave no label that counts."
     if bare := about["items_without_annotation"]:
         gets = "what all items have in common" if about["kind"] == "numbers" else "the shares of the classes"
         yield f"{bare:,} of {about['items']:,} items have no annotation; each will get {gets}."
     if again := about["repeated_pairs"]:
-        yield f"Annotations that repeat an item and annotator: {again:,}; every one counts."
-    if unsettled_spellings(shares):
+        repeat = "1 annotation repeats" if again == 1 else f"{again:,} annotations repeat"
+        yield f"{repeat} an item and annotator: each counts as a vote, but not as another person."
+    if spelt:
         yield "Some classes differ by capitals or spaces only; --normalize merges them."
     if missing := [label for label in shares if " ".join(label.casefold().split()) in NO_ANSWER]:
         yield f"Classes may be missing answers: {', '.join(map(show.name, missing))}; --abstain leaves a label out."
+    if about["kind"] == "classes" and not about["weighted"] and not about["probabilistic"]:
+        given = {label: round(share * about["annotations"]) for label, share in shares.items()}
+        rare = [label for label, n in given.items() if 0 < n <= RARE and np.median([*given.values()]) >= COMMON]
+        if rare:
+            named = ", ".join(f"{show.name(label)} ({given[label]})" for label in rare[:MAX_RARE_SHOWN])
+            more = ", …" * (len(rare) > MAX_RARE_SHOWN)
+            yield f"Classes with so few labels may be typing errors: {named}{more}; --map OLD=NEW renames."
     names = [label for label in shares if label not in missing]
     if about["kind"] == "classes" and len(names) >= MIN_SCORES and numbers_of(np.array(names, object)) is not None:
         yield "Classes are numbers; --kind numbers takes them for scores, --kind graded for grades in this order."
@@ -103,12 +116,13 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2:
         yield "There is one annotator only; nothing can tell whether they are right."
-    elif about["annotations_per_item"]["median"] == 1 < about["annotations_per_item"]["max"]:
-        yield "Most items have one label only, which nobody has checked."
-    elif about["annotations_per_item"]["max"] == 1:
-        yield "No item has two labels; nobody's labels can be checked against another's."
+    elif about["annotators_per_item"]["max"] == 1:
+        yield "No item has labels by two annotators; nobody's labels can be checked against another's."
+    elif about["annotators_per_item"]["median"] == 1:
+        yield "Most items have labels by one annotator only, which nobody has checked."
 
 
-def _spread(counts: dict[str, float]) -> str:
+def _each(counts: dict[str, float], noun: str) -> str:
     low, high = counts["min"], counts["max"]
-    return f"{low:,}" if low == high else f"{low:,} to {high:,} (on average {counts['mean']:,.1f})"
+    many = f"{low:,} to {high:,} (on average {counts['mean']:,.1f}) {noun}s"
+    return f"{show.count(int(low), noun) if low == high else many} each"

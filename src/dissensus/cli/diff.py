@@ -86,15 +86,15 @@ def _facts(found: Diff) -> dict[str, Any]:
 def _show(title: str, found: Diff) -> None:
     show.line(f"{show.clean(title)}: {found.verdict()}")
     some = [
-        f"{count:,} {what}"
-        for count, what in (
-            (found.new_items, "new items"), (found.lost_items, "items without labels now"),
-            (found.new_annotators, "new annotators"), (found.lost_annotators, "annotators without labels now"),
+        f"{show.count(number, noun)}{rest}"
+        for number, noun, rest in (
+            (found.new_items, "new item", ""), (found.lost_items, "item", " without labels now"),
+            (found.new_annotators, "new annotator", ""), (found.lost_annotators, "annotator", " without labels now"),
         )
-        if count
+        if number
     ]  # fmt: skip
     if some:
-        show.text(f"There are {', '.join(some)}.")
+        show.text(f"Besides: {', '.join(some)}.")
     flips = _facts(found)["flipped"]
     rows = [
         (
@@ -112,7 +112,7 @@ def _show(title: str, found: Diff) -> None:
     for sentence in found.drift.sentences(found.annotators):
         show.text(show.clean(sentence))
     few = found.annotators.size - found.drift.tested
-    if few and found.changes.item.size:
+    if few and found.drift.tested and found.changes.item.size:
         from dissensus.questions.diff import MIN_LABELS
 
         show.text(

@@ -22,7 +22,7 @@ def _print_numbers(about: dict[str, Any], model: Aggregator, preview: bool) -> N
     if (gold := about.get("gold")) is not None and gold["mean_absolute_error"] is not None:
         show.text(
             f"Mean absolute error {gold['mean_absolute_error']:.4g} ({gold['mean_absolute_error_low']:.4g} to "
-            f"{gold['mean_absolute_error_high']:.4g}) on the {show.count(gold['items'], 'item')} with a known value; "
+            f"{gold['mean_absolute_error_high']:.4g}) {scored_on(gold, 'value')}; "
             f"the intervals hold {show.percent(gold['covered'])} of them."
         )
     if preview:
@@ -50,7 +50,13 @@ def _print_answers(about: dict[str, Any], model: Aggregator, preview: bool) -> N
 def accuracy(gold: dict[str, Any], what: str) -> str:
     """How good answers are by known ones."""
     found = f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f})"
-    return f"{found} on the {show.count(gold['items'], 'item')} with a known {what}"
+    return f"{found} {scored_on(gold, what)}"
+
+
+def scored_on(gold: dict[str, Any], what: str) -> str:
+    """Which items a score is of: not those whose label the method was told."""
+    told = f" ({gold['left_out']:,} more, which the method was told, are left out)" if "left_out" in gold else ""
+    return f"on the {show.count(gold['items'], 'item')} with a known {what}{told}"
 
 
 def print_first(frame: Any, n: int, what: str) -> None:

@@ -86,7 +86,7 @@ TO = option(
     autocompletion=lambda: list(import_module("dissensus.table.io.writers").WRITERS),
 )
 SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
-KNOWN = option(None, "Known labels of some items, to learn from.", metavar="GOLD")
+KNOWN = option(None, "Known labels of some items, to learn from; --gold leaves them out of scores.", metavar="GOLD")
 PEOPLE = option(None, "A table about the annotators: column annotator, groups they belong to.", metavar="PEOPLE")
 ITEMS = option(None, "A table about the items: column item, texts, pictures as data URIs, others.", metavar="ITEMS")
 
@@ -125,7 +125,9 @@ def item_column(table: Annotations, path: Path) -> str | None:
 class Gold:
     """A file of known labels, and how to read it."""
 
-    gold: Path | None = option(None, "Known labels, to measure accuracy; the method never sees them.", metavar="GOLD")
+    gold: Path | None = option(
+        None, "Known labels, to measure accuracy by those that the method does not see.", metavar="GOLD"
+    )
     gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN")
     gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
 

@@ -36,7 +36,7 @@ def recommend(
     cost: str = option("1", "Of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
     capacity: str = option(
         "auto",
-        "Labels of one annotator at most; auto: twice the share of the budget that they had of the labels so far, 5 at "
+        "Labels of one annotator at most; auto: twice their share of the labels so far by those asked, 5 at "
         "least; none: any number.",
         metavar="NUMBER|auto|none",
     ),
@@ -154,9 +154,9 @@ def _limit_sentences(found: Recommendation, limits: dict[str, Any]) -> Iterator[
     if about is None or not len(found):
         return
     if limits["capacity"] == "auto":
-        yield "Nobody gets more than twice the share that they had of the labels so far, or 5 (--capacity)."
+        yield "Nobody gets more than twice their share of the labels so far by those who are asked, or 5 (--capacity)."
     if about.labels_per_item is not None:
-        yield f"No item gets more than {about.labels_per_item:,} labels in all (--per-item)."
+        yield f"Items that {about.labels_per_item:,} annotators have labelled get no more labels (--per-item)."
     if about.settled_items:
         which = f"{about.settled_items:,} of {about.n_items:,} items are settled"
         yield f"{which}, at least {100 * (about.settled or 0):g} % sure, and left alone (--settled)."

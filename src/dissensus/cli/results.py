@@ -62,6 +62,7 @@ class Result:
     fitted: bool = True
     diagnosis: Diagnosis | None = None
     status: ItemStatus | None = None  # None where not all labels of the items are here
+    ranked: bool = True  # False where nothing says who is right: nobody has labelled what somebody else has
 
 
 def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None = None) -> float:
@@ -75,8 +76,18 @@ def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None
 
 def fit(model: Aggregator, table: Annotations, gold: Any, text: str, *, known: Any, flags: bool) -> Result:
     """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
-    seconds = fit_with_bar(model, table, text, known)
-    result = _answered(model, table, gold, seconds, status_of(model, table, known))
+    from dissensus.questions.scoring import unseen
+
+    seconds, rest = fit_with_bar(model, table, text, known), unseen(gold, known)
+    told = 0 if gold is None else _count_known(gold) - _count_known(rest)
+    if told and not _count_known(rest):
+        say("warning: --known tells the label of every item that --gold has; accuracy cannot be measured.")
+        rest = None
+    result = _answered(model, table, rest, seconds, status_of(model, table, known))
+    unchecked = known is None and not (table.ratings_per_item > 1).any()
+    result = replace(result, ranked=table.kind == "pairs" or not unchecked)
+    if told and rest is not None:
+        result.summary["gold"]["left_out"] = told
     if not isinstance(model, AnswerModel):
         result.summary["pairwise_agreement"] = table.describe().get("pairwise_agreement")
     if not flags:
@@ -87,6 +98,11 @@ def fit(model: Aggregator, table: Annotations, gold: Any, text: str, *, known: A
         found = diagnose_classes(table, threads=model.get_params(deep=False).get("threads"))
     result.summary["annotators_to_look_at"] = flagged(found)
     return replace(result, diagnosis=found)
+
+
+def _count_known(gold: Any) -> int:
+    """How many items have a known label: codes from 0, or numbers."""
+    return int((gold >= 0).sum() if gold.dtype.kind in "iu" else (~np.isnan(gold)).sum())
 
 
 def _answered(
@@ -294,7 +310,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         kinds.PRINTERS[about["kind"]](about, model, preview)
         if result.status is not None and model.items_.size:
             show.text(result.status.sentence())
-        kinds.print_annotators(model)
+        if result.ranked:
+            kinds.print_annotators(model)
         return
     show.bars(("label", "items"), about["labels"], about["items"])
     if "spans" in about:
@@ -309,7 +326,10 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         loss = f"{gold['log_loss']:.3f}".replace("inf", "infinite, since a known class was given probability 0")
         error = f"calibration error {gold['calibration_error']:.3f}, log loss {loss}"
         show.text(f"{kinds.accuracy(gold, 'label')}; {error}.")
-    _print_annotators(model)
+    if result.ranked:
+        _print_annotators(model)
+    else:
+        show.text("Annotators are not ranked: no item has labels by two of them, so nothing tells whose are right.")
     if result.diagnosis is not None:
         print_flags(result.diagnosis, about["annotators_to_look_at"])
     if preview:

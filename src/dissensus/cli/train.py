@@ -163,9 +163,9 @@ def train(
     if isinstance(judges, tuple):
         summary["held_out"] = len(judges[1].items) if hasattr(judges[1], "items") else len(judges[1])
     if truth is not None:
-        import numpy as np
+        from dissensus.questions.scoring import unseen
 
-        summary["gold"] = _against_gold(model, truth if sure is None else np.where(sure >= 0, -1, truth), apart)
+        summary["gold"] = _against_gold(model, unseen(truth, sure), apart)
     with folder.results(output, FILES, summary) as part:
         _write(model, apart, part, format_)
     shutil.rmtree(store, ignore_errors=True)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray, IntArray
+from dissensus.common.types import FloatArray
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.evaluation.ratings import FIXED, Ratings, Scale, places, ratio, statistics
 from dissensus.exceptions import DataError
@@ -170,11 +170,6 @@ def _numeric(name: str, sums: FloatArray) -> FloatArray:
     between = ratio(mean_square - ratio(total**2, n), items - 1)
     within, size = ratio(squares - mean_square, n - items), ratio(n - ratio(n2, n), items - 1)
     return ratio(between - within, between if name == "icc_of_mean" else between + (size - 1) * within)
-
-
-def ratings_per_item(table: Annotations) -> IntArray:
-    """(I,) how many annotators have labelled each item; in a table without annotator ids, how many votes it has."""
-    return np.bincount(Ratings.of(table).rated_item, minlength=table.n_items)
 
 
 def _estimates(

@@ -12,12 +12,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, diags_array, hstack
 
-from dissensus.common.arrays import pair_starts, ranges
+from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import numbers
 from dissensus.exceptions import DataError, DataWarning
-from dissensus.table.annotations import ANONYMOUS, Annotations
+from dissensus.table.annotations import Annotations
 
 Scale = Literal["nominal", "ordinal", "interval"]
 MAX_PAIRS = 2**22  # of labels of the same item that are compared at a time
@@ -46,8 +46,7 @@ class Ratings:
             if table.weight.size and (table.weight[table.weight > 0] != table.weight.max()).any():
                 warnings.warn("weights are not used: agreement counts every label once.", DataWarning, stacklevel=5)
             table = table.select(rows=table.weight > 0)
-        anonymous = table.n_annotators == 1 and table.annotators[0] == ANONYMOUS
-        rating = np.arange(len(table)) if anonymous else np.cumsum(pair_starts(table.item, table.annotator)) - 1
+        rating = table.rating
         share = 1 / np.bincount(rating)[rating] if len(table) else np.empty(0)
         if table.proba is None:
             return cls(table.item, table.annotator, rating, table.label, share)

@@ -34,7 +34,7 @@ class Snapshot:
     """A table that was answered; `table` is None where only the answers were kept."""
 
     model: Aggregator
-    agreement: float | None  # chance that two labels of one item agree
+    agreement: float | None  # chance that two annotators of one item agree
     table: Annotations | None = None
 
     @property
@@ -104,18 +104,18 @@ class _Checks:
                 self.classes = before.model.classes_.tolist()
 
     def min_labels(self) -> Found:
-        labels = self.now.labels
+        labels = self.table.ratings_per_item
         least = int(labels.min())
         short = self.table.items[labels < self.enough]
         return (
             least,
-            f"the item with the fewest labels has {least:,}",
+            f"the item with the fewest annotators has {least:,}",
             f"Send out again the {count(short.size, 'item')} with fewer than {self.enough:,}, such as "
             f"{_names(short)}; `dissensus recommend` says to whom.",
         )
 
     def min_settled(self) -> Found:
-        share = float(is_settled(self.now.model.posterior_.max(axis=1), self.now.labels).mean())
+        share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.ratings_per_item).mean())
         return (
             share,
             f"{_percent(share)} of the items are settled",
@@ -124,10 +124,11 @@ class _Checks:
 
     def min_agreement(self) -> Found:
         if self.now.agreement is None:
-            return None, "no item has two labels, or labels have weights"
+            told = self.table.weight is not None or self.table.proba is not None
+            return None, "labels have weights or probabilities" if told else "no item has labels by two annotators"
         return (
             self.now.agreement,
-            f"two labels of one item agree {_percent(self.now.agreement)} of the time",
+            f"two annotators of one item agree {_percent(self.now.agreement)} of the time",
             "Look at what people disagree about (`dissensus explain`), then at the guideline.",
         )
 
@@ -135,6 +136,10 @@ class _Checks:
         from dissensus.questions.diagnose import diagnose
 
         found = diagnose(self.table)
+        if found.unsettled:
+            return None, "classes differ by capitals or spaces only, so nobody can be judged"
+        if found.too_few_labels == found.active_annotators:
+            return None, "no annotator has enough labels that others' can be compared with"
         named = found.annotators[np.array([bool(flags) for flags in found.flags])]
         return (
             int(named.size),
@@ -148,7 +153,7 @@ class _Checks:
             return None, "the agreement is not known of both snapshots"
         return (
             was - now,
-            f"two labels of one item agree {_percent(now)} of the time, {_percent(was)} before",
+            f"two annotators of one item agree {_percent(now)} of the time, {_percent(was)} before",
             "`dissensus diff` of both tables names who and what changed.",
         )
 
@@ -181,13 +186,12 @@ class _Checks:
         if not (len(old) and len(table)):
             return None, "no item has the labels that it had before"
         annotators, found = drift(old, table)
-        tested, drifting = found.tested, int(found.drifts.sum())
-        if not tested:
+        drifting = int(found.drifts.sum())
+        if not found.tested:
             return None, "no annotator has enough labels before and now"
         return (
             drifting,
-            f"{drifting:,} of {count(tested, 'annotator')} with enough labels agree with the others clearly more or "
-            "less often than before",
+            found.verdict().rstrip("."),
             " ".join(found.sentences(annotators)),
         )
 

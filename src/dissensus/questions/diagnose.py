@@ -5,7 +5,7 @@ against the others') are flagged where P(honest | labels) ≤ `MAX_HONEST`, see 
 of honest annotators with the same items would look as extreme; the reason says what was seen, and how many would.
 `copies`: a group agrees on labels that nobody else leads us to expect, see `models.copies`. Who has too few labels is
 never named: there is only their number. Labels that are no classes have tests of their own, see `habits`; grades have
-both.
+both, and nobody whose grades rise with the others' is called unrelated or contrary.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from dissensus.common.formatting import count
 from dissensus.common.types import FloatArray
@@ -27,6 +28,7 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
 FLAG_WORDS: dict[Flag, str] = {flag: ALL_WORDS[flag] for flag in ("unrelated", "contrary", "copies", "higher", "lower")}
+MAX_RISE = 0.05  # of people whose grades are unrelated to the others', who pass for people whose grades rise with them
 MAX_HONEST = 0.01  # P(honest) at which somebody is flagged: of a hundred flagged, at most one is honest
 
 
@@ -59,7 +61,8 @@ class Diagnosis(Flagged):
 
 def too_few_sentence(few: int, active: int) -> str:
     """Say how many of the active annotators have too few labels."""
-    return f"{few:,} of {count(active, 'annotator')} {'has' if few == 1 else 'have'} too few labels to say."
+    who = f"{few:,} of {count(active, 'annotator')} {'has' if few == 1 else 'have'}"
+    return f"{who} too few labels that others' can be compared with."
 
 
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | Habits:
@@ -97,7 +100,7 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     for code in range(A):
         said: dict[Flag, str] = {}
         if not unsettled and labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_HONEST:
-            said |= _explain(table, found, code)
+            said |= {} if _grades_rise(table, found, code) else _explain(table, found, code)
         if code in group_of and not unsettled:
             rest = [naming.shown(table.annotators[one]) for one in group_of[code] if one != code]
             who = rest[0] if len(rest) == 1 else f"the other {len(rest)} of a group around {rest[0]}"
@@ -125,6 +128,21 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     )
 
 
+def _grades_rise(table: Annotations, found: Honesty, code: int) -> bool:
+    """True of grades that are higher where the others' are: who only rates stricter or milder is not named.
+
+    Spearman's test, one-sided at `MAX_RISE`: of people whose grades are unrelated to the others', 5 % pass it.
+    """
+    if table.kind != "graded":
+        return False
+    others = found.others
+    rows = found.used[others.annotator[found.used] == code]
+    own, expected = others.label[rows], others.q[rows] @ np.arange(table.n_classes)
+    if np.ptp(own) == 0 or np.ptp(expected) == 0:
+        return False
+    return bool(spearmanr(own, expected, alternative="greater").pvalue <= MAX_RISE)
+
+
 def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:
     """Flag and reason of somebody who is hardly honest; nothing where honest ones with its items look like that."""
     others = found.others
@@ -139,7 +157,7 @@ def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:
     else:
         seen, chance = found.chances(code, None)
         against = "go against" if flag == "contrary" else "have no relation to"
-        fact = f"its answers {against} what others say of the items: {seen:,.0f} of {n:,} agree"
+        fact = f"the labels {against} what others say of the items: {seen:,.0f} of {n:,} agree"
         as_much = "agree so rarely"
     if chance > MAX_HONEST:
         return {}

@@ -103,6 +103,16 @@ class Drift:
         """How many annotators have enough labels."""
         return int((~np.isnan(self.p_value)).sum())
 
+    def verdict(self) -> str:
+        """How many annotators drift, of those that can be tested."""
+        if not (tested := self.tested):
+            return "No annotator can be compared with the others both before and since."
+        agree = "agrees" if (named := int(self.drifts.sum())) <= 1 else "agree"
+        return (
+            f"{named or 'None'} of {count(tested, 'annotator')} with enough labels {agree} with the others clearly "
+            "more or less often than before."
+        )
+
     def surest(self) -> IntArray:
         """Codes of the annotators that drift, the surest first."""
         return np.flatnonzero(self.drifts)[np.argsort(self.p_value[self.drifts], kind="stable")]
@@ -148,14 +158,13 @@ class Diff(Shown):
     def verdict(self) -> str:
         """All of it in a sentence or two."""
         added, changed, removed = self.counts().values()
-        named, flipped = int(self.drift.drifts.sum()), self.flips.item.size
+        flipped = self.flips.item.size
         if not added + changed + removed:
             return "No label changed."
         return (
             f"{count(added, 'label')} {'was' if added == 1 else 'were'} added, {changed:,} changed and {removed:,} "
             f"removed; {count(flipped, 'item')} {'has' if flipped == 1 else 'have'} another answer. "
-            f"{named or 'No'} annotator{'' if named == 1 else 's'} "
-            f"{'agrees' if named == 1 else 'agree'} with the others clearly more or less often than before."
+            f"{self.drift.verdict()}"
         )
 
     def reasons(self) -> list[str]:

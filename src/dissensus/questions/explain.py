@@ -18,7 +18,11 @@ factor. Where careful people contradict each other, that is no error.
 `evidence` is log P_i − log A_i. `ambiguity` is α A_i / (α A_i + (1 − α) P_i) with the most probable share α of
 ambiguous items. Somebody *erred* where P_i is 3 times A_i or more and, with α, 49 times as probable, and the class is
 clear. An item is *ambiguous* where A_i is 20 times P_i or more, and larger than P_i also with e as learnt. No more are
-named than `share_ambiguous`, the surest first: the α of the larger P_i and the larger A_i.
+named than `share_ambiguous`, the surest first: the α of the larger P_i and the larger A_i. Where all err
+alike at random, labels of an item do not tell ambiguity from slips, and there are no careful people to ask. So unless
+annotators plainly differ (the labels are e^A times as probable with own e and ν as with the same for all A of them),
+the whole table must show ambiguous items: with them (e as learnt or anchored) all labels must be 20 times as probable
+as under (1) alone, with e as learnt, anchored, or the same for all. Else `share_ambiguous` is 0.
 
 *Surprise* is how much less probable an item's labels are than its annotators' slips would make them if its truth were
 the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_r log p_r(1[y_r = c]), as standard deviations of a
@@ -59,7 +63,7 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell", "group perspective"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MEANINGS: dict[Kind, str] = {
-    "agreed": "two labels or more, all the same",
+    "agreed": "two annotators or more, and one answer",
     "likely error": "labels differ because somebody erred",
     "ambiguous": "people take the item for one class or the other",
     "group perspective": "groups of people see the item differently",
@@ -189,16 +193,23 @@ def explain(
         careful = usual.anchored()
         one, many = _evidence(careful, pool)
         usual_one, usual_many = _evidence(usual, pool)
+        alike = usual.pooled().one_class(rows.item, rows.n_items)
         belief, one = softmax(one, axis=1), logsumexp(one, axis=1)  # (I, K) P(class), if there is one
+        usual_one, alike = logsumexp(usual_one, axis=1), logsumexp(alike, axis=1)
         expected, above, below = _surprise(usual, best, pool)
         columns = {} if annotators is None else metadata_groups(annotators, table, missing_as_group)
         effects, by_group = perspectives(rows, posterior, disagree, columns, permutations, seed, pool)
 
-    several, evidence = n >= 2, one - many
+    several, people, evidence = n >= 2, rows.ratings_per_item >= 2, one - many
     ambiguity = np.zeros(n.size)
     ambiguity[several] = _posterior_of_ambiguity(evidence[several])
-    at_least = np.maximum(one, logsumexp(usual_one, axis=1)) - np.maximum(many, usual_many)  # the kinder to slips
-    share = _posterior_of_ambiguity(at_least[several]).mean() if several.any() else 0.0
+    at_least = np.maximum(one, usual_one) - np.maximum(many, usual_many)  # the kinder to slips
+    share = 0.0
+    if several.any():
+        slips = [given[several].sum() for given in (usual_one, alike, one)]
+        both = [_with_ambiguity(a[several], b[several]) for a, b in ((one, many), (usual_one, usual_many))]
+        if max(both) - max(slips) >= STRONG or slips[0] - slips[1] > np.unique(rows.annotator).size:
+            share = _posterior_of_ambiguity(at_least[several]).mean()
     ambiguous = disagree & (evidence <= -STRONG) & (at_least < 0)
     ambiguous &= np.searchsorted(np.sort(evidence), evidence, side="right") - 1 < share * several.sum()
     views = by_group >= 0
@@ -212,7 +223,7 @@ def explain(
     erred &= belief[np.arange(best.size), best] >= SURE
     error = np.where(disagree, erred, ~as_said & (confidence >= SURE))
     kind = np.select(
-        [n == 0, views, ~other & ambiguous, error, several & ~disagree & as_said],
+        [n == 0, views, ~other & ambiguous & people, error, people & ~disagree & as_said],
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
         KINDS.index("cannot tell"),
     )
@@ -286,6 +297,12 @@ class _Slips:
         least = self.often[order[np.searchsorted(done, CAREFUL_SHARE * done[-1])]]
         factor = max((1 - CAREFUL_SLIPS) / (1 - least), 1.0)
         return dataclasses.replace(self, often=_inside(1 - factor * (1 - self.often)))
+
+    def pooled(self) -> _Slips:
+        """The same where everybody slips alike, as often and to the same labels."""
+        mean = self.weight @ self.often / max(self.weight.sum(), np.finfo(float).tiny)
+        nothing = np.zeros_like(self.mine), np.zeros_like(self.by_label)
+        return dataclasses.replace(self, mine=nothing[0], by_label=nothing[1], often=np.full_like(self.often, mean))
 
     def one_class(self, part: IntArray, n_parts: int, some: Any = slice(None)) -> FloatArray:
         """(parts, K) log of the terms of Eq. 1; part[r] has row r."""
@@ -376,6 +393,12 @@ def _posterior_of_ambiguity(evidence: FloatArray) -> FloatArray:
         gamma = expit(logit(alpha) - evidence)
         alpha = float((gamma.sum() + ALPHA_ITEMS / 2) / (gamma.size + ALPHA_ITEMS))
     return gamma
+
+
+def _with_ambiguity(one: FloatArray, many: FloatArray) -> float:
+    """Log P(labels of all items) where the most probable share of items is ambiguous."""
+    alpha = _posterior_of_ambiguity(one - many).mean()
+    return float(np.logaddexp(np.log1p(-alpha) + one, np.log(max(alpha, np.finfo(float).tiny)) + many).sum())
 
 
 def _surprise(slips: _Slips, best: IntArray, pool: Threads) -> FloatArray:

@@ -1,6 +1,6 @@
 """What to do about each item: nothing (settled), look at it, or accept that people differ (truly split).
 
-An item is *settled* where its class is known, or P(its label) ≥ `SETTLED` by `MIN_LABELS` labels or more. Of the
+An item is *settled* where its class is known, or P(its label) ≥ `SETTLED` by `MIN_ANNOTATORS` people or more. Of the
 others, one with n labels, of which m agree on the most frequent class, is *truly split* where so few would agree in at
 most `MAX_CHANCE` of the cases if its annotators erred as often as they do elsewhere: P(Binomial(n, r) ≤ m) ≤
 `MAX_CHANCE`, r the mean share of their labels that are the label of the item (each with `CROWD_LABELS` labels of
@@ -46,11 +46,12 @@ Status = Literal["settled", "needs a look", "truly split"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
 SETTLED = 0.9  # P(label) from which an item is settled
-MIN_LABELS = 2  # of an item that can be settled: one label is not checked by anybody
+MIN_ANNOTATORS = 2  # of an item that can be settled: what one says, however often, is not checked by anybody
 MAX_CHANCE = 0.05  # that annotators who only err agree so little
-MIN_LABELS_SPLIT = 4  # with fewer, an item is not called split
+MIN_ANNOTATORS_SPLIT = 4  # with fewer, an item is not called split
 INTERVAL_SDS = 3.92  # standard deviations in a 95 % interval
 DECIDED, DECIDED_REASON = len(STATUSES), "decided: its answer was given"  # in place of a status; of known items
+ONE_ANNOTATOR = "{} labels, all by one annotator"
 MAX_TIED = 3  # answers that are named where several lead; of more, only how many
 MAX_CELLS_PER_ROW = 20  # items × classes beyond which votes are counted by sorting
 
@@ -106,7 +107,7 @@ class ItemStatus:
     def sentence(self) -> str:
         """How many items have each status, for people."""
         settled, look, split = self.counts().values()
-        rule = f"{100 * SETTLED:g} % sure, by {MIN_LABELS} labels or more"
+        rule = f"{100 * SETTLED:g} % sure, by {MIN_ANNOTATORS} annotators or more"
         return (
             f"{settled:,} {'item is' if settled == 1 else 'items are'} settled ({rule}), "
             f"{look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} truly "
@@ -114,9 +115,9 @@ class ItemStatus:
         )
 
 
-def is_settled(confidence: FloatArray, labels: IntArray, known: IntArray | None = None) -> BoolArray:
-    """(I,) which items are settled; `known` (I,) has their class, −1 where it is not known."""
-    given = (labels >= MIN_LABELS) & (confidence >= SETTLED)
+def is_settled(confidence: FloatArray, annotators: IntArray, known: IntArray | None = None) -> BoolArray:
+    """(I,) which items are settled, by how many `annotators` labelled them; `known` (I,) has their class or −1."""
+    given = (annotators >= MIN_ANNOTATORS) & (confidence >= SETTLED)
     return np.asarray(given if known is None else given | (known >= 0))
 
 
@@ -156,11 +157,12 @@ def item_status(
     agree[some], top[some] = count[ptr[:-1][some]], given[ptr[:-1][some]]
     tied, leaders = _tied(item, given, count, agree)
     share = usual_share(table, right) if share is None else share
-    status, expected = _judged(table, agree, share, is_settled(confidence, labels, known))
+    status, expected = _judged(table, agree, share, is_settled(confidence, table.ratings_per_item, known))
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
     told = status if known is None else np.where(known >= 0, DECIDED, status)
-    facts = np.array([told, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0)])
+    alone = (table.ratings_per_item == 1) & (labels > 1)
+    facts = np.array([told, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0), alone])
     return ItemStatus(labels, status, confidence, table.classes, partial(_reasons, table.classes, leaders, facts),
                       (given, count, ptr))  # fmt: skip
 
@@ -203,7 +205,7 @@ def _judged(
     usual = np.bincount(table.item, share[table.annotator], table.n_items) / np.maximum(labels, 1)
     apart = bdtr(agree, labels, usual) <= MAX_CHANCE
     settled = settled & ~(apart & unless_apart)
-    status = np.where(settled, 0, np.where(apart & (labels >= MIN_LABELS_SPLIT), 2, 1))
+    status = np.where(settled, 0, np.where(apart & (table.ratings_per_item >= MIN_ANNOTATORS_SPLIT), 2, 1))
     return status.astype(np.int8), np.rint(usual * labels).astype(np.int64)
 
 
@@ -246,10 +248,13 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
     near = away <= np.quantile(away, SETTLED) if away.size else away < 0
     agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
     # the interval is as wide where labels lie far apart, so that has to be asked too
-    status, expected = _judged(table, agree, usual_share(table, near), is_settled(sure, labels), unless_apart=True)
+    status, expected = _judged(
+        table, agree, usual_share(table, near), is_settled(sure, table.ratings_per_item), unless_apart=True
+    )
     told = status if known is None else np.where(np.isnan(known), status, DECIDED)
     status = np.where(told == DECIDED, 0, status).astype(np.int8)
-    reasons = partial(_number_reasons, (labels, told, agree, expected), model.interval_)
+    alone = (table.ratings_per_item == 1) & (labels > 1)
+    reasons = partial(_number_reasons, (labels, told, agree, expected, alone), model.interval_)
     return ItemStatus(labels, status, sure, table.classes, reasons, _votes_cast(table)[1:])
 
 
@@ -273,12 +278,12 @@ def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStat
 
 
 def _reasons(classes: Names, leaders: list[list[int]], facts: IntArray, some: slice) -> Any:
-    """Texts, from facts (6, I); `leaders` are the classes that lead together."""
+    """Texts, from facts (7, I); `leaders` are the classes that lead together."""
     facts = facts[:, some]
     if facts.shape[1] == 1:
         return [_reason(classes, leaders, *facts[:, 0].tolist())]
     sizes = tuple(facts.max(axis=1, initial=0) + 1)
-    key = np.ravel_multi_index(tuple(facts), sizes)  # one sort instead of six
+    key = np.ravel_multi_index(tuple(facts), sizes)  # one sort instead of seven
     _, at, place = np.unique(key, return_index=True, return_inverse=True)
     texts = pa.array([_reason(classes, leaders, *row) for row in facts[:, at].T.tolist()], pa.string())
     return texts.take(pa.array(place))
@@ -286,11 +291,13 @@ def _reasons(classes: Names, leaders: list[list[int]], facts: IntArray, some: sl
 
 def _number_reasons(facts: tuple[IntArray, ...], interval: Any, some: slice) -> Any:
     found = []
-    for n, code, near, usual, (low, high) in zip(*(fact[some] for fact in facts), interval[some].tolist(), strict=True):
+    for n, code, near, usual, alone, (low, high) in zip(
+        *(fact[some] for fact in facts), interval[some].tolist(), strict=True
+    ):
         said = f"between {low:.4g} and {high:.4g} (95 %)"
         if code == 2:
             said = f"{near} of {n} labels lie close to the value where {usual} usually would"
-        said = "no label" if n == 0 else "only 1 label" if n == 1 else said
+        said = "no label" if n == 0 else "only 1 label" if n == 1 else ONE_ANNOTATOR.format(n) if alone else said
         found.append(DECIDED_REASON if code == DECIDED else said)
     return found
 
@@ -301,11 +308,20 @@ def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> Any:
 
 
 def _reason(
-    classes: Names, leaders: list[list[int]], status: int, labels: int, agree: int, tied: int, most_: int, expected: int
+    classes: Names,
+    leaders: list[list[int]],
+    status: int,
+    labels: int,
+    agree: int,
+    tied: int,
+    most_: int,
+    expected: int,
+    alone: int,
 ) -> str:
     """Say in a few words why an item has its status.
 
     `tied` is 1 + which of the `leaders` it has, `most_` 1 + the most frequent class if it is not the answer; or 0.
+    `alone` says that one annotator gave all labels.
     """
     most = naming.shown(classes[most_ - 1]) if most_ else ""
     if status == DECIDED:
@@ -314,10 +330,12 @@ def _reason(
         return "no label"
     if labels == 1:
         return f"the only label, {most}, is doubted" if most else "only 1 label"
-    if status == 2:
-        return f"{agree} of {labels} labels agree where {expected} usually would"
+    if alone:
+        return ONE_ANNOTATOR.format(labels)
     if agree == 1:
         return f"{labels} labels differ"
+    if status == 2:
+        return f"{agree} of {labels} labels agree where {expected} usually would"
     if tied:
         named = [naming.shown(classes[code]) for code in leaders[tied - 1]]
         answers = word_list(named) if len(named) <= MAX_TIED else f"{len(named)} answers"

@@ -33,7 +33,7 @@ k_b = arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b 
 
 *Limits*, where not told otherwise: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s,
 1/2)) of the budget, an item so many labels that it has `MORE_LABELS` more than the median item, and none where it is
-settled: q_i(k_0) ≥ `SETTLED`, with `MIN_LABELS` labels or more. Nor does an item with so many labels get one where all
+settled: q_i(k_0) ≥ `SETTLED`, by `MIN_ANNOTATORS` people or more. Nor does an item of so many people get one where all
 that it may get leave p_change below `MIN_CHANGE`: what such labels would cost stays in the budget.
 """
 
@@ -60,7 +60,7 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator
 from dissensus.models.dependence import sharpen
 from dissensus.models.reliability import CROWD_LABELS
-from dissensus.questions.item_status import MIN_LABELS, SETTLED
+from dissensus.questions.item_status import MIN_ANNOTATORS, SETTLED
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -130,8 +130,8 @@ class Recommendation(Shown):
         if limits.too_few:
             said.append(f"{count(limits.too_few, 'item')} may change by more labels than these.")
         if limits.unchecked:
-            have = "has" if limits.unchecked == 1 else "have"
-            said.append(f"{count(limits.unchecked, 'item')} {have} at most one label so far, which nobody has checked.")
+            these = f"{limits.unchecked:,} of these items {'is' if limits.unchecked == 1 else 'are'}"
+            said.append(f"{these} asked about only because at most one annotator has labelled them so far.")
         if limits.left >= self.cost.min():
             said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
         return " ".join(said)
@@ -164,7 +164,11 @@ class Recommendation(Shown):
         if limits.open_items:
             return "within the limits there is nothing more to ask for."
         settled = f"{count(limits.settled_items, 'item')} of {limits.n_items:,} are settled"
-        sure = f" (at least {percent(limits.settled)} sure, by {MIN_LABELS} labels or more)" if limits.settled else ""
+        sure = (
+            f" (at least {percent(limits.settled)} sure, by {MIN_ANNOTATORS} annotators or more)"
+            if limits.settled
+            else ""
+        )
         full = f", and {limits.full_items:,} have as many labels as an item may have" if limits.full_items else ""
         return f"{settled}{sure}{full}."
 
@@ -223,14 +227,14 @@ def recommend(
         Two columns of names: only these pairs. Left out: every item with every annotator.
     cost : number, annotator → number, or one number per annotator
     capacity : int, annotator → int, "auto" or None
-        Labels that an annotator can give at most, of those asked for now. "auto": twice the share of the budget
-        that it had of the labels so far, 5 at least, and half of the budget at most unless it had more. None: any
-        number.
+        Labels that an annotator can give at most, of those asked for now. "auto": twice the share of the budget that
+        it had of the labels so far by those asked, 5 at least, and half of the budget at most unless it had more. None:
+        any number.
     per_item : int, "auto" or None
         Labels asked for on one item at most, now. "auto": as many as bring it to the median item's number and 3 more.
     settled : float or None
-        Probability of its label from which an item with two labels or more is asked about no more; nor is one that no
-        label is expected to change. None: labels are asked for as long as they tell anything.
+        Probability of its label from which an item of two annotators or more is asked about no more; nor is one that
+        no label is expected to change. None: labels are asked for as long as they tell anything.
     allow_repeats : bool
         Whether annotators may be asked again what they have answered; a second answer is taken to be as good as that
         of somebody else like them, which it is not.
@@ -324,14 +328,14 @@ class _Search:
 
     def limit_labels(self, per_item: int | Literal["auto"] | None, settled: float | None) -> None:
         """Set `most` (I,), the number of labels that may be asked for on each item."""
-        counts = np.diff(self.table.item_ptr)
+        counts = self.table.ratings_per_item
         self.given = counts[self.rows]
         goal, most = None, np.full(self.given.size, np.inf if per_item is None else per_item)
         if per_item == "auto":
             goal = MORE_LABELS + (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0)
             most = np.maximum(goal - self.given, 0.0)
         sure = self.belief.max(axis=1, initial=0)
-        done = (sure >= (np.inf if settled is None else settled)) & (self.given >= MIN_LABELS)
+        done = (sure >= (np.inf if settled is None else settled)) & (self.given >= MIN_ANNOTATORS)
         self.most = np.where(done, 0.0, most)
         full, open_items = int(((most == 0) & ~done).sum()), int((self.most > 0).sum())
         self.limits = Limits(settled, int(done.sum()), goal, full, open_items, sure.size, False)
@@ -454,7 +458,7 @@ class _Search:
     def _result(self, chosen: list[tuple[int, int, float, float]], budget: float, in_vain: int) -> Recommendation:
         change = {item: p_change(self.outcomes[item], self.belief[item], self.sharp[item]) for item in self.asked}
         unchanged = {item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled is not None}
-        checked = {item for item in unchanged if self.given[item] >= MIN_LABELS}
+        checked = {item for item in unchanged if self.given[item] >= MIN_ANNOTATORS}
         if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (1 + ROUNDING):
             # they have all labels that they may have
             chosen, in_vain = [pair for pair in chosen if pair[0] not in checked], in_vain + len(checked)
@@ -472,7 +476,7 @@ class _Search:
 
     def _can_change(self, i: int, best: _Best) -> bool:
         """True if labels can change item i, as many as it may have; or if nobody has checked what is believed of it."""
-        if self.limits.settled is None or self.given[i] < MIN_LABELS:
+        if self.limits.settled is None or self.given[i] < MIN_ANNOTATORS:
             return True
         kept = [values[i] for values in best]
         everybody, outcomes, asked = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()

@@ -66,6 +66,7 @@ MAX_LIKELIHOODS = 2**30  # numbers of them, where they differ from item to item:
 MIN_RELATIVE = 1e-7  # of the most probable class: what is less probable is passed over
 ROUNDING = 1e-12  # a gain that is less is none
 STABLE = 0.95  # stability that the verdict looks for
+MIN_ITEMS = 10  # below which no share of them is told
 MIN_REHEARSED = 30  # items, below which the rehearsal speaks neither for nor against the model
 TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
 
@@ -123,7 +124,7 @@ class NextLabel:
 class Rehearsal:
     """Expected against observed effect: one label of each item is taken away, then given back."""
 
-    items: int  # with two labels or more
+    items: int  # with two annotators or more
     flips: float  # mean probability that the label changes, expected before
     changed: Estimate  # share of the labels that did
     gain: float  # mean expected gain
@@ -141,7 +142,7 @@ class Redundancy(Shown):
 
     levels: tuple[Level, ...]  # the last is all labels
     next_label: NextLabel
-    rehearsal: Rehearsal | None  # None where no item has two labels
+    rehearsal: Rehearsal | None  # None where no item has two annotators
     sampled_items: int | None  # items of the curve and the rehearsal, where not all were taken
     accuracy: Estimate | None  # of the fit to all annotations, over all items with gold
     expected_accuracy: float | None  # what that model believes it is
@@ -166,17 +167,16 @@ class Redundancy(Shown):
             return "There is only one class; no label can change anything."
         if self.rehearsal is None:
             return (
-                "No item has more than one label, so nothing says how far annotators agree or what more labels would "
-                f"change. {self.advice.advice()}"
+                "No item has labels by two annotators, so nothing says how far they agree or what more labels would "
+                "change. Have some items labelled by a second annotator: "
+                f"`dissensus recommend --budget {ADVICE_BUDGET}` says which."
             )
         after = self.next_label
         sentences = [
             self._so_far(),
             f"By the model's own reckoning one more label each, by the same people, would change the class of "
             f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
-            f"{percent(after.expected_right_after - after.expected_right, 1)} right; when one label was taken away "
-            f"from each and given back, it expected {percent(self.rehearsal.flips, 1)} to change, and "
-            f"{percent(self.rehearsal.changed.value, 1)} did.",
+            f"{percent(after.expected_right_after - after.expected_right, 1)} right{self._rehearsed(self.rehearsal)}.",
         ]
         if self.rehearsal.too_sure:
             sentences.append("So labels here are less stable than the forecast says: expect more of them to change.")
@@ -192,19 +192,30 @@ class Redundancy(Shown):
         sentences.append(self.advice.advice())
         return " ".join(sentence for sentence in sentences if sentence)
 
+    @staticmethod
+    def _rehearsed(found: Rehearsal) -> str:
+        if found.items < MIN_ITEMS:
+            return ""
+        return (
+            f"; when one label was taken away from each and given back, it expected {percent(found.flips, 1)} to "
+            f"change, and {percent(found.changed.value, 1)} did"
+        )
+
     def _so_far(self) -> str:
         *fewer, all_labels = self.levels
         if not fewer:
             return ""
         level = next((one for one in fewer if one.stability.value >= STABLE), fewer[-1])
+        if level.items < MIN_ITEMS:
+            return ""
         equal = self.labels_per_item == all_labels.labels
         most = f"{'' if equal else 'at most '}{count(level.labels, 'label')}"
-        every = f"all {all_labels.labels}" if equal else f"all ({self.labels_per_item:.1f} on average)"
+        every = f"all {all_labels.labels} give" if equal else "all their labels give"
         adverb = "already " if level.stability.value >= STABLE else "only "
         share = percent(level.stability.value, 1)
         more = f"the {count(level.items, 'item')} with {level.labels + 1} labels or more"
         some = "the items" if level.items == all_labels.items else more
-        return f"With {most} per item {adverb}{share} of {some} get the class that {every} give."
+        return f"With {most} per item {adverb}{share} of {some} get the class that {every}."
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per level, as plain values."""
@@ -266,7 +277,7 @@ def redundancy(
     part, part_gold, sampled = _sample(table, gold, limit, seed)
     counts = np.diff(part.item_ptr)
     steps = _levels(counts, levels)
-    many = np.flatnonzero(counts > 1)
+    many = np.flatnonzero(part.ratings_per_item > 1)  # a label by the same person is no check
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
 
     def estimate(values: FloatArray) -> Any:

@@ -36,6 +36,14 @@ MIN_PROBABILITY = 1e-300  # that a hidden label is given: no method says 0, but 
 PRIOR_LABELS = 1.0  # like those of all items, that a simple method adds to the labels of one item
 
 
+def unseen(gold: Any, known: Any) -> Any:
+    """(I,) `gold` without the items whose label a fit was told: `known` (I,), −1 or NaN where it was not."""
+    if gold is None or known is None:
+        return gold
+    told, none = (~np.isnan(known), np.nan) if known.dtype.kind == "f" else (known >= 0, -1)
+    return np.where(told, none, gold)
+
+
 class Simple:
     """A simple method: fitted to a table, it says what it expects of rows. It has no parameters."""
 

@@ -23,6 +23,7 @@ from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingCo
 from dissensus.models.answers import check_values
 from dissensus.models.base import check_gold
 from dissensus.questions.item_status import SETTLED
+from dissensus.questions.scoring import unseen
 from dissensus.report.section import Finding, Section
 from dissensus.report.section import sections as registry
 from dissensus.report.study import Study, aligned, plain, shown
@@ -45,7 +46,7 @@ class Report(Study):
     fitted : Aggregator
         Fitted to the table.
     gold : (I,) int, optional
-        Known classes, −1 where unknown: accuracy is reported.
+        Known classes, −1 where unknown: accuracy is reported, of those that are not in `known`.
     known : (I,) int, optional
         Known classes that `fitted` learnt from, −1 where unknown: these items are settled.
     items : frame, optional
@@ -112,7 +113,8 @@ class Report(Study):
         if table.kind in CLASS_KINDS:
             self.table = table.to_classes(fitted.classes_)
         check = check_values if table.kind == "numbers" else check_gold
-        self.gold, self.known = check(self.gold, table), check(self.known, table)
+        self.known = check(self.known, table)
+        self.gold = unseen(check(self.gold, table), self.known)
         about = table.sequences.documents if table.kind == "spans" else table.items
         if self.items is None and table.kind == "spans" and table.source is not None and table.source.texts:
             texts = {  # the longest text of each

@@ -178,7 +178,7 @@ class Study:
     @cached_property
     def settled(self) -> BoolArray:
         """(I,) which items are settled."""
-        return is_settled(self.confidence, self.labels_per_item, self.known)
+        return is_settled(self.confidence, self.table.ratings_per_item, self.known)
 
     @cached_property
     def votes(self) -> FloatArray:
@@ -193,7 +193,7 @@ class Study:
     @cached_property
     def agreement(self) -> dict[str, Estimate] | None:
         """How far labels agree; None where no two annotators labelled one item."""
-        if self.table.n_annotators < 2 or not (self.labels_per_item > 1).any():
+        if not (self.table.ratings_per_item > 1).any():
             return None
         with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count, as the page says
             scale: Any = "ordinal" if self.table.kind == "graded" else "nominal"

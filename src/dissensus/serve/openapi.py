@@ -46,7 +46,7 @@ QUERIES: dict[str, dict[str, Schema]] = {
         "status": {"enum": [*LISTS], "default": "all"}, "order": {"enum": [*ORDERS], "default": ORDERS[0]},
         "offset": _whole(0, minimum=0), "limit": _whole(100, minimum=0),
     },
-    "DELETE /projects/{name}/decisions/{item}": {"seq": _whole(0)},
+    "DELETE /projects/{name}/decisions/{item}": {"seq": {"type": "integer"}},
     "GET /projects/{name}/next": {"annotator": TEXT, "count": _whole(1, minimum=1, maximum=MAX_COUNT)},
     "GET /projects/{name}/progress": {"days": _whole(14, minimum=1, maximum=MAX_DAYS)},
     "GET /projects/{name}/export": {

@@ -73,7 +73,7 @@ def _settled(
     then = then.select(items=np.diff(then.item_ptr) > 0)
     if not len(then):
         return {"items": 0, "settled": None, "queue": 0}
-    sure = is_settled(model.predict_proba(then).max(axis=1), np.diff(then.item_ptr))
+    sure = is_settled(model.predict_proba(then).max(axis=1), then.ratings_per_item)
     done = np.array([name for name, time in decided.items() if time <= end], object)
     place = naming.match(done, then.items, "items") if done.size else np.empty(0, np.int64)
     sure[place[place >= 0]] = True

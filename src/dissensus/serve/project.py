@@ -29,7 +29,7 @@ import numpy as np
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.exceptions import DataError, UnknownName
 from dissensus.questions.item_status import (
-    MIN_LABELS,
+    MIN_ANNOTATORS,
     STATUSES,
     ItemStatus,
     item_status,
@@ -259,7 +259,8 @@ class Project:
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             for code in codes:
                 answer = fitted.answers.get(self.names[ITEM].texts[code], {}) if fitted else {}
-                checked = "status" in answer and self.n_labels[code] >= MIN_LABELS  # others may have gone since
+                people = {self.rows.columns().annotator[row] for row in self.rows.of_item(code)}  # some may have gone
+                checked = "status" in answer and len(people) >= MIN_ANNOTATORS
                 self.sure[code] = answer.get("sure", 0.0)
                 doubt = STATUSES.index(answer["status"] if checked else "needs a look")
                 self.status[code] = doubt if self.n_labels[code] else UNLABELLED

@@ -95,6 +95,8 @@ class Annotations(ReadOnlyArrays, Named):
     >>> names = table.items, table.annotators, table.classes
     >>> Annotations.from_codes(table.item, table.annotator, table.label, *names).n_items
     2
+    >>> table.rating.tolist(), table.ratings_per_item.tolist()
+    ([0, 1, 2, 3], [2, 2])
     >>> table.by_annotator.tolist(), table.annotator_ptr.tolist()
     ([0, 2, 1, 3], [0, 2, 4])
     >>> Annotations.from_arrays(["a"], ["x"], ["red|round"], kind="sets").options.names.tolist()
@@ -424,6 +426,21 @@ class Annotations(ReadOnlyArrays, Named):
     def per_annotator(self) -> IntArray:
         """(A,) annotations of each annotator."""
         return np.diff(self.annotator_ptr)
+
+    @property
+    def rating(self) -> IntArray:
+        """(N,) number of each row's rating: all that one annotator says about one item.
+
+        Votes without annotator ids are a rating each.
+        """
+        anonymous = self.n_annotators == 1 and self.annotators[0] == ANONYMOUS
+        return np.arange(len(self)) if anonymous else np.cumsum(pair_starts(self.item, self.annotator)) - 1
+
+    @cached_property
+    def ratings_per_item(self) -> IntArray:
+        """(I,) how many annotators have labelled each item, however often; of votes without ids, how many there are."""
+        last = np.append(-1, self.rating)[self.item_ptr]  # the rows of an item end with its last rating
+        return read_only(np.diff(last))
 
     def votes(self) -> FloatArray:
         """(I, K) how often (by weight) each item was given each class."""

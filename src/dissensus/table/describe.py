@@ -27,6 +27,8 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "items": table.n_items,
         "annotators": table.n_annotators,
         "annotations_per_item": _spread(per_item),
+        "annotators_per_item": _spread(table.ratings_per_item),
+        "items_with_two_annotators": int((table.ratings_per_item > 1).sum()),
         "annotations_per_annotator": _spread(per_annotator),
         "items_without_annotation": int((per_item == 0).sum()),
         "annotators_without_annotation": int((per_annotator == 0).sum()),
@@ -46,16 +48,29 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         )
     votes = table.votes()
     total = votes.sum(axis=1)
-    checked = (total > 0) & (per_item > 1)
-    pairs = float((total * (total - 1)).sum()) if table.weight is None and table.proba is None else 0.0
+    checked = (total > 0) & (table.ratings_per_item > 1)
     shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
     return about | {
         "classes": table.n_classes,
         "class_shares": dict(zip(map(str, table.classes), shares.tolist(), strict=True)),
         "unanimous_items": float((votes.max(axis=1)[checked] == total[checked]).mean()) if checked.any() else None,
-        # chance that two labels of one item agree, over all pairs of labels (Fleiss' observed agreement, pooled)
-        "pairwise_agreement": float((votes * (votes - 1)).sum()) / pairs if pairs else None,
+        "pairwise_agreement": None if table.weight is not None or table.proba is not None else _agreement(table),
     }
+
+
+def _agreement(table: Annotations) -> float | None:
+    """Chance that two annotators of one item agree, over all such pairs (Fleiss' observed agreement, pooled).
+
+    Who labels an item several times has one vote, shared by these labels, as in `evaluation.percent_agreement`.
+    """
+    m = table.ratings_per_item.astype(np.float64)
+    if not (m > 1).any():
+        return None
+    rating, K = table.rating, table.n_classes
+    share = 1 / np.bincount(rating)[rating]
+    both = np.bincount(table.item.astype(np.int64) * K + table.label, share)
+    own = np.bincount(np.cumsum(pair_starts(rating, table.label)) - 1, share)
+    return float((both @ both - own @ own) / (m @ (m - 1)))
 
 
 def _sets(table: Annotations) -> dict[str, Any]:

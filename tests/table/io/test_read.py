@@ -210,6 +210,17 @@ def test_repeated_pairs_one_annotator_and_one_class_are_fine(tmp_path):
     assert (len(table), table.n_items, table.n_annotators, table.n_classes) == (3, 2, 1, 1)
 
 
+def test_it_is_said_that_many_rows_repeat_others(tmp_path):
+    path, rows = tmp_path / "table.csv", [f"{i},{i % 3},{'xy'[i % 2]}\n" for i in range(100)]
+    path.write_text("item,annotator,label\n" + "".join(rows + rows[:4]))
+    assert io.read(path).source.notes == []
+    path.write_text("item,annotator,label\n" + "".join(rows + rows))
+    table = io.read(path)
+    assert table.ratings_per_item.tolist() == [1] * 100
+    said = "100 of 200 rows repeat item, annotator and label of another row, and each counts"
+    assert table.source.lines()[1] == f"{said}: remove rows that the file holds twice."
+
+
 def test_questions_take_weights_classes_and_abstentions(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("question,item,annotator,label,weight\nq,1,a,y,0.5\nq,2,a,?,1\nr,1,a,n,2\n")

@@ -128,7 +128,9 @@ class Annotators(Section):
         if few := facts["too_few_labels"]:
             yield Finding(
                 too_few_sentence(few, facts["active"]),
-                "Give the same people more items rather than more people a few." if few > facts["active"] / 2 else "",
+                "Give the same people more items that others label too, rather than more people a few."
+                if few > facts["active"] / 2
+                else "",
             )
 
     def draw(self, facts: Facts) -> Blocks:

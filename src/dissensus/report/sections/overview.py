@@ -13,7 +13,10 @@ from dissensus.table import names as naming
 
 MAX_CLASSES = 15  # with a bar of their own
 AT_CHANCE = 0.05  # α below which labels agree about as often as by chance
-SHOWN_AS_THEY_ARE = ("annotations", "items", "annotators", "repeated_pairs", "weighted", "probabilistic")
+MIN_ITEMS = 30  # with two annotators, below which agreement is not held against chance
+SHOWN_AS_THEY_ARE = (
+    "annotations", "items", "annotators", "items_with_two_annotators", "repeated_pairs", "weighted", "probabilistic",
+)  # fmt: skip
 SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
 
 
@@ -48,10 +51,11 @@ class Overview(Section):
             )
             return
         alpha = facts["agreement"]["krippendorff_alpha"]["value"]
+        checked = facts["items_with_two_annotators"] >= MIN_ITEMS
         said = f"Two annotators of one item agree {percent(facts['agreement']['percent']['value'])} of the time"
         if alpha is None:
             yield Finding("Only one class was ever given: there is nothing to decide.")
-        elif alpha < AT_CHANCE:
+        elif alpha < AT_CHANCE and checked:
             yield Finding(
                 f"{said}, about as often as chance would (Krippendorff's α {alpha:.2f}).",
                 "No method can mend that: look at the instructions and at the annotators first.",
@@ -61,7 +65,7 @@ class Overview(Section):
             yield Finding(f"{facts['unlabelled_items']:,} of {facts['items']:,} items have no label at all.", "", "bad")
         if facts["repeated_pairs"]:
             yield Finding(
-                f"Second labels of an item by the same annotator: {facts['repeated_pairs']:,}; every one counts.",
+                f"Second labels of an item by the same annotator: {facts['repeated_pairs']:,}; votes, not people.",
                 "If several answers were allowed, make one table per answer.",
             )
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dissensus.common.arrays import pair_starts
 from dissensus.common.types import BoolArray
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLeftOut
 from dissensus.table import find_columns as finding
@@ -32,6 +33,7 @@ ISO_DATE = r"^\d{4}-\d\d-\d\d"
 MAX_TIME_LENGTH = 19  # characters: to the second
 MAX_TIMES_KEPT = 2_000_000  # rows beyond which only the first and last time are kept
 ROW = "its number (from 0)"
+MIN_COPIES, MIN_COPIED_SHARE = 5, 0.05  # rows, and share of all, that repeat others before a reader is told
 MAX_TOKENS_OF_A_SPAN = 3  # median length up to which starts and ends count tokens, not characters
 
 
@@ -129,7 +131,7 @@ class Taken:
                 _check_classes(table, reading.columns.get("label", "'label'"))
             gold = self.golds.get(question) if several else next(iter(self.golds.values()), None)
             spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else ""
-            notes = [*reading.notes, *said, *filter(None, [spelt])]
+            notes = [*reading.notes, *said, *filter(None, [_about_copies(table), spelt])]
             object.__setattr__(table, "source", replace(reading, gold=gold, notes=notes))
         return Questions(tables) if several else table
 
@@ -446,6 +448,15 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
     if changed:
         reading.notes.append(f"Labels rewritten by normalize= and map=: {changed:,}.")
     return pa.array([*new, None]).take(pa.array(np.where(codes < 0, len(new), codes)))
+
+
+def _about_copies(table: Annotations) -> str:
+    """Say that many rows are others once more: somebody may have pasted a file twice. Else ""."""
+    copies = len(table) - int(pair_starts(table.rating, table.label).sum())
+    if table.proba is not None or copies < max(MIN_COPIES, MIN_COPIED_SHARE * len(table)):
+        return ""
+    said = f"{copies:,} of {len(table):,} rows repeat item, annotator and label of another row, and each counts"
+    return f"{said}: remove rows that the file holds twice."
 
 
 def _check_classes(table: Annotations, label: str) -> None:
