@@ -133,7 +133,9 @@ class MMCE(EMAggregator[Effects]):
                 even = params.even
                 if self.class_prior == "learned":
                     even = np.array([best_evenness(params, sweep.posterior[told].sum(axis=0), cost)])
-                return objective, replace(params, even=even, effect=self._learn(params.effect, sweep.sums), belief=sweep.posterior)
+                return objective, replace(
+                    params, even=even, effect=self._learn(params.effect, sweep.sums), belief=sweep.posterior
+                )
 
             params = self.run(em_pass, partial(self.start, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_pass(params)[0])
