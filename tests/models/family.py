@@ -37,7 +37,10 @@ def readable_objective(model: ConfusionModel, table: Annotations, params, gold=N
     posterior, sums = readable_pass(table, params.prior, full(model.cells(params), table.n_classes), gold)
     density = 0.0 if model.fixed_prior_ is not None else model.class_pseudo_ @ np.log(params.prior)
     if isinstance(params, EvenClasses):
-        uneven = UNEVEN_PRICE * (table.n_classes - 1) * np.log(table.n_items) * (1 - params.even[0])
+        votes = table.votes()
+        named = (votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-300)).sum(axis=0) + 1 / table.n_classes
+        priced = np.minimum(named / named.sum() * table.n_classes / 0.25, 1).sum() - 1
+        uneven = UNEVEN_PRICE * min(table.n_items / 50, 1) * priced * np.log(table.n_items) * (1 - params.even[0])
         density = model.class_pseudo_ @ np.log(params.shares) - uneven
     return posterior, sums.evidence + model.log_penalty(params) + density
 

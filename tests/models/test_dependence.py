@@ -11,6 +11,7 @@ from dissensus.models.dependence import (
     MIN_GOLD,
     MOVED_TOL,
     RANGE,
+    RARE,
     SHIFT_SDS,
     _shifts,
     from_gold,
@@ -219,8 +220,10 @@ def test_rare_classes_do_not_take_the_items_of_a_large_one():
     assert free.held_ is None
     assert moved(free) > MAX_MOVED + MOVED_TOL
     assert moved(model) == pytest.approx(MAX_MOVED, abs=MOVED_TOL)
-    beta = model.held_ / np.log(shares)
-    np.testing.assert_allclose(beta, beta[0], rtol=1e-6)
+    away = np.log(model.prior_ / model.prior_.max())
+    rare = np.log(np.minimum(model.prior_ * model.prior_.size / RARE, 1))
+    beta = (model.held_[away < 0] / away[away < 0]).min()
+    np.testing.assert_allclose(model.held_, np.minimum(rare, beta * away), atol=1e-9)
     np.testing.assert_allclose(model._independent(), free._independent(), atol=1e-6)
     np.testing.assert_allclose(model.predict_proba(table), model.posterior_, atol=1e-9)
     right = np.arange(truth.size), truth

@@ -180,6 +180,7 @@ class Aggregator(Parameters, ABC):
         gold, on_step = self._check_gold(gold, data), on_step or (lambda step, objective: None)
         found = self._calibrate(data, gold, earlier)
         self.dependence_, self.shift_, self.held_ = found.dependence, found.shift, None
+        self._assumes = found.assumed
         self.dependence_interval_ = list(found.interval)
         whole, known = (data, gold) if earlier is None else self._with_earlier(data, gold, earlier)
         self._fit(whole, known, on_step)
@@ -207,7 +208,7 @@ class Aggregator(Parameters, ABC):
             given = float(wanted or 0)
             return Calibration(given, (given, given))
         if not is_enough(gold, data):
-            return Calibration(DEFAULT, RANGE)
+            return Calibration(DEFAULT, RANGE, assumed=True)
         known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
         blind.fit(data, earlier=earlier)
@@ -367,11 +368,10 @@ class Aggregator(Parameters, ABC):
 
     def _hold(self, moved: Callable[[], float]) -> None:
         """Set `held_`, see `models.dependence`; `moved()` softens by it and says how far the classes' shares move."""
-        assumed = self.shift_ is None and getattr(self, "dependence", None) == "auto"
-        limited = assumed and self.prior_.size > 2 and bool(np.ptp(self.prior_))
+        limited = self._assumes and self.prior_.size > 2 and bool(np.ptp(self.prior_))
 
         def tried(beta: float) -> float:
-            self.held_ = log_held(self.prior_, beta) if assumed else None
+            self.held_ = log_held(self.prior_, beta) if self._assumes else None
             far = moved()
             return far if limited else 0.0
 

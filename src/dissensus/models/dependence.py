@@ -128,6 +128,7 @@ class Calibration:
     dependence: float  # ρ
     interval: tuple[float, float]  # 95 % of ρ
     shift: FloatArray | None = None  # (K,) of the log posterior; None: 0
+    assumed: bool = False  # neither given nor learnt from gold
 
 
 @dataclass(frozen=True)

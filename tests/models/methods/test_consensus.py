@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from dissensus.exceptions import ConvergenceWarning
+from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods import consensus
 from dissensus.models.methods.consensus import counted_once
+from dissensus.models.methods.dawid_skene import crowd_pseudo
 from dissensus.table.simulate import simulate
 
 
@@ -20,13 +21,17 @@ def digits():
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_without_copies_it_is_dawid_skene_with_more_of_the_crowd_the_fewer_labels_check_each_other(n):
     table = simulate(300, 12, 3, redundancy=n, seed=1).annotations
-    more = {"crowd_labels": 1.25 * n / (n - 1), "vote_count": 0.5 * n / (n - 1)}
-    ours, theirs = dz.methods["consensus"](dependence=None), dz.methods["dawid-skene"](max_iter=1, **more)
-    with pytest.warns(ConvergenceWarning):
-        theirs.fit(table)
-    assert (ours.fit(table).copy_group_ == -1).all()
-    np.testing.assert_allclose(ours.pseudo_, theirs.pseudo_)
-    np.testing.assert_allclose(ours.class_pseudo_, theirs.class_pseudo_)
+    ours, factor = dz.methods["consensus"](dependence=None).fit(table), n / (n - 1) * (1 + 5 / 300)
+    assert (ours.copy_group_ == -1).all()
+    shares = table.votes() / n
+    crowd, unknown = np.zeros((3, 3)), expected_pseudo(3)
+    for item, label in zip(table.item, table.label, strict=True):
+        crowd[:, label] += shares[item]
+    for c in range(3):  # three labels more of somebody of whom nothing is known; the row stays as heavy
+        drawn = crowd[c] + 3 * unknown[c] / unknown[c].sum()
+        crowd[c] = drawn / drawn.sum() * crowd[c].sum()
+    np.testing.assert_allclose(ours.pseudo_, crowd_pseudo(crowd[None], 1.25 * factor, 0.15, 2.0))
+    np.testing.assert_allclose(ours.class_pseudo_, 1 + 0.5 * factor * 12 * shares.mean(axis=0))
     counts = ours.labels_ + ours.pseudo_
     np.testing.assert_allclose(ours.confusion_, counts / counts.sum(axis=2, keepdims=True), atol=1e-4)
     joint = np.tile(ours.prior_, (300, 1))  # the E step, row by row
@@ -66,6 +71,78 @@ def test_with_two_labels_a_class_that_is_named_too_often_is_not_taken_for_a_freq
         for table, truth in map(named_too_often, range(8)):
             right.append((dz.methods["consensus"]().fit(table).posterior_.argmax(axis=1) == truth).mean())
     assert np.mean(right[:8]) > np.mean(right[8:]) + 0.01
+
+
+def test_copies_count_once_in_a_pool_too():
+    made = simulate(300, 20, 2, redundancy=10, kinds={"ordinary": 1}, seed=6).annotations
+    own = np.flatnonzero(made.annotator == 0)
+    rows = np.concatenate([np.arange(len(made)), *[own] * 5])
+    who = np.concatenate([made.annotator, *[np.full(own.size, 20 + k) for k in range(5)]])
+    table = dz.Annotations.from_arrays(made.item[rows], who, made.label[rows])
+    model = dz.consensus(table)
+    assert model.member_weights_ is not None
+    assert (model.copy_group_ >= 0).sum() == 6
+    np.testing.assert_allclose(model.item_total_, 10)
+    np.testing.assert_allclose(model.total_[[0, *range(20, 25)]].sum(), own.size)
+    np.testing.assert_allclose(model.predict_proba(table), model.posterior_, atol=1e-9)
+
+
+def test_a_few_items_are_decided_by_their_majority():
+    one = dz.Annotations.from_arrays(["x"] * 3, ["a", "b", "c"], ["0", "1", "1"])
+    two = dz.Annotations.from_arrays(["x"] * 3 + ["y"] * 3, ["a", "b", "c"] * 2, ["0", "1", "1"] * 2)
+    assert dz.consensus(one).predict().tolist() == ["1"]
+    assert dz.consensus(two).predict().tolist() == ["1", "1"]
+    against = n = 0
+    for seed in range(40):
+        made = simulate(5, 3, 2, redundancy=3, kinds={"ordinary": 1}, seed=seed).annotations
+        against += (dz.consensus(made).posterior_.argmax(axis=1) != made.votes().argmax(axis=1)).sum()
+        n += made.n_items
+    assert against < 0.05 * n
+
+
+@pytest.mark.parametrize("typed", [0, 1])
+def test_a_class_that_nobody_means_takes_nothing_from_the_others(typed):
+    made = simulate(300, 20, 2, redundancy=5, seed=4).annotations
+    label = made.label.astype(np.int64)
+    label[:typed] = 2  # a typing error
+    table = dz.Annotations.from_arrays(made.item, made.annotator, label, classes=3)
+    assert table.n_classes == 3
+    two, three = dz.consensus(made), dz.consensus(table)
+    rest = slice(1, None)  # but the item that has it
+    assert three.posterior_[rest, 2].max() < 0.08
+    np.testing.assert_allclose(three.posterior_[rest, :2], two.posterior_[rest], atol=0.08)
+    assert (three.predict()[rest] != 2).all()
+
+
+def test_what_is_known_from_before_does_not_count_as_labels_of_an_item():
+    table = simulate(200, 10, 2, redundancy=3, seed=3).annotations
+    earlier = np.tile(np.array([[900.0, 100.0], [100.0, 900.0]]), (10, 1, 1))
+    plain, known = (dz.methods["consensus"]().fit(table, earlier=one) for one in (None, earlier))
+    assert known.dependence_ == pytest.approx(plain.dependence_)
+
+
+def test_rows_of_no_weight_copy_nobody():
+    made = simulate(80, 10, 2, redundancy=7, seed=1).annotations
+    own = np.flatnonzero(made.annotator == 0)
+    rows = np.concatenate([np.arange(len(made)), *[own] * 4])
+    who = np.concatenate([made.annotator, *[np.full(own.size, 10 + k) for k in range(4)]])
+    weight = np.concatenate([np.ones(len(made)), np.zeros(4 * own.size)])
+    table = dz.Annotations.from_arrays(made.item[rows], who, made.label[rows], weight=weight)
+    model = dz.consensus(table)
+    assert (model.copy_group_ == -1).all()
+    assert model.total_[0] == pytest.approx(own.size)
+
+
+def test_gold_of_items_without_labels_says_nothing_of_rho():
+    made = simulate(100, 10, 2, redundancy=3, seed=1)
+    table = dz.Annotations.from_arrays(
+        made.annotations.item, made.annotations.annotator, made.annotations.label, items=list(range(150)), classes=2
+    )
+    gold = np.append(np.full(100, -1), np.zeros(50, int))
+    for name in ("consensus", "dawid-skene"):
+        fits = [dz.methods[name]().fit(table, gold=one) for one in (None, gold)]
+        assert fits[0].dependence_ == fits[1].dependence_
+        assert fits[1].ask_for_gold()
 
 
 def test_an_update_of_a_pool_leaves_its_class_shares_free():

@@ -103,7 +103,7 @@ def test_every_form_of_the_pass_equals_the_literal_loops(kind, with_gold, thread
         sums = engine.sweep(AbilityPass(1.3), params, {"posterior": out, "easiness": easiness})
     np.testing.assert_allclose(sums.evidence, evidence, rtol=1e-12)
     np.testing.assert_allclose(out, posterior, atol=1e-12)
-    np.testing.assert_allclose(sums.prior_counts, posterior.sum(axis=0), atol=1e-12)
+    np.testing.assert_allclose(sums.classes, posterior.sum(axis=0), atol=1e-12)
     pull, curvature = literal_sums(table, params, posterior, easiness)
     np.testing.assert_allclose(sums.pull, pull, atol=1e-11)
     np.testing.assert_allclose(sums.curvature, curvature, atol=1e-11)

@@ -24,7 +24,9 @@ def random_params(seed: int, table: Annotations, size: float = 1.0) -> Effects:
     rng = np.random.default_rng(seed)
     I, A, K = table.n_items, table.n_annotators, table.n_classes
     effect = rng.normal(0, size, (A, K, K)) + size * np.eye(K)
-    return Effects(np.array([0.3]), rng.dirichlet(np.ones(K)), effect, rng.dirichlet(np.ones(K) / 2, I))
+    return Effects(
+        np.array([0.3]), rng.dirichlet(np.ones(K)), np.full(K, 1 / K), effect, rng.dirichlet(np.ones(K) / 2, I)
+    )
 
 
 def literal_posterior(table: Annotations, sigma, tau, prior, gold=None):
@@ -298,7 +300,7 @@ def test_a_new_item_is_judged_as_a_fitted_one_with_the_same_labels():
     model = MMCE().fit(table)
     renamed = Annotations.from_arrays(table.item + 1000, table.annotator, table.label, classes=3)
     np.testing.assert_array_equal(model.predict_proba(renamed), model.posterior_)
-    plain = plain_posterior(table, Effects(np.zeros(1), model.prior_, model.annotator_effect_, None))
+    plain = plain_posterior(table, Effects(np.zeros(1), model.prior_, model.prior_, model.annotator_effect_, None))
     assert np.abs(model.posterior_ - plain).max() > 0.01  # because it gets an effect of its own
 
 

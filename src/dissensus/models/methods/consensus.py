@@ -115,13 +115,13 @@ class Consensus(DawidSkene):
     population_theta_: Annotated[FloatArray | None, "optional K K real"] = None
 
     max_rows_in_memory = MAX_ROWS
+    _labels_per_item = 0.0  # on average; items that stand for what was known before are not among them
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         for name in ("member_weights_", *RESULTS_OF[HierarchicalDawidSkene], *RESULTS_OF[ItemEffect]):
             setattr(self, name, None)  # of another fit
         self.copy_group_ = np.full(self.annotators_.size, -1)
         own = self.items_.size  # items beyond stand for what was known before
-        assumed = self.dependence == "auto" and self.dependence_interval_ == list(RANGE)
         n, members = table.n_annotations / table.n_items, []  # n labels of an item
         if isinstance(table, Annotations) and len(table) <= MAX_ROWS:
             self.copy_group_ = copy_groups(table if table.n_items == own else table.select(rows=table.item < own))
@@ -132,14 +132,13 @@ class Consensus(DawidSkene):
             members = self._members(table, gold, total, on_step)
         self._labels_per_item = n
         weight, effect = pool(n) if len(members) == 2 else (1.0, n**POWER)
-        if assumed:  # n labels of an item have this design effect
+        if self._assumes:  # n labels of an item have this design effect
             self.dependence_ = (effect - 1) / (n - 1) if n > 1 else POWER
             self.dependence_interval_ = [min(RANGE[0], self.dependence_), RANGE[1]]
         if members:
             self._take(members, weight, table, gold)
         else:
             super()._fit(table, gold, on_step)
-        del self._labels_per_item
 
     def _members(self, table: Annotations, gold: IntArray | None, total: FloatArray, on_step: OnStep) -> list[Any]:
         """The models of the pool, fitted; none where items have too few labels, `total` (I,) of those that are new."""
@@ -203,7 +202,8 @@ class Consensus(DawidSkene):
 
     def crowd_factor(self, votes: Counts) -> float:
         items = max(float(votes.classes.sum()), 1.0)
-        return crowd_factor(self._labels_per_item) * (1 + UNKNOWN_ITEMS / items)
+        n = self._labels_per_item or float(votes.labels.sum()) / items
+        return crowd_factor(n) * (1 + UNKNOWN_ITEMS / items)
 
     def prepare(self, votes: Counts, engine: Engine) -> None:
         crowd = votes.labels.sum(axis=0, keepdims=True)
