@@ -1,8 +1,12 @@
 import json
 
+import numpy as np
 import pytest
 
+import dissensus as dz
 from cli.tables import rows, write_csv
+from dissensus.questions.check import Snapshot, check, snapshot
+from dissensus.table.simulate import simulate
 
 HEADER = ["item", "annotator", "label"]
 FAST = ("-m", "majority-vote")
@@ -150,3 +154,20 @@ def test_the_method_of_the_folder_is_fitted(weeks, cli):
     asked = ("old.csv", "--min-settled", 0)
     told = [found(cli, *asked, *more)[1]["min_settled"]["value"] for more in (("--against", "last"), FAST, ())]
     assert told[0] == told[1] != told[2]
+
+
+def test_a_kept_model_in_which_copies_count_once_knows_which_items_are_as_they_were():
+    made = simulate(500, 20, 2, redundancy=7, kinds={"ordinary": 1}, seed=6).annotations
+    own = np.flatnonzero(made.annotator == 0)
+    rows = np.concatenate([np.arange(len(made)), *[own] * 5])
+    who = np.concatenate([made.annotator, *[np.full(own.size, 20 + k) for k in range(5)]])
+    label = made.label[rows]
+    later = made.item[rows] >= 300
+    label[(who == 3) & later] = 1 - label[(who == 3) & later]
+    table = dz.Annotations.from_arrays(made.item[rows], who, label)
+    before, now = snapshot(table.select(rows=table.item < 300), "consensus"), snapshot(table, "consensus")
+    assert (before.model.copy_group_ >= 0).any()
+    kept = Snapshot(before.model, before.agreement)
+    texts = [check(now, one, limits={"max_drifting": 0})[0] for one in (before, kept)]
+    assert texts[0].found == texts[1].found
+    assert "of 24 annotators" in texts[0].found

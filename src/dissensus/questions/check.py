@@ -181,7 +181,8 @@ class _Checks:
     def max_drifting(self) -> Found:
         table, old = self.table, self.before.table
         if old is None:
-            known, new = self.was == self.now.labels, self.was == 0
+            now = self.now.model.item_total_ if hasattr(self.now.model, "item_total_") else self.now.labels  # as `was`
+            known, new = np.isclose(self.was, now), self.was == 0
             old, table = table.select(items=known & ~new), table.select(items=known | new)
         if not (len(old) and len(table)):
             return None, "no item has the labels that it had before"
