@@ -1,5 +1,6 @@
 """The wheel: built from the sources, it installs into an empty environment and runs there."""
 
+import csv
 import os
 import subprocess
 import sys
@@ -36,7 +37,7 @@ def test_wheel_installs_and_runs_from_an_empty_environment(tmp_path):
     run(binaries / "dissensus", "aggregate", "labels.csv", "-o", "out", cwd=tmp_path, env=environment)
     items = (tmp_path / "out" / "items.csv").read_text(encoding="utf-8").splitlines()
     assert items[0] == "item,label,confidence,votes,labels,status,reason,p_no,p_yes"
-    assert [line.split(",")[:2] for line in items[1:]] == [["a", "yes"], ["b", "no"]]
+    assert [row[:2] for row in csv.reader(items[1:])] == [["a", "yes"], ["b", "no"]]
     typed = run(
         binaries / "python",
         "-c",

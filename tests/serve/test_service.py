@@ -617,7 +617,10 @@ def test_reasons_are_those_of_the_fit_and_follow_what_came_since(opened):
     rows = [{"item": f"i{at}", "annotator": who, "label": "xy"[at % 2]} for at in range(9) for who in "abc"]
     service.append("p", annotation_events(rows))
     project.refit()
-    for who, said in (("d", "3 of 4 labels agree"), ("e", "3 of 5 labels agree where 5 usually would")):
+    for who, said in (
+        ("d", "3 of 4 labels agree where 4 usually would"),
+        ("e", "3 of 5 labels agree where 5 usually would"),
+    ):
         service.append("p", annotation_events({"item": "i3", "annotator": who, "label": "x"}))
         found = [one["reason"] for one in project.items(order="name")["items"]]
         assert found == ["all 3 labels agree"] * 3 + [said] + ["all 3 labels agree"] * 5
