@@ -292,7 +292,8 @@ def test_items_without_annotations_are_predicted_not_trained_on(objective):
     moved[bare] += 100.0
     again = quick(objective=objective).fit(part, moved)
     np.testing.assert_array_equal(model.proba_[~bare], again.proba_[~bare])
-    np.testing.assert_allclose(model.posterior_[bare], model.proba_[bare])
+    powered = model.proba_[bare] ** np.sqrt(model.power_)
+    np.testing.assert_allclose(model.posterior_[bare], powered / powered.sum(axis=1, keepdims=True), atol=1e-6)
     assert names.size == model.items_.size
 
 
@@ -450,14 +451,16 @@ def test_known_gold_is_used(objective):
 # The posterior --------------------------------------------------------------------------------------------------------
 
 
-def test_the_posterior_is_the_literal_product():
+@pytest.mark.parametrize(("objective", "power"), [("hard", 1), ("soft", 2)])
+def test_the_posterior_is_the_literal_product(objective, power):
     table, X, _ = blobs(30)
-    model = quick().fit(table, X)
+    model = quick(objective=objective).fit(table, X)
+    assert model.power_ == power
     for i in range(30):
-        q = np.log(model.proba_[i])
+        q = power * np.log(model.proba_[i])
         for row in range(table.item_ptr[i], table.item_ptr[i + 1]):
             q = q + np.log(model.confusion_[table.annotator[row], :, table.label[row]])
-        np.testing.assert_allclose(model.posterior_[i], softmax(q), atol=1e-4)
+        np.testing.assert_allclose(model.posterior_[i], softmax(q / np.sqrt(power)), atol=1e-4)
 
 
 def test_without_a_model_of_annotators_they_are_known_by_their_confusion():
