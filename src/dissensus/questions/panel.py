@@ -59,9 +59,7 @@ class PanelReview:
     order: IntArray = field(repr=False)  # (J,) judges along the tree
     value: FloatArray = field(repr=False)  # (J,) share of the panel's answer that is lost without the judge
     kept: tuple[tuple[str, float], ...] = field(repr=False)  # judges in the order to buy them, share kept with so many
-    beyond_chance: BoolArray = field(
-        repr=False
-    )  # (J, J) by gold, errors are more alike than those of independent judges
+    beyond_chance: BoolArray = field(repr=False)  # (J, J) errors are more alike than independent ones, by gold
     cost: FloatArray | None = field(default=None, repr=False)  # (J,) price of a call of each; None: all cost the same
 
     def __str__(self) -> str:
