@@ -245,7 +245,7 @@ def bound(cell: Cell, device: str) -> Values:
     if not how["votes"]:
         return scores(np.array([proba.argmax(axis=1)] * len(cell.seeds)), golds)
     draws = (table.subsample(how["redundancy"], seed=seed) for seed in cell.seeds)
-    return scores(np.array([combine(draw, proba, None).posterior.argmax(axis=1) for draw in draws]), golds)
+    return scores(np.array([combine(draw, proba, None)[0].posterior.argmax(axis=1) for draw in draws]), golds)
 
 
 def labels(cell: Cell, device: str) -> Values:

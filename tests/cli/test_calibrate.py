@@ -41,6 +41,7 @@ def test_rates_systems_and_items(panel, cli):
     assert result.exit_code == 0, result.output
     for words in ("60 of 200 items have human labels", "new − old: yes", "judges are worth", "says yes where true"):
         assert words in result.stdout
+    assert "(correlation)" not in result.stdout  # they are drawn independently
     assert (panel / "items.csv").read_text().startswith("item,label,confidence,p_no,p_yes\n")
     found = json.loads(cli("calibrate", *asked, "--json").stdout)
     assert [(one["rate"], one["system"]) for one in found["rates"]][:3] == [("no", None), ("yes", None), ("no", "new")]
@@ -84,6 +85,7 @@ def test_without_gold_it_says_what_the_panel_is_worth(panel, cli):
     result = cli("calibrate", "verdicts.csv", *columns)
     assert result.exit_code == 0, result.output
     assert "4 judges are worth" in result.stdout
+    assert "(correlation)" not in result.stdout
     assert "if they err alike as panels and crowds with gold do" in result.stdout
     assert "panel" in json.loads(cli("calibrate", "verdicts.csv", *columns, "--json").stdout)
 

@@ -23,7 +23,7 @@ from torch import nn
 import dissensus as dz
 from crowds import blobs
 from dissensus.exceptions import BadParameter, DataError, NotFitted, UnknownClass, UnknownName, UnreadableFile
-from dissensus.learning import CrowdClassifier
+from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity, encoders
 from dissensus.learning.objectives import Hard, Soft, objectives
 from dissensus.learning.run import parameter_groups
@@ -292,7 +292,8 @@ def test_items_without_annotations_are_predicted_not_trained_on(objective):
     moved[bare] += 100.0
     again = quick(objective=objective).fit(part, moved)
     np.testing.assert_array_equal(model.proba_[~bare], again.proba_[~bare])
-    np.testing.assert_allclose(model.posterior_[bare], model.proba_[bare])
+    powered = model.proba_[bare] ** np.sqrt(model.power_)
+    np.testing.assert_allclose(model.posterior_[bare], powered / powered.sum(axis=1, keepdims=True), atol=1e-6)
     assert names.size == model.items_.size
 
 
@@ -378,6 +379,30 @@ def test_frames_are_taken_as_features():
     np.testing.assert_array_equal(quick().fit(table, X).proba_, quick().fit(table, frame).proba_)
 
 
+@pytest.mark.parametrize("of", [quick, lambda: quick(objective="auto"), lambda: LIA(steps=5)])
+def test_columns_of_a_frame_are_found_by_name(of, tmp_path):
+    table, X, _ = blobs(30)
+    frame = pd.DataFrame(X, columns=list("vwxyz"))
+    fitted = of().fit(table, frame.assign(item=table.items))
+    for model in (fitted, type(fitted).load(fitted.save(tmp_path), device="cpu")):
+        expected = model.predict_proba(frame)
+        for other in (frame[list("zyxwv")], frame[list("xzvwy")].assign(item="?"), X):
+            np.testing.assert_array_equal(model.predict_proba(other), expected)
+        lacks = r"X must have the 5 columns that fit had, in any order; it lacks 2 of them, such as 'v'"
+        with pytest.raises(DataError, match=rf"{lacks} and has 1 others, such as 'q'\."):
+            model.predict_proba(frame[["w", "x", "y"]].assign(q=1.0))
+        with pytest.raises(DataError, match=r"it has 1 others, such as 'q'\."):
+            model.predict(frame.assign(q=1.0))
+
+
+def test_columns_without_names_are_taken_in_order():
+    table, X, _ = blobs(30)
+    model = quick().fit(table, X)
+    np.testing.assert_array_equal(model.predict_proba(pd.DataFrame(X, columns=list("zyxwv"))), model.proba_)
+    numbered = quick().fit(table, pd.DataFrame(X))
+    np.testing.assert_array_equal(numbered.predict_proba(pd.DataFrame(X[:, :], columns=[4, 3, 2, 1, 0])), model.proba_)
+
+
 def test_a_constant_feature_and_a_huge_one():
     table, X, _ = blobs()
     X = np.column_stack([X, np.full(60, 7.0), X[:, 0] * 1e6])
@@ -450,14 +475,16 @@ def test_known_gold_is_used(objective):
 # The posterior --------------------------------------------------------------------------------------------------------
 
 
-def test_the_posterior_is_the_literal_product():
+@pytest.mark.parametrize(("objective", "power"), [("hard", 1), ("soft", 2)])
+def test_the_posterior_is_the_literal_product(objective, power):
     table, X, _ = blobs(30)
-    model = quick().fit(table, X)
+    model = quick(objective=objective).fit(table, X)
+    assert model.power_ == power
     for i in range(30):
-        q = np.log(model.proba_[i])
+        q = power * np.log(model.proba_[i])
         for row in range(table.item_ptr[i], table.item_ptr[i + 1]):
             q = q + np.log(model.confusion_[table.annotator[row], :, table.label[row]])
-        np.testing.assert_allclose(model.posterior_[i], softmax(q), atol=1e-4)
+        np.testing.assert_allclose(model.posterior_[i], softmax(q / np.sqrt(power)), atol=1e-4)
 
 
 def test_without_a_model_of_annotators_they_are_known_by_their_confusion():

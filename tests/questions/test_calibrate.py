@@ -87,6 +87,17 @@ def test_judges_of_one_family_err_alike():
     assert len({name for name, _ in found.kept}) == 5
 
 
+def test_independent_judges_are_seldom_said_to_err_alike():
+    """Not even where they are worse on one class, so that their errors correlate by more than 0.1 over all items."""
+    said = [review_panel(table, gold=only(truth, 100)) for table, truth, _ in (panel(200, s, 0) for s in range(40))]
+    assert np.mean([one.mean_correlation for one in said]) > 0.1
+    assert sum(bool(one.tested(10)) for one in said) <= 6  # 2 are expected
+    assert not any(one.beyond_chance.any() for one in [review_panel(panel(200)[0])])
+    table, truth, _ = panel(600, shared=0.8)
+    found = review_panel(table, gold=only(truth, 200)).tested(10)
+    assert {frozenset(one[:2]) for one in found} == {frozenset(JUDGES[:2]), frozenset(JUDGES[2:4])}
+
+
 def test_gold_on_which_nobody_errs_says_nothing_about_errors():
     _, truth, _ = panel(200)
     item = np.repeat(np.arange(200), 3)

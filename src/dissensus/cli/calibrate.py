@@ -348,8 +348,9 @@ def _show_panel(panel: PanelReview) -> None:
             spent = sum(price[name] for name, _ in panel.kept[:enough])
             by = f", for {spent:g} an item instead of {panel.cost.sum():g}"
         show.line(f"{enough} of {len(panel.kept)} judges keep 95 % of the panel's answer{by}: {names}.")
-    pairs = "; ".join(f"{show.name(one)} and {show.name(other)} {r:.2f}" for one, other, r in panel.alike(3))
-    show.line(f"Errors most alike (correlation): {pairs}.")
+    if found := panel.tested():
+        pairs = "; ".join(f"{show.name(one)} and {show.name(other)} {r:.2f}" for one, other, r in found)
+        show.line(f"Errors alike beyond chance (correlation): {pairs}.")
 
 
 def _show_judges(found: Calibrated, panel: PanelReview) -> None:

@@ -82,6 +82,7 @@ class CrowdClassifier(Learner, Training):
     proba_: Annotated[FloatArray, "I K nearly-simplex"]  # by the network alone
     confusion_: Annotated[FloatArray, "A K K nearly-simplex"]  # [annotator, true, given]
     population_confusion_: Annotated[FloatArray, "K K nearly-simplex"]  # of an annotator who was not there
+    power_: Annotated[int, "optional whole"] = 1  # of the network's P(vote), to be P(class)
     reliability_: Annotated[FloatArray, "A share?"]
     difficulty_: Annotated[FloatArray | None, "optional I real"]  # P(an average annotator is wrong), for LIA
     competence_: Annotated[FloatArray | None, "optional A 3 share?"]  # P(right), on all, the easiest, the hardest items
@@ -199,7 +200,7 @@ class CrowdClassifier(Learner, Training):
             logits = self._ask(self.network_.logits, judge.columns, rows=judge.rows)
             self.judged_ = softmax(logits, axis=1), judge.truth
         self.converged_ = trace.stopped or self.patience is None
-        self.proba_ = softmax(self._ask(self.network_.logits, lessons.inputs), axis=1)
+        self.proba_, self.power_ = softmax(self._ask(self.network_.logits, lessons.inputs), axis=1), 1
         if objective.has_posterior:
             targets = lessons.targets
             if self.held_out_.any():  # the posterior is of all labels, also of those that did not teach
@@ -208,7 +209,7 @@ class CrowdClassifier(Learner, Training):
             log_q = self._ask(self.network_.log_posterior, lessons.inputs, targets)
             combined = annotators_by(table, softmax(log_q, axis=1), run.gold)
         else:
-            combined = combine(table, self.proba_, run.gold)
+            combined, self.power_ = combine(table, self.proba_, run.gold, objective.predicts_votes)
         self.posterior_, self.confusion_ = combined.posterior, combined.confusion
         self.population_confusion_ = combined.population
         self.n_annotations_ = np.diff(table.annotator_ptr)
@@ -258,7 +259,7 @@ class CrowdClassifier(Learner, Training):
         codes, features = find(annotators, self.annotators_, self.annotator_features_)
         columns, network = self.encoder_.prepare(X), self.network_
         if not self.objective_.models_annotators or not codes.size:
-            known = softmax(self._ask(network.logits, columns), axis=1)
+            known = softmax(self.power_ * self._ask(network.logits, columns), axis=1)
             return np.asarray(np.einsum("ic,acl->ial", known, self._confusions()[codes]))  # −1 takes the last
         who = self.network_.to(self.place()).placed(codes, features)
         proba = self._ask(
@@ -292,7 +293,7 @@ class CrowdClassifier(Learner, Training):
             return objective.row_proba(head, z, row, *placed)
 
         def confused(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
-            p = objective.logits(head, z).cpu().double().softmax(dim=1)[row.cpu()]
+            p = (self.power_ * objective.logits(head, z).cpu().double()).softmax(dim=1)[row.cpu()]
             return torch.einsum("nk,nkl->nl", p, confusion[known[table.annotator[at]]])  # −1 takes the last
 
         return self._ask_rows(self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)

@@ -1,8 +1,8 @@
 """Predict items by networks that have not seen them: each item by the network that the other folds taught.
 
-    p_i = softmax(network taught by all folds but item i's)        q_i(c) ∝ p_i(c) Π_{j∈M_i} Θ_j[c, y_ij]
+    p_i = softmax(network taught by all folds but item i's)        q_i(c) ∝ p_i(c)^τ Π_{j∈M_i} Θ_j[c, y_ij]
 
-A network that learnt its items by heart gives no second opinion on them; this does. Θ is learnt with p as in
+A network that learnt its items by heart gives no second opinion on them; this does. Θ and τ are learnt with p as in
 `posterior.py`. An item's own gold is hidden from both, so that either can be compared with it.
 """
 
@@ -148,11 +148,12 @@ def out_of_fold(
         proba[here] = network.proba_[here]
         proba[fold < 0] += network.proba_[fold < 0] / folds
 
+    of_votes = network.objective_.predicts_votes
     if gold is None:
-        posterior = combine(table, proba, None).posterior
+        posterior = combine(table, proba, None, of_votes)[0].posterior
     else:
         posterior = proba.copy()
         for number in range(folds):
             here = fold == number
-            posterior[here] = combine(table, proba, np.where(here, -1, gold)).posterior[here]
+            posterior[here] = combine(table, proba, np.where(here, -1, gold), of_votes)[0].posterior[here]
     return OutOfFold(table.items, table.classes, proba, posterior, fold, tie_seed(model.seed))

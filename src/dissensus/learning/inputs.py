@@ -172,6 +172,27 @@ def vectors(X: Any) -> Any:
     return array
 
 
+def column_names(X: Any) -> list[str] | None:
+    """The features' names, where X is a frame that has some."""
+    X = plain(X)
+    named = isinstance(X, nw.DataFrame) and all(isinstance(name, str) for name in X.columns)
+    return X.columns if named else None
+
+
+def by_column(X: Any, names: list[str] | None) -> Any:
+    """X with the columns that `fit` had, in their order, where both have names."""
+    there = column_names(X)
+    if names is None or there is None or there == names:
+        return X
+    known, found = set(names), set(there)
+    lacks, new = [name for name in names if name not in found], [name for name in there if name not in known]
+    if lacks or new:
+        wrong = [f"lacks {len(lacks):,} of them, such as {shown(lacks[0])}"] if lacks else []
+        wrong += [f"has {len(new):,} others, such as {shown(new[0])}"] if new else []
+        raise DataError(f"X must have the {len(names):,} columns that fit had, in any order; it {' and '.join(wrong)}.")
+    return plain(X).select(names).to_native()
+
+
 def blocks(array: Any) -> Iterator[FloatArray]:
     """The rows of `vectors` as float32, some at a time."""
     for start in range(0, len(array), BLOCK_ROWS):

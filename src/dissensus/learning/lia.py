@@ -38,6 +38,7 @@ from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.sklearn_loop import Learner, table_first
+from dissensus.learning.storage import with_learnt
 from dissensus.learning.trainer import Training
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.table.annotations import Annotations
@@ -100,6 +101,8 @@ class LIA(Learner, LIAKeywords):
         model = self.classifier(table, features=X is not None)
         self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # ours, whatever becomes of X
         self.classifier_ = model.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
+        if X is not None:
+            with_learnt(self.classifier_.encoder_, {"columns_": given.column_names(X)})
         self.embedding_ = embedding(model)
         return self
 

@@ -25,6 +25,7 @@ class LearntMatrices:
     posterior: FloatArray  # (I, K)
     confusion: FloatArray  # (A, K, K) [annotator, true, given]
     population: FloatArray  # (K, K) [true, given] of an annotator who was not there
+    evidence: float = -np.inf  # log P(labels) by priors and matrices, where EM learnt them
 
 
 def matrices_by(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> LearntMatrices:
@@ -48,10 +49,10 @@ def learn_matrices(
     learnt, floor = matrices_by(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
     for _ in range(max_passes):
         with in_memory(table, gold, None) as engine:
-            posterior, _ = judge(engine, floor, learnt.confusion)
+            posterior, sums = judge(engine, floor, learnt.confusion)
         if np.abs(posterior - learnt.posterior).max(initial=0) < tol:
-            return replace(learnt, posterior=posterior)
-        learnt = matrices_by(table, posterior, pseudo)
+            return replace(learnt, posterior=posterior, evidence=sums.evidence)
+        learnt = replace(matrices_by(table, posterior, pseudo), evidence=sums.evidence)
     return learnt
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate
 from dissensus.evaluation.intervals import percentile_interval
 from dissensus.exceptions import DataError
@@ -59,6 +59,7 @@ class PanelReview:
     order: IntArray = field(repr=False)  # (J,) judges along the tree
     value: FloatArray = field(repr=False)  # (J,) share of the panel's answer that is lost without the judge
     kept: tuple[tuple[str, float], ...] = field(repr=False)  # judges in the order to buy them, share kept with so many
+    beyond_chance: BoolArray = field(repr=False)  # (J, J) errors are more alike than independent ones, by gold
     cost: FloatArray | None = field(default=None, repr=False)  # (J,) price of a call of each; None: all cost the same
 
     def __str__(self) -> str:
@@ -68,6 +69,11 @@ class PanelReview:
         if not self.by_gold:  # the panel's own posterior holds an assumption about just this
             how = ", if they err alike as panels and crowds with gold do; their votes alone do not show it."
         return f"{self.judges.size} judges {worth}{how}"
+
+    def tested(self, n: int = 3) -> list[tuple[str, str, float]]:
+        """Those of the n most alike whose errors are alike `beyond_chance`."""
+        at = {str(name): j for j, name in enumerate(self.judges)}
+        return [pair for pair in self.alike(n) if self.beyond_chance[at[pair[0]], at[pair[1]]]]
 
     def alike(self, n: int = 5) -> list[tuple[str, str, float]]:
         """The n pairs of judges whose errors are most alike."""
@@ -132,11 +138,13 @@ def review_panel(
     known = known[:: max(-(-known.size // MAX_ITEMS), 1)]
     errors = _errors(table, judges, known, gold) if known.size >= MIN_GOLD else np.empty((0, judges.size))
     correlation = _correlations(errors)
+    beyond = np.zeros(correlation.shape, np.bool_)
     by_gold = bool(np.isfinite(correlation[~np.eye(judges.size, dtype=np.bool_)]).any())  # else nobody erred there
     if by_gold:
         drawn = np.random.default_rng(seed).integers(0, known.size, (RESAMPLES, known.size))
         tried = np.array([_kish(_correlations(errors[rows])) for rows in drawn])
         worth = percentile_interval(_kish(correlation), tried)
+        beyond = _beyond_chance(correlation, errors, gold[known], seed)
     elif model is not None:
         labels, said = np.asarray(model.item_total_), _Said(table, judges)
         correlation = said.expected(np.asarray(model.posterior_))
@@ -167,7 +175,7 @@ def review_panel(
     return PanelReview(
         names, tuple(family(one) for one in names), by_gold, worth, _mean_off_diagonal(correlation), correlation,
         tuple(tuple(float(x) for x in row) for row in tree), leaves_list(tree), value,
-        tuple((str(names[at]), share) for at, share in kept), price,
+        tuple((str(names[at]), share) for at, share in kept), beyond, price,
     )  # fmt: skip
 
 
@@ -210,6 +218,27 @@ def _correlation(product: FloatArray, total: FloatArray, square: FloatArray, n: 
         variance = square / n - mean**2
         variance = np.where(variance > 1e-12, variance, np.nan)
         return np.asarray((product / n - mean * mean.T) / np.sqrt(variance * variance.T))
+
+
+def _beyond_chance(correlation: FloatArray, errors: FloatArray, truth: Any, seed: int) -> BoolArray:
+    """(J, J) True where a correlation is greater than of judges who err independently in each class (n,) of items.
+
+    A test at 5 % for all pairs together: errors are shuffled among the items of a class, and the largest excess of any
+    pair, in standard deviations of its own, is compared.
+    """
+    rng, J = np.random.default_rng(seed), errors.shape[1]
+    if truth.dtype.kind == "f":  # errors are already what known scores do not explain
+        truth = np.zeros(len(truth), np.int64)
+    groups = [np.flatnonzero(truth == c) for c in np.unique(truth)]
+    shuffled, tried = errors.copy(), np.empty((RESAMPLES, J, J))
+    for one in tried:
+        for rows in groups:
+            shuffled[rows] = rng.permuted(errors[rows], axis=0)
+        one[:] = np.nan_to_num(_correlations(shuffled))
+    centre, spread = tried.mean(axis=0), np.maximum(tried.std(axis=0), 1e-9)
+    pairs = np.triu_indices(J, 1)
+    largest = ((tried - centre) / spread)[:, *pairs].max(axis=1)
+    return np.asarray((correlation - centre) / spread > np.quantile(largest, 0.95))
 
 
 def _mean_off_diagonal(correlation: FloatArray) -> float:

@@ -18,7 +18,7 @@ from dissensus.common.types import FloatArray
 from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns, Mapped
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
-from dissensus.learning.inputs import blocks, vectors
+from dissensus.learning.inputs import blocks, by_column, column_names, vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
 
@@ -42,6 +42,7 @@ class Scaled(Encoder):
 
     center_: FloatArray
     spread_: FloatArray
+    columns_: list[str] | None = None  # names of the features, where `fit` saw a frame
 
     @property
     def width(self) -> int:
@@ -53,7 +54,7 @@ class Scaled(Encoder):
     def fit(self, X: Any) -> Self:
         """Find mean and standard deviation of every feature (a constant one is only centred), or its largest size."""
         super().fit(X)
-        x = vectors(X)
+        x, self.columns_ = vectors(X), column_names(X)
         self.center_, self.spread_ = np.zeros(x.shape[1]), np.ones(x.shape[1])
         if self.scale == "max":
             largest = np.max([np.abs(block).max(axis=0) for block in blocks(x)], axis=0).astype(np.float64)
@@ -68,8 +69,8 @@ class Scaled(Encoder):
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Make one column, `x`; features that are mapped from a file stay there."""
-        x = vectors(X)
+        """Make one column, `x`; features that are mapped from a file stay there, those of a frame are found by name."""
+        x = vectors(by_column(X, self.columns_))
         if x.shape[1] != self.center_.size:
             raise DataError(f"X has {x.shape[1]} features, the model was fitted to {self.center_.size}.")
         if isinstance(x, Mapped):

@@ -88,6 +88,7 @@ class LinearHeads(AnnotatorRows):
 class AnnotatorHeads(AnnotatorObjective):
     """A head per annotator."""
 
+    predicts_votes = True
     shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
     penalty: float = param(2.0, "pull of an annotator's own numbers to nothing, and of those in common", low=0)

@@ -38,6 +38,7 @@ class Objective(Parameters, ABC):
 
     models_annotators: ClassVar[bool] = False
     has_posterior: ClassVar[bool] = False
+    predicts_votes: Any = False  # True: `logits` are of what annotators say, not of the class
     describes_annotators: ClassVar[bool] = False  # True: it can use features of annotators
     monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that tells when to stop
     rows_rate: ClassVar[float] = 1e-3  # learning rate of annotators' rows, where the user names none

@@ -22,7 +22,7 @@ from dissensus.common.types import IntArray
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.losses import DIVERGENCES, Divergence
 from dissensus.learning.objectives.base import Objective, as_tensor, objectives
-from dissensus.learning.objectives.labels import check_positive, check_teaches, soft_labels, vote_weight
+from dissensus.learning.objectives.labels import VOTE_KINDS, check_positive, check_teaches, soft_labels, vote_weight
 from dissensus.models.base import Aggregator
 from dissensus.table.annotations import Annotations
 
@@ -54,6 +54,10 @@ class Soft(Objective):
         weight = np.where(self.teaches_, weight, 0.0)
         self._targets = Columns(target=as_tensor(target), weight=as_tensor(weight, torch.float32))
         return self
+
+    @property
+    def predicts_votes(self) -> bool:
+        return isinstance(self.labels, str) and self.labels in VOTE_KINDS
 
     def loss(self, head: nn.Module, z: Tensor, targets: Batch) -> Tensor:
         distance = DIVERGENCES[self.divergence](targets["target"], self.logits(head, z), math.e)
