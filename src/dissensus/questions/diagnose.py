@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from dissensus.common.formatting import count
 from dissensus.common.types import FloatArray
@@ -135,6 +134,8 @@ def _grades_rise(table: Annotations, found: Honesty, code: int) -> bool:
     """
     if table.kind != "graded":
         return False
+    from scipy.stats import spearmanr  # takes longer to import than most tables to diagnose
+
     others = found.others
     rows = found.used[others.annotator[found.used] == code]
     own, expected = others.label[rows], others.q[rows] @ np.arange(table.n_classes)
