@@ -124,10 +124,13 @@ def review_panel(
 
     >>> from dissensus import review_panel
     >>> from dissensus.table.simulate import simulate
-    >>> str(review_panel(simulate(300, 5, 2, redundancy=5, seed=1).annotations)).partition(",")[0]
+    >>> drawn = simulate(300, 5, 2, redundancy=5, seed=1)
+    >>> str(review_panel(drawn.annotations)).partition(",")[0]
     '5 judges are worth 2.9 independent ones (2.7 to 3.6)'
-    >>> [pair[:2] for pair in review_panel(simulate(300, 5, 2, redundancy=5, seed=1).annotations).alike(1)]
+    >>> [pair[:2] for pair in review_panel(drawn.annotations).alike(1)]
     [('3', '4')]
+    >>> review_panel(drawn.annotations, gold=drawn.truth).tested()  # by gold they err independently
+    []
     """
     judges = panel_judges(table)
     if judges.size == 0:
