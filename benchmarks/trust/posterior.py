@@ -22,6 +22,7 @@ import numpy as np
 
 import dissensus as dz
 from dissensus.models.dependence import DEFAULT, soften
+from dissensus.questions.item_status import SETTLED
 
 SETS = (
     "bluebirds", "cifar10h", "gimpel_pos", "judges_civilcomments", "labelme", "medical_causes", "medical_treats",
@@ -29,7 +30,6 @@ SETS = (
 )  # fmt: skip
 LEVELS = (2, 5, 10, None)  # labels of an item; None: all
 SEEDS = 2
-SETTLED = 0.9  # probability from which on an item is called settled
 RHO = np.geomspace(0.05, 5, 41)
 POWERS, LAPSES = np.linspace(0, 1.25, 6), (0.0, 0.01, 0.03, 0.1)
 SCORES = ("log loss", "accuracy", "confidence − accuracy", "settled", "right of these")

@@ -195,7 +195,7 @@ def test_summary_for_people_has_counts_doubt_and_annotators(cli, labels):
     for words in (
         "280 annotations of 40 items",
         "converged after",
-        "settled (90 % sure, by 2 annotators or more)",
+        "settled (95 % sure, by 2 annotators or more)",
         "w6",
         "w0",
         "Results are in out",

@@ -8,6 +8,7 @@ import pytest
 import dissensus as dz
 from cli.tables import write_csv
 from dissensus.models.methods import OneCoin
+from dissensus.questions import item_status
 from dissensus.table.io import read_frame
 
 
@@ -175,7 +176,7 @@ def test_limits_are_said_and_can_be_changed(cli, some):
     assert "Items that 10 annotators have labelled get no more labels (--per-item)." in usual.stdout
     assert "nats" not in usual.stdout
     parsed = json.loads(cli("recommend", some, "--budget", 30, "--json").stdout)
-    assert parsed["limits"]["labels_per_item"] == 10
+    assert (parsed["limits"]["labels_per_item"], parsed["limits"]["settled"]) == (10, item_status.SETTLED)
     assert parsed["cost_per_change"] == pytest.approx(parsed["cost"] / parsed["expected_changes"])
     free = ("--capacity", "none", "--per-item", "none", "--settled", "none")
     table = dz.read(some)

@@ -27,13 +27,13 @@ def test_items_have_votes_labels_status_and_reason(cli, labels, here):
     for row in rows:
         counted = dict(vote.rsplit(" ", 1) for vote in row["votes"].split(", "))
         assert {name: int(count) for name, count in counted.items()} == votes[row["item"]]
-        assert (row["labels"], (float(row["confidence"]) >= 0.9)) == ("7", row["status"] == "settled")
+        assert (row["labels"], (float(row["confidence"]) >= 0.95)) == ("7", row["status"] == "settled")
         assert row["reason"]
     counts = Counter(row["status"] for row in rows)
     assert len(counts) >= 2
     about = json.loads((here / "out" / "summary.json").read_text(encoding="utf-8"))["status"]
     assert about == {status: counts[status] for status in ("settled", "needs a look", "truly split")}
-    assert f"{counts['settled']:,} items are settled (90 % sure, by 2 annotators or more)" in " ".join(
+    assert f"{counts['settled']:,} items are settled (95 % sure, by 2 annotators or more)" in " ".join(
         shown.stdout.split()
     )
 

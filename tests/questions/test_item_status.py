@@ -29,9 +29,9 @@ def test_votes_are_counted_the_most_frequent_first():
 @pytest.mark.parametrize(
     ("votes", "label", "confidence", "status", "reason"),
     [
-        ("aaa", 0, 0.9, "settled", "all 3 labels agree"),
+        ("aaa", 0, 0.95, "settled", "all 3 labels agree"),
         ("aa", 0, 0.95, "settled", "both labels agree"),
-        ("aa", 0, 0.89, "needs a look", "both labels agree, yet below 90 % sure"),
+        ("aa", 0, 0.94, "needs a look", "both labels agree, yet below 95 % sure"),
         ("aab", 0, 0.95, "settled", "2 of 3 labels agree"),
         ("a", 0, 0.95, "needs a look", "only 1 label"),
         ("a", 1, 0.6, "needs a look", "the only label, 'a', is doubted"),
@@ -102,7 +102,7 @@ def test_an_item_is_split_where_its_annotators_would_hardly_agree_so_little():
         n, r = int(rows.sum()), np.mean([share[j] for j in table.annotator[rows]])
         agree = int(np.bincount(table.label[rows]).max())
         chance = sum(math.comb(n, k) * r**k * (1 - r) ** (n - k) for k in range(agree + 1))
-        expected = 0 if model.posterior_[i].max() >= 0.9 else 2 if n >= 4 and chance <= 0.05 else 1
+        expected = 0 if model.posterior_[i].max() >= 0.95 else 2 if n >= 4 and chance <= 0.05 else 1
         assert found.status[i] == expected
         split += expected == 2
     assert split > 0
@@ -121,7 +121,7 @@ def test_no_items_and_no_annotations_are_no_error():
 def literal_status(labels, agree, usual, sure, number=False):
     """The rule as the module says it, of one item."""
     chance = sum(math.comb(labels, m) * usual**m * (1 - usual) ** (labels - m) for m in range(agree + 1))
-    if labels >= 2 and sure >= 0.9 and not (number and chance <= 0.05):
+    if labels >= 2 and sure >= (0.9 if number else 0.95) and not (number and chance <= 0.05):
         return "settled"
     return "truly split" if labels >= 4 and chance <= 0.05 else "needs a look"
 
@@ -214,6 +214,6 @@ def test_a_document_is_settled_where_its_spans_are_and_two_have_read_it():
                 doubt += model.posterior_[i][[str(tag).startswith("B-") for tag in model.classes_]].sum()
         least = max(1 - doubt, 0)
         assert found.sure[d] == pytest.approx(least)
-        assert STATUSES[found.status[d]] == ("settled" if least >= 0.9 and name != "f" else "needs a look")
+        assert STATUSES[found.status[d]] == ("settled" if least >= 0.95 and name != "f" else "needs a look")
     assert found.reason[2].as_py() == "only 1 reader"
     assert [STATUSES[found.status[d]] for d in (3, 4)] == ["settled", "needs a look"]  # nobody marked; all differ

@@ -452,7 +452,7 @@ def test_nothing_is_left_to_buy_where_all_items_are_settled_or_full():
     found = recommend(model, table, budget=10)
     assert len(found) == 0
     assert found.verdict() == (
-        "Nothing is left to buy here: 60 items of 60 are settled (at least 90 % sure, by 2 annotators or more)."
+        "Nothing is left to buy here: 60 items of 60 are settled (at least 95 % sure, by 2 annotators or more)."
     )
     model, table = uneven([60, 60, 60, 60, 10, 10, 10, 10, 0], sure=0.6)
     full = recommend(model, table, budget=10, items=range(10))

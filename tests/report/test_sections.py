@@ -348,15 +348,15 @@ def test_the_headline_says_what_a_boss_asks():
     table, gold = crowd().annotations, crowd().truth
     size, settled, following, worth, _, method = report().facts["headline"]
     assert size == "700 labels of 100 items by 14 annotators."
-    assert settled == "No item is settled at 90 %."  # seven labels of one item are worth less than two
+    assert settled == "No item is settled at 95 %."  # seven labels of one item are worth less than two
     assert following.startswith("Next: ")
     assert worth == "Confidence counts the 7.0 labels of an item as 1.5 (1.0 to 3.9): they share the item."
     model = methods["dawid-skene"](dependence=None).fit(table)
     made = Report(table, model, gold=gold, methods=FEW_METHODS)
-    sure = made.confidence >= 0.9
+    sure = made.confidence >= 0.95
     right = (made.label == gold)[sure].mean()
     _, settled, _, method = made.facts["headline"]
-    assert settled.startswith(f"{sure.sum()} items ({sure.sum()} %) are settled at 90 %; of these {100 * right:.1f} %")
+    assert settled.startswith(f"{sure.sum()} items ({sure.sum()} %) are settled at 95 %; of these {100 * right:.1f} %")
     assert method == "Labels by dawid-skene."
     assert "expected to be right" in Report(table, model, methods=FEW_METHODS).facts["headline"][1]
     assert all(sentence.replace(" %", "\u00a0%") in made.html() for sentence in made.facts["headline"])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 LABELS_SHOWN = 10
 ANNOTATORS_SHOWN = 5
+SETTLED = "0.95"  # of `questions.item_status`, which takes long to import
 MODELS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
 """Files of models that can be asked, and what writes them."""
 
@@ -46,7 +47,7 @@ def recommend(
         metavar="NUMBER|auto|none",
     ),
     settled: str = option(
-        "0.9", "Leave items with two labels alone that are so sure; none: ask about them too.", metavar="NUMBER|none"
+        SETTLED, "Leave items with two labels alone that are so sure; none: ask about them too.", metavar="NUMBER|none"
     ),
     source: Source,
 ) -> None:
@@ -79,7 +80,7 @@ def recommend(
     table = source.read_one()
     classes = table.kind in CLASS_KINDS
     whom = {"--annotators": annotators is not None, "--model": model is not None, "--cost": cost != "1"}
-    whom |= {"--capacity": capacity != "auto", "--per-item": per_item != "auto", "--settled": settled != "0.9"}
+    whom |= {"--capacity": capacity != "auto", "--per-item": per_item != "auto", "--settled": settled != SETTLED}
     for name, given in whom.items():
         if given and not classes:
             raise BadParameter(

@@ -1,8 +1,9 @@
 """What to do about each item: nothing (settled), look at it, or accept that people differ (truly split).
 
-An item is *settled* where its class is known, or P(its label) ≥ `SETTLED` by `MIN_ANNOTATORS` people or more. Of the
-others, one with n labels, of which m agree on the most frequent class, is *truly split* where so few would agree in at
-most `MAX_CHANCE` of the cases if its annotators erred as often as they do elsewhere: P(Binomial(n, r) ≤ m) ≤
+An item is *settled* where its class is known, or P(its label) ≥ `SETTLED` by `MIN_ANNOTATORS` people or more. 0.95 is
+asked for so that nine of ten are right: the labels alone do not show how far people err alike (`benchmarks/trust`). Of
+the others, one with n labels, of which m agree on the most frequent class, is *truly split* where so few would agree in
+at most `MAX_CHANCE` of the cases if its annotators erred as often as they do elsewhere: P(Binomial(n, r) ≤ m) ≤
 `MAX_CHANCE`, r the mean share of their labels that are the label of the item (each with `CROWD_LABELS` labels of
 average quality added). All others *need a look*: more labels, or an expert, would tell.
 
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
 Status = Literal["settled", "needs a look", "truly split"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
-SETTLED = 0.9  # P(label) from which an item is settled
+SETTLED = 0.95  # P(label) from which an item is settled; from 0.9 on, three sets of 12 are less than 88 % right
+RELIABLE = 0.9  # reliability from which a number is settled
+NEAR = 0.9  # share of the labels of numbers that lie within what is called near
 MIN_ANNOTATORS = 2  # of an item that can be settled: what one says, however often, is not checked by anybody
 MAX_CHANCE = 0.05  # that annotators who only err agree so little
 MIN_ANNOTATORS_SPLIT = 4  # with fewer, an item is not called split
@@ -62,10 +65,11 @@ class ItemStatus:
 
     labels: IntArray  # (I,) number of labels
     status: IntArray  # (I,) code into STATUSES
-    sure: FloatArray  # (I,) what is compared with SETTLED
+    sure: FloatArray  # (I,) what is compared with `least`
     classes: Names  # (K,)
     reasons: Callable[[slice], Any]  # makes the reasons of some items
     given: tuple[IntArray, IntArray, IntArray]  # classes and counts of the votes, the most frequent first; (I + 1,)
+    least: float = SETTLED
 
     @cached_property
     def votes(self) -> Any:
@@ -107,7 +111,7 @@ class ItemStatus:
     def sentence(self) -> str:
         """How many items have each status, for people."""
         settled, look, split = self.counts().values()
-        rule = f"{100 * SETTLED:g} % sure, by {MIN_ANNOTATORS} annotators or more"
+        rule = f"{100 * self.least:g} % sure, by {MIN_ANNOTATORS} annotators or more"
         return (
             f"{settled:,} {'item is' if settled == 1 else 'items are'} settled ({rule}), "
             f"{look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} truly "
@@ -115,9 +119,11 @@ class ItemStatus:
         )
 
 
-def is_settled(confidence: FloatArray, annotators: IntArray, known: IntArray | None = None) -> BoolArray:
+def is_settled(
+    confidence: FloatArray, annotators: IntArray, known: IntArray | None = None, least: float = SETTLED
+) -> BoolArray:
     """(I,) which items are settled, by how many `annotators` labelled them; `known` (I,) has their class or −1."""
-    given = (annotators >= MIN_ANNOTATORS) & (confidence >= SETTLED)
+    given = (annotators >= MIN_ANNOTATORS) & (confidence >= least)
     return np.asarray(given if known is None else given | (known >= 0))
 
 
@@ -245,17 +251,16 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
     total = values.var() + variance.mean() if values.size else 0.0  # of the true values: of their means, and within
     sure = np.maximum(1 - variance / total, 0) if total > 0 else np.ones(values.size)
     away = np.abs(table.values[table.label] - values[table.item])
-    near = away <= np.quantile(away, SETTLED) if away.size else away < 0
+    near = away <= np.quantile(away, NEAR) if away.size else away < 0
     agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
     # the interval is as wide where labels lie far apart, so that has to be asked too
-    status, expected = _judged(
-        table, agree, usual_share(table, near), is_settled(sure, table.ratings_per_item), unless_apart=True
-    )
+    settled = is_settled(sure, table.ratings_per_item, least=RELIABLE)
+    status, expected = _judged(table, agree, usual_share(table, near), settled, unless_apart=True)
     told = status if known is None else np.where(np.isnan(known), status, DECIDED)
     status = np.where(told == DECIDED, 0, status).astype(np.int8)
     alone = (table.ratings_per_item == 1) & (labels > 1)
     reasons = partial(_number_reasons, (labels, told, agree, expected, alone), model.interval_)
-    return ItemStatus(labels, status, sure, table.classes, reasons, _votes_cast(table)[1:])
+    return ItemStatus(labels, status, sure, table.classes, reasons, _votes_cast(table)[1:], RELIABLE)
 
 
 def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStatus]:
