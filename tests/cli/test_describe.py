@@ -37,6 +37,14 @@ def test_doubtful_things_are_said_in_words(cli, here):
     assert "one annotator only" in one
 
 
+def test_votes_without_annotator_ids_are_not_one_person_s(cli, here):
+    rows = [("A", "B", "left"), ("A", "B", "left"), ("A", "B", "right"), ("B", "C", "left")] * 3
+    text = cli("describe", write_csv(here / "wins.csv", ["left", "right", "winner"], rows)).stdout
+    assert "Agreement: two annotators of one item agree" in text
+    assert "repeat an item and annotator" not in text
+    assert "one annotator only" not in text
+
+
 def test_questions_are_described_one_by_one(cli, questions):
     text = cli("describe", questions).stdout
     assert text.index("question Tone") < text.index("question is it good") < text.index("question is it/good?")

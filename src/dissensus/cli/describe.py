@@ -114,7 +114,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield "Classes are numbers; --kind numbers takes them for scores, --kind graded for grades in this order."
     if about.get("classes", about.get("distinct_values", 0)) < 2:
         yield "There is one class only; there is nothing to decide."
-    if about["annotators"] < 2:
+    if about["annotators"] < 2 and about["annotators_per_item"]["max"] < 2:  # more are votes without ids
         yield "There is one annotator only; nothing can tell whether they are right."
     elif about["annotators_per_item"]["max"] == 1:
         yield "No item has labels by two annotators; nobody's labels can be checked against another's."
