@@ -46,7 +46,7 @@ def recommend(
         metavar="NUMBER|auto|none",
     ),
     settled: str = option(
-        "0.9", "Leave items with two labels alone that are so sure; none: ask about them too.", metavar="NUMBER|none"
+        "0.9", "Leave items alone that are so sure by two annotators; none: ask about them too.", metavar="NUMBER|none"
     ),
     source: Source,
 ) -> None:

@@ -78,7 +78,7 @@ class Overview(Section):
         ]
         if (found := facts["agreement"]) is not None:
             share, alpha = found["percent"], found["krippendorff_alpha"]
-            numbers.append(Number(percent(share["value"], 1), "agreement of two labels", interval_text(share)))
+            numbers.append(Number(percent(share["value"], 1), "agreement of two annotators", interval_text(share)))
             if alpha["value"] is not None:
                 between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect"
                 numbers.append(Number(f"{alpha['value']:.2f}", "Krippendorff's α", between))
