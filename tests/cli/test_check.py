@@ -117,6 +117,17 @@ def test_what_nobody_can_tell_is_not_passed_and_the_other_limits_are_told(here, 
     assert "passed       min-labels: the item with the fewest annotators has 1 (at least 1)." in result.stdout
 
 
+def test_who_copies_is_counted_also_where_nobody_has_enough_labels_that_others_have():
+    rng = np.random.default_rng(4)
+    item = np.append(np.tile(np.arange(120), 4), np.arange(28) % 4)
+    annotator = np.append(np.repeat(range(4), 120), range(4, 32))
+    label = np.append(np.tile(rng.integers(0, 4, 120), 4), rng.integers(0, 4, 28))
+    table = dz.Annotations.from_arrays(item, annotator, label)
+    found = dz.diagnose(table)
+    assert (found.too_few_labels, len(found.flagged("copies"))) == (32, 4)
+    assert check(snapshot(table, "majority-vote"), limits={"max_flagged": 3})[0].value == 4
+
+
 def test_questions_are_checked_one_by_one(questions, cli):
     result = cli("check", questions, "--against", questions, "--json", *FAST)
     assert result.exit_code == 0
