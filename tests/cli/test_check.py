@@ -117,6 +117,20 @@ def test_what_nobody_can_tell_is_not_passed_and_the_other_limits_are_told(here, 
     assert "passed       min-labels: the item with the fewest annotators has 1 (at least 1)." in result.stdout
 
 
+def test_one_person_who_repeats_a_label_is_one_annotator(here, cli):
+    told = [(i, who, "yn"[i % 2]) for i in range(20) for who in ("Eva", "Eva" if i < 5 else "Bob")]
+    write_csv(here / "again.csv", HEADER, told)
+    code, checks = found(cli, "again.csv", "--min-labels", 2, "--min-settled", 0.8, *FAST)
+    assert (code, checks["min_labels"]["value"], checks["min_settled"]["value"]) == (1, 1, 0.75)
+
+
+def test_nobody_is_judged_before_the_spelling_of_classes_is_settled(here, cli):
+    told = [(i, who, label) for i in range(40) for who, label in (("Ann", "yn"[i % 2]), ("Bob", "YN"[i % 2]))]
+    write_csv(here / "caps.csv", HEADER, told)
+    said = cli("check", "caps.csv", "--max-flagged", 0, *FAST).stdout
+    assert "not checked  max-flagged: classes differ by capitals or spaces only, so nobody can be judged." in said
+
+
 def test_who_copies_is_counted_also_where_nobody_has_enough_labels_that_others_have():
     rng = np.random.default_rng(4)
     item = np.append(np.tile(np.arange(120), 4), np.arange(28) % 4)
