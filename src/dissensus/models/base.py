@@ -39,7 +39,7 @@ from dissensus.models.dependence import (
     design_effect,
     from_gold,
     hold,
-    is_enough,
+    known_with_labels,
     labels_per_item,
     log_held,
     sharpen,
@@ -207,9 +207,9 @@ class Aggregator(Parameters, ABC):
         if wanted != "auto":
             given = float(wanted or 0)
             return Calibration(given, (given, given))
-        if not is_enough(gold, data):
+        known = known_with_labels(gold, data)
+        if gold is None or known.size < MIN_GOLD:
             return Calibration(DEFAULT, RANGE, assumed=True)
-        known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
         blind.fit(data, earlier=earlier)
         posterior, total = (np.asarray(one)[known] for one in (blind.posterior_, blind.item_total_))

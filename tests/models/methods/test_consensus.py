@@ -157,6 +157,19 @@ def test_gold_of_items_without_labels_says_nothing_of_rho():
         assert fits[1].ask_for_gold()
 
 
+@pytest.mark.parametrize("name", ["consensus", "one-coin"])
+def test_what_gold_says_of_rho_and_shifts_is_said_by_items_with_labels(name):
+    made = simulate(200, 10, 2, redundancy=3, seed=1)
+    table, gold = made.annotations, np.where(np.arange(200) < 40, made.truth, -1)
+    more = dz.Annotations.from_arrays(table.item, table.annotator, table.label, items=list(range(300)), classes=2)
+    fits = [
+        dz.methods[name]().fit(one, gold=known) for one, known in ((table, gold), (more, np.append(gold, [0] * 100)))
+    ]
+    assert fits[0].dependence_ == fits[1].dependence_ != dz.methods[name]().fit(table).dependence_
+    shifts = [np.zeros(2) if one.shift_ is None else one.shift_ for one in fits]
+    np.testing.assert_allclose(*shifts, atol=0.01)
+
+
 def test_an_update_of_a_pool_leaves_its_class_shares_free():
     table = simulate(300, 20, 2, redundancy=10, prior=[0.6, 0.4], seed=2).annotations
     model = dz.methods["consensus"]().fit(table)
