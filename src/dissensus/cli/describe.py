@@ -84,7 +84,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     checked, spelt = about["items_with_two_annotators"], unsettled_spellings(shares)
     if agreement is not None and about["classes"] > 1 and agreement < chance + AT_CHANCE and checked >= MIN_ITEMS:
         mend = "" if spelt else "; no method can mend that"
-        yield f"Labels agree about as often as by chance ({show.percent(chance)}){mend}."
+        yield f"Labels agree about as often as by chance, or less ({show.percent(chance)}){mend}."
     if about["kind"] == "numbers" and about["sd_within_items"] is not None and about["sd_within_items"] >= about["sd"]:
         yield "Labels of one item differ as much as those of different items; no method can mend that."
     if few := about["annotators_with_fewer_than_5"]:

@@ -57,7 +57,7 @@ class Overview(Section):
             yield Finding("Only one class was ever given: there is nothing to decide.")
         elif alpha < AT_CHANCE and checked:
             yield Finding(
-                f"{said}, about as often as chance would (Krippendorff's α {alpha:.2f}).",
+                f"{said}, about as often as chance would, or less (Krippendorff's α {alpha:.2f}).",
                 "No method can mend that: look at the instructions and at the annotators first.",
                 "bad",
             )
