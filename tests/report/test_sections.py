@@ -109,6 +109,14 @@ def test_labels_count_what_is_settled_and_what_is_right():
     assert all(one["low"] <= one["accuracy"] <= one["high"] for one in facts["gold"]["bins"])
 
 
+def test_what_one_person_repeats_is_not_settled():
+    item = np.repeat(np.arange(20), 6)
+    table = Annotations.from_arrays(item, np.where(item < 5, 0, np.arange(120) % 6), item % 2)
+    fitted = methods["dawid-skene"](dependence=None).fit(table)
+    assert (fitted.posterior_.max(axis=1) > 0.9).all()
+    assert collect(Report(table, fitted, methods=FEW_METHODS))["sections"]["labels"]["settled"] == 15
+
+
 def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_labels():
     section, facts = sections["labels"](), report(gold=crowd().truth).facts["sections"]["labels"]
     against = next(iter(section.findings(facts | {"gold": facts["gold"] | {"expected": 0.5}})))
