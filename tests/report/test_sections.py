@@ -9,7 +9,7 @@ import pytest
 from benchmarks.clustering.drawn import draw
 from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, recommend, redundancy
 from dissensus.clustering import select_clusters
-from dissensus.exceptions import UnknownName
+from dissensus.exceptions import DataWarning, UnknownName
 from dissensus.models.base import clusterings, methods_for
 from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
@@ -67,6 +67,14 @@ def test_items_that_a_method_was_told_are_not_scored():
     about = collect(Report(table, fitted, gold=truth, known=known, methods=FEW_METHODS))["sections"]["labels"]["gold"]
     right = fitted.posterior_.argmax(axis=1) == truth
     assert (about["items"], about["accuracy"]["value"]) == (truth.size - 9, pytest.approx(right[9:].mean(), abs=1e-5))
+
+
+def test_where_a_method_was_told_all_that_gold_has_accuracy_is_left_out():
+    table, truth = crowd().annotations, crowd().truth
+    fitted = methods["dawid-skene"]().fit(table, gold=truth)
+    with pytest.warns(DataWarning, match="known has the label of every item that gold has; accuracy cannot be"):
+        made = Report(table, fitted, gold=truth, known=truth, methods=FEW_METHODS)
+    assert collect(made)["sections"]["labels"]["gold"] is None
 
 
 def test_overview_has_the_counts_and_the_agreement():
