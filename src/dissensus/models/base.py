@@ -118,7 +118,7 @@ class Aggregator(Parameters, ABC):
     dependence_: Annotated[float, "number"] = 0.0  # ρ, see `models.dependence`; 0: labels are taken for independent
     dependence_interval_: Annotated[list[float], "2 count"]  # 95 % of ρ: low, high
     shift_: Annotated[FloatArray | None, "optional K real"] = None  # of the log posterior, where gold speaks for one
-    # β log π, where softening would move the shares of the classes too far
+    # log h: what holds rare classes, and all where softening would move their shares too far
     held_: Annotated[FloatArray | None, "optional K real"] = None
     tie_seed_: Annotated[int, "whole"]
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
