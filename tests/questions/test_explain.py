@@ -464,7 +464,8 @@ def test_any_table_works():
 
 @pytest.mark.parametrize("n_labels", [4, 60])
 def test_a_table_in_which_every_item_is_split_in_half(n_labels):
-    table = Annotations.from_arrays(np.repeat([0, 1, 2], n_labels), [*range(n_labels)] * 3, [0, 1] * (n_labels * 3 // 2))
+    item, annotator = np.divmod(np.arange(3 * n_labels), n_labels)
+    table = Annotations.from_arrays(item, annotator, annotator % 2)
     found = explain(table, MajorityVote().fit(table))
     assert found.counts()["cannot tell"] == 3
 
