@@ -27,6 +27,7 @@ SMALL = {
     "one annotator": Annotations.from_arrays([0, 1, 2], [0, 0, 0], [0, 1, 0]),
     "one label each": Annotations.from_arrays(range(9), [0, 1, 2] * 3, [0, 1, 0] * 3),
     "one label each, twice": Annotations.from_arrays([*range(9)] * 2, [0, 1, 2] * 6, [0, 1, 0] * 6),
+    "one label that counts": Annotations.from_arrays([0, 0, 1, 1], [0, 1] * 2, [0, 1, 1, 1], weight=[1.0, 0.0] * 2),
     "all agree": Annotations.from_arrays([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 1, 1]),
     "nobody agrees": Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]),
     "unlabelled": Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 0], items=range(5), annotators=range(4)),
