@@ -112,6 +112,9 @@ def test_what_the_method_was_told_is_not_scored(cli, labels, here):
     model, truth = dz.load(here / "out"), np.array([label for _, label in rows()[1]])
     assert (scores["items"], scores["left_out"]) == (33, 7)
     assert scores["accuracy"] == pytest.approx((model.predict() == truth)[7:].mean())
+    write_csv(here / "one.csv", ["item", "label"], rows()[1][:1])
+    one = cli("aggregate", labels, "--known", "one.csv", "--gold", "gold.csv").stdout
+    assert "(1 more, which the method was told, is left out)" in " ".join(one.split())
     all_told = cli("aggregate", labels, "--known", "gold.csv", "--gold", "gold.csv")
     assert "--known tells the label of every item that --gold has; accuracy cannot be measured." in all_told.stderr
 

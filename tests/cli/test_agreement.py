@@ -26,7 +26,7 @@ def test_coefficients_intervals_and_a_sentence_are_shown(cli, labels):
     for name in ("krippendorff_alpha", "fleiss_kappa", "gwet_ac1"):
         assert f"{found[name].value:.3f}" in result.stdout
         assert f"{found[name].low:.3f} to {found[name].high:.3f}" in result.stdout
-    for words in ("Krippendorff's α", "Fleiss' κ", "Gwet's AC1", "Two labels of an item agree", "Beyond chance (α)"):
+    for words in ("Krippendorff's α", "Fleiss' κ", "Gwet's AC1", "Two annotators of an item agree", "Beyond chance"):
         assert words in result.stdout
     assert "Who agrees" not in result.stdout
 
@@ -163,4 +163,4 @@ def test_bad_usage_is_code_2(cli, labels):
 def test_no_resamples_no_intervals(cli, labels):
     result = cli("agreement", labels, "--resamples", "0")
     assert result.exit_code == 0
-    assert " to " not in result.stdout[: result.stdout.index("Two labels of an item agree")]
+    assert " to " not in result.stdout[: result.stdout.index("Two annotators of an item agree")]

@@ -117,6 +117,31 @@ def test_what_nobody_can_tell_is_not_passed_and_the_other_limits_are_told(here, 
     assert "passed       min-labels: the item with the fewest annotators has 1 (at least 1)." in result.stdout
 
 
+def test_one_person_who_repeats_a_label_is_one_annotator(here, cli):
+    told = [(i, who, "yn"[i % 2]) for i in range(20) for who in ("Eva", "Eva" if i < 5 else "Bob")]
+    write_csv(here / "again.csv", HEADER, told)
+    code, checks = found(cli, "again.csv", "--min-labels", 2, "--min-settled", 0.8, *FAST)
+    assert (code, checks["min_labels"]["value"], checks["min_settled"]["value"]) == (1, 1, 0.75)
+
+
+def test_nobody_is_judged_before_the_spelling_of_classes_is_settled(here, cli):
+    told = [(i, who, label) for i in range(40) for who, label in (("Ann", "yn"[i % 2]), ("Bob", "YN"[i % 2]))]
+    write_csv(here / "caps.csv", HEADER, told)
+    said = cli("check", "caps.csv", "--max-flagged", 0, *FAST).stdout
+    assert "not checked  max-flagged: classes differ by capitals or spaces only, so nobody can be judged." in said
+
+
+def test_who_copies_is_counted_also_where_nobody_has_enough_labels_that_others_have():
+    rng = np.random.default_rng(4)
+    item = np.append(np.tile(np.arange(120), 4), np.arange(28) % 4)
+    annotator = np.append(np.repeat(range(4), 120), range(4, 32))
+    label = np.append(np.tile(rng.integers(0, 4, 120), 4), rng.integers(0, 4, 28))
+    table = dz.Annotations.from_arrays(item, annotator, label)
+    found = dz.diagnose(table)
+    assert (found.too_few_labels, len(found.flagged("copies"))) == (32, 4)
+    assert check(snapshot(table, "majority-vote"), limits={"max_flagged": 3})[0].value == 4
+
+
 def test_questions_are_checked_one_by_one(questions, cli):
     result = cli("check", questions, "--against", questions, "--json", *FAST)
     assert result.exit_code == 0

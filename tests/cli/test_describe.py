@@ -37,6 +37,14 @@ def test_doubtful_things_are_said_in_words(cli, here):
     assert "one annotator only" in one
 
 
+def test_votes_without_annotator_ids_are_not_one_person_s(cli, here):
+    rows = [("A", "B", "left"), ("A", "B", "left"), ("A", "B", "right"), ("B", "C", "left")] * 3
+    text = cli("describe", write_csv(here / "wins.csv", ["left", "right", "winner"], rows)).stdout
+    assert "Agreement: two annotators of one item agree" in text
+    assert "repeat an item and annotator" not in text
+    assert "one annotator only" not in text
+
+
 def test_questions_are_described_one_by_one(cli, questions):
     text = cli("describe", questions).stdout
     assert text.index("question Tone") < text.index("question is it good") < text.index("question is it/good?")
@@ -89,7 +97,7 @@ def test_many_classes_are_cut(cli, here):
 def test_agreement_at_chance_is_doubted(cli, here):
     rows = "".join(f"i{n % 60},w{n % 7},{'abcd'[(n * 7919 >> 3) % 4]}\n" for n in range(420))
     (here / "noise.csv").write_text("item,annotator,label\n" + rows, encoding="utf-8")
-    assert "about as often as by chance" in cli("describe", "noise.csv").stdout
+    assert "about as often as by chance, or less (" in cli("describe", "noise.csv").stdout
 
 
 def test_names_of_classes_are_doubted(cli, here):

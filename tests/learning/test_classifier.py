@@ -487,13 +487,19 @@ def test_the_posterior_is_the_literal_product(objective, power):
         np.testing.assert_allclose(model.posterior_[i], softmax(q / np.sqrt(power)), atol=1e-4)
 
 
-def test_without_a_model_of_annotators_they_are_known_by_their_confusion():
+@pytest.mark.parametrize("objective", ["hard", "soft"])
+def test_without_a_model_of_annotators_they_are_known_by_their_confusion(objective):
     table, X, _ = blobs(100)
-    model = quick(objective="hard").fit(table, X)
-    expected = np.einsum("ic,cl->il", model.predict_proba(X), model.confusion_[2])
-    np.testing.assert_allclose(model.predict_annotator_proba(X, ["w2"])[:, 0], expected)
-    unseen = np.einsum("ic,cl->il", model.predict_proba(X), model.population_confusion_)
-    np.testing.assert_allclose(model.predict_annotator_proba(X, ["nobody"])[:, 0], unseen)
+    model = quick(objective=objective).fit(table, X)
+    assert (model.power_ > 1) == (objective == "soft")
+    p = model.predict_proba(X) ** model.power_  # of votes, as sure as the class is
+    p /= p.sum(axis=1, keepdims=True)
+    expected = np.einsum("ic,cl->il", p, model.confusion_[2])
+    np.testing.assert_allclose(model.predict_annotator_proba(X, ["w2"])[:, 0], expected, rtol=1e-5)
+    unseen = np.einsum("ic,cl->il", p, model.population_confusion_)
+    np.testing.assert_allclose(model.predict_annotator_proba(X, ["nobody"])[:, 0], unseen, rtol=1e-5)
+    rows = np.einsum("nc,ncl->nl", p[table.item], model.confusion_[table.annotator])
+    np.testing.assert_allclose(model.predict_annotations(table, X), rows, rtol=1e-5)
 
 
 # On disk --------------------------------------------------------------------------------------------------------------

@@ -154,6 +154,14 @@ def test_scores_give_the_mean_score_or_rates_of_gold_classes():
     assert found.judges.by_gold
 
 
+def test_scores_that_are_all_known_have_the_mean_of_the_known_ones():
+    truth = np.random.default_rng(1).normal(size=40)
+    said = truth[:, None] + np.array([0.3, -0.2, 0.1])
+    item, judge = np.divmod(np.arange(120), 3)
+    found = calibrate(Annotations.from_arrays(item, judge, said.ravel().round(3), kind="numbers"), truth)
+    assert found.rates[0].corrected.value == pytest.approx(truth.mean(), abs=1e-6)
+
+
 def test_a_crowd_has_rates_and_no_panel():
     data = dz.simulate.simulate(400, 40, 3, redundancy=5, seed=2)
     found = calibrate(data.annotations, only(data.truth, 100))

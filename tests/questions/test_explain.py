@@ -462,6 +462,14 @@ def test_any_table_works():
             explain(table, DawidSkene().fit(table), annotators={"annotator": np.arange(7), "g": [0, 1, 0, 1, 0, 1, 0]})
 
 
+@pytest.mark.parametrize("n_labels", [4, 60])
+def test_a_table_in_which_every_item_is_split_in_half(n_labels):
+    item, annotator = np.divmod(np.arange(3 * n_labels), n_labels)
+    table = Annotations.from_arrays(item, annotator, annotator % 2)
+    found = explain(table, MajorityVote().fit(table))
+    assert found.counts()["cannot tell"] == 3
+
+
 def test_one_person_agrees_with_nobody():
     table = Annotations.from_arrays("aaabb", "xxxxy", list("yyynn"), classes=["n", "y"])
     found = explain(table, MajorityVote().fit(table))

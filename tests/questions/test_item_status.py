@@ -69,6 +69,14 @@ def test_one_person_who_repeats_a_label_checks_nothing():
     assert (found.status[0], found.reason_of(0)) == (1, "2 labels, all by one annotator")
 
 
+def test_labels_that_differ_are_no_split_of_four_people_where_two_gave_them():
+    item, who = np.repeat(np.arange(40), 4), np.tile([0, 1, 2, 3], 40)
+    label, two = np.zeros(160, int), who.copy()
+    label[:8], two[:4] = [0, 0, 1, 1, 0, 0, 1, 1], [0, 0, 1, 1]
+    found = item_status(Annotations.from_arrays(item, two, label), np.zeros(40, int), np.full(40, 0.6))
+    assert found.columns()["status"].to_pylist()[:3] == ["needs a look", "truly split", "needs a look"]
+
+
 def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_they_are_many():
     table = Annotations.from_arrays(
         np.repeat(np.arange(3), [4, 4, 8]), np.arange(16), list("bbddaaccaabbccdd"), items=np.arange(3)

@@ -516,3 +516,12 @@ def test_items_that_are_only_checked_are_counted_among_those_of_the_plan():
     assert (
         "1 of these items is asked about only because at most one annotator has labelled them so far." in one.verdict()
     )
+
+
+def test_an_item_is_as_full_as_people_have_labelled_it_however_often_one_of_them_did():
+    made = simulate(60, 8, 2, redundancy=2, seed=1).annotations
+    rest = made.item > 0
+    item, annotator = np.append(made.item[rest], [0] * 9), np.append(made.annotator[rest], [0] * 9)
+    table = Annotations.from_arrays(item, annotator, np.append(made.label[rest], [1] * 9))
+    found = recommend(DawidSkene().fit(table), table, budget=4, items=[0])
+    assert (len(found), found.limits.labels_per_item, found.limits.full_items) == (4, 5, 0)

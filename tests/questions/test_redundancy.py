@@ -521,6 +521,7 @@ def test_extremes_are_told_as_they_are():
     assert one_class.next_label.gain.tolist() == [0, 0]
     two = redundancy(Annotations.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], [0, 1, 1, 1]), "dawid-skene")
     assert two.verdict().startswith("By the model's own reckoning")  # of two items no share is told
+    assert "it expected" not in two.verdict()
     for method in ("dawid-skene", "majority-vote", "one-coin"):
         agree = Annotations.from_arrays(
             np.repeat(np.arange(300), 5), np.tile(np.arange(5), 300), np.repeat([0, 1], 750)

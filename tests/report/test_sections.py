@@ -9,7 +9,7 @@ import pytest
 from benchmarks.clustering.drawn import draw
 from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, recommend, redundancy
 from dissensus.clustering import select_clusters
-from dissensus.exceptions import UnknownName
+from dissensus.exceptions import DataWarning, UnknownName
 from dissensus.models.base import clusterings, methods_for
 from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
@@ -27,6 +27,7 @@ SMALL = {
     "one annotator": Annotations.from_arrays([0, 1, 2], [0, 0, 0], [0, 1, 0]),
     "one label each": Annotations.from_arrays(range(9), [0, 1, 2] * 3, [0, 1, 0] * 3),
     "one label each, twice": Annotations.from_arrays([*range(9)] * 2, [0, 1, 2] * 6, [0, 1, 0] * 6),
+    "one label that counts": Annotations.from_arrays([0, 0, 1, 1], [0, 1] * 2, [0, 1, 1, 1], weight=[1.0, 0.0] * 2),
     "all agree": Annotations.from_arrays([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], [0, 0, 1, 1, 1, 1]),
     "nobody agrees": Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 1, 0]),
     "unlabelled": Annotations.from_arrays([0, 0, 1], [0, 1, 0], [0, 1, 0], items=range(5), annotators=range(4)),
@@ -69,6 +70,14 @@ def test_items_that_a_method_was_told_are_not_scored():
     assert (about["items"], about["accuracy"]["value"]) == (truth.size - 9, pytest.approx(right[9:].mean(), abs=1e-5))
 
 
+def test_where_a_method_was_told_all_that_gold_has_accuracy_is_left_out():
+    table, truth = crowd().annotations, crowd().truth
+    fitted = methods["dawid-skene"]().fit(table, gold=truth)
+    with pytest.warns(DataWarning, match="known has the label of every item that gold has; accuracy cannot be"):
+        made = Report(table, fitted, gold=truth, known=truth, methods=FEW_METHODS)
+    assert collect(made)["sections"]["labels"]["gold"] is None
+
+
 def test_overview_has_the_counts_and_the_agreement():
     made = report()
     facts, table = made.facts["sections"]["overview"], crowd().annotations
@@ -79,6 +88,15 @@ def test_overview_has_the_counts_and_the_agreement():
     votes = np.bincount(table.label, minlength=3) / 700
     assert [one["votes"] for one in facts["classes"]] == pytest.approx(votes.tolist(), rel=1e-4)
     assert facts["labels_per_item"]["max"] == 7
+
+
+@pytest.mark.parametrize(("n_items", "told"), [(29, False), (30, True)])
+def test_agreement_is_held_against_chance_only_where_enough_items_have_two_annotators(n_items, told):
+    table = Annotations.from_arrays(
+        np.repeat(np.arange(n_items), 2), [0, 1] * n_items, np.resize([0, 1, 1, 0], 2 * n_items)
+    )
+    texts = [one["text"] for one in report(table).facts["findings"]]
+    assert any("agree 0 % of the time, about as often as chance would, or less (" in text for text in texts) == told
 
 
 def test_labels_count_what_is_settled_and_what_is_right():
@@ -98,6 +116,14 @@ def test_labels_count_what_is_settled_and_what_is_right():
     )
     assert sum(one["items"] for one in facts["gold"]["bins"]) == 100
     assert all(one["low"] <= one["accuracy"] <= one["high"] for one in facts["gold"]["bins"])
+
+
+def test_what_one_person_repeats_is_not_settled():
+    item = np.repeat(np.arange(20), 6)
+    table = Annotations.from_arrays(item, np.where(item < 5, 0, np.arange(120) % 6), item % 2)
+    fitted = methods["dawid-skene"](dependence=None).fit(table)
+    assert (fitted.posterior_.max(axis=1) > 0.9).all()
+    assert collect(Report(table, fitted, methods=FEW_METHODS))["sections"]["labels"]["settled"] == 15
 
 
 def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_labels():
@@ -433,9 +459,9 @@ def test_the_shares_of_classes_are_those_of_the_labels_not_of_a_softened_posteri
     assert found.posterior_[:, 1].mean() > facts["classes"][1]["labels"] + 0.02
 
 
-def test_groups_are_held_against_the_label_that_was_chosen_where_labels_differ():
+def test_of_groups_it_is_said_how_far_the_model_believes_their_labels_where_labels_differ():
     groups = [{"group": "old", "reliability": 0.83}, {"group": "young", "reliability": 0.48}]
     said = _group_finding({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": groups}).text
-    chosen = "where labels differ, the chosen one is theirs 48 % of the time for those with age young, 83 % for those"
-    assert chosen in said
+    believed = "where labels differ, the model gives the labels of those with age young 48 % on average, old 83 %."
+    assert said.endswith(believed)
     assert "right" not in said

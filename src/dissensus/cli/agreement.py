@@ -21,7 +21,7 @@ COEFFICIENTS = {
     "mean_difference": "two labels of an item differ by",
     "icc": "intraclass correlation, of one label",
     "icc_of_mean": "the same, of an item's mean label",
-    "percent": "two labels of an item agree",
+    "percent": "two annotators of an item agree",
     "krippendorff_alpha": "Krippendorff's α",
     "fleiss_kappa": "Fleiss' κ",
     "gwet_ac1": "Gwet's AC1",
@@ -156,7 +156,7 @@ def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
     else:
         verdict = "better than chance, but below the 0.667 from which Krippendorff allows tentative conclusions"
     if "percent" in found:
-        said = f"Two labels of an item agree {show.percent(found['percent']['value'])} of the time."
+        said = f"Two annotators of an item agree {show.percent(found['percent']['value'])} of the time."
         yield f"{said} Beyond chance (α) that is {verdict}."
     else:
         yield f"Beyond chance (α) agreement is {verdict}."

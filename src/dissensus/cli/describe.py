@@ -84,7 +84,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     checked, spelt = about["items_with_two_annotators"], unsettled_spellings(shares)
     if agreement is not None and about["classes"] > 1 and agreement < chance + AT_CHANCE and checked >= MIN_ITEMS:
         mend = "" if spelt else "; no method can mend that"
-        yield f"Labels agree about as often as by chance ({show.percent(chance)}){mend}."
+        yield f"Labels agree about as often as by chance, or less ({show.percent(chance)}){mend}."
     if about["kind"] == "numbers" and about["sd_within_items"] is not None and about["sd_within_items"] >= about["sd"]:
         yield "Labels of one item differ as much as those of different items; no method can mend that."
     if few := about["annotators_with_fewer_than_5"]:
@@ -114,7 +114,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield "Classes are numbers; --kind numbers takes them for scores, --kind graded for grades in this order."
     if about.get("classes", about.get("distinct_values", 0)) < 2:
         yield "There is one class only; there is nothing to decide."
-    if about["annotators"] < 2:
+    if about["annotators"] < 2 and about["annotators_per_item"]["max"] < 2:  # more are votes without ids
         yield "There is one annotator only; nothing can tell whether they are right."
     elif about["annotators_per_item"]["max"] == 1:
         yield "No item has labels by two annotators; nobody's labels can be checked against another's."

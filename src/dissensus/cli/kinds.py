@@ -55,7 +55,9 @@ def accuracy(gold: dict[str, Any], what: str) -> str:
 
 def scored_on(gold: dict[str, Any], what: str) -> str:
     """Which items a score is of: not those whose label the method was told."""
-    told = f" ({gold['left_out']:,} more, which the method was told, are left out)" if "left_out" in gold else ""
+    told, n = "", gold.get("left_out", 0)
+    if n:
+        told = f" ({n:,} more, which the method was told, {'is' if n == 1 else 'are'} left out)"
     return f"on the {show.count(gold['items'], 'item')} with a known {what}{told}"
 
 

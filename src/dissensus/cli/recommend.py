@@ -47,7 +47,9 @@ def recommend(
         metavar="NUMBER|auto|none",
     ),
     settled: str = option(
-        SETTLED, "Leave items with two labels alone that are so sure; none: ask about them too.", metavar="NUMBER|none"
+        SETTLED,
+        "Leave items alone that are so sure by two annotators; none: ask about them too.",
+        metavar="NUMBER|none",
     ),
     source: Source,
 ) -> None:

@@ -39,7 +39,7 @@ from dissensus.models.dependence import (
     design_effect,
     from_gold,
     hold,
-    is_enough,
+    known_with_labels,
     labels_per_item,
     log_held,
     sharpen,
@@ -118,7 +118,7 @@ class Aggregator(Parameters, ABC):
     dependence_: Annotated[float, "number"] = 0.0  # ρ, see `models.dependence`; 0: labels are taken for independent
     dependence_interval_: Annotated[list[float], "2 count"]  # 95 % of ρ: low, high
     shift_: Annotated[FloatArray | None, "optional K real"] = None  # of the log posterior, where gold speaks for one
-    # β log π, where softening would move the shares of the classes too far
+    # log h: what holds rare classes, and all where softening would move their shares too far
     held_: Annotated[FloatArray | None, "optional K real"] = None
     tie_seed_: Annotated[int, "whole"]
     class_counts_: FloatArray  # (K,) items of each class by the posterior, where a method learns their shares
@@ -207,9 +207,9 @@ class Aggregator(Parameters, ABC):
         if wanted != "auto":
             given = float(wanted or 0)
             return Calibration(given, (given, given))
-        if not is_enough(gold, data):
+        known = known_with_labels(gold, data)
+        if gold is None or known.size < MIN_GOLD:
             return Calibration(DEFAULT, RANGE, assumed=True)
-        known = np.flatnonzero(gold >= 0)
         blind = type(self)(**self.get_params() | {"dependence": None})  # one that has not seen what it is judged by
         blind.fit(data, earlier=earlier)
         posterior, total = (np.asarray(one)[known] for one in (blind.posterior_, blind.item_total_))

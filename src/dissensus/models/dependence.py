@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, TypeGuard
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -146,14 +146,14 @@ class CountedLabels(Estimate):
         return f"{counted}{sure}: they share the item."
 
 
-def is_enough(gold: IntArray | None, table: Any) -> TypeGuard[IntArray]:
-    """True if the classes of so many items with labels are known that they say what ρ is."""
+def known_with_labels(gold: IntArray | None, table: Any) -> IntArray:
+    """Numbers of the items whose class is known and that have labels: they may say what ρ is."""
     if gold is None:
-        return False
+        return np.empty(0, np.int64)
     known = gold >= 0
     if hasattr(table, "item_ptr"):  # of a table elsewhere, all items have labels
         known &= np.diff(table.item_ptr) > 0
-    return bool(np.count_nonzero(known) >= MIN_GOLD)
+    return np.flatnonzero(known)
 
 
 def from_gold(posterior: FloatArray, n_labels: FloatArray, gold: IntArray, *, shifts: bool = True) -> Calibration:

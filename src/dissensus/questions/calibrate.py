@@ -453,7 +453,7 @@ def _regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntAr
         return np.column_stack([scores.mean(axis=1) * np.sqrt(scores.shape[1]), scores])
 
     model = RidgeCV(alphas=RIDGES).fit(columns(known), y)
-    return lambda items: np.asarray(model.predict(columns(items)))[:, None]
+    return lambda items: np.asarray(model.predict(columns(items)))[:, None] if items.size else np.empty((0, 1))
 
 
 def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> FloatArray:

@@ -138,9 +138,9 @@ class _Checks:
         found = diagnose(self.table)
         if found.unsettled:
             return None, "classes differ by capitals or spaces only, so nobody can be judged"
-        if found.too_few_labels == found.active_annotators:
-            return None, "no annotator has enough labels that others' can be compared with"
         named = found.annotators[np.array([bool(flags) for flags in found.flags])]
+        if not named.size and found.too_few_labels == found.active_annotators:
+            return None, "no annotator has enough labels that others' can be compared with"
         return (
             int(named.size),
             f"{count(named.size, 'annotator')} to look at",

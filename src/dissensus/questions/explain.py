@@ -398,7 +398,8 @@ def _posterior_of_ambiguity(evidence: FloatArray) -> FloatArray:
 def _with_ambiguity(one: FloatArray, many: FloatArray) -> float:
     """Log P(labels of all items) where the most probable share of items is ambiguous."""
     alpha = _posterior_of_ambiguity(one - many).mean()
-    return float(np.logaddexp(np.log1p(-alpha) + one, np.log(max(alpha, np.finfo(float).tiny)) + many).sum())
+    no, yes = np.log(np.maximum([1 - alpha, alpha], np.finfo(float).tiny))  # either share may be 0
+    return float(np.logaddexp(no + one, yes + many).sum())
 
 
 def _surprise(slips: _Slips, best: IntArray, pool: Threads) -> FloatArray:

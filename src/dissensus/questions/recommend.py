@@ -193,7 +193,7 @@ class Limits:
     in_vain: int = 0  # items that were looked at and that no label is expected to change
     left: float = 0.0  # of the budget
     too_few: int = 0  # items asked about that take more labels than these to change
-    unchecked: int = 0  # items asked about that are not expected to change, and have fewer than two labels
+    unchecked: int = 0  # items asked about that are not expected to change, and have fewer than two annotators
 
 
 def recommend(

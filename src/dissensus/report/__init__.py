@@ -114,7 +114,11 @@ class Report(Study):
             self.table = table.to_classes(fitted.classes_)
         check = check_values if table.kind == "numbers" else check_gold
         self.known = check(self.known, table)
-        self.gold = unseen(check(self.gold, table), self.known)
+        given = check(self.gold, table)
+        self.gold = check(unseen(given, self.known), table)
+        if given is not None and self.gold is None:
+            said = "known has the label of every item that gold has; accuracy cannot be measured."
+            warnings.warn(said, DataWarning, stacklevel=3)
         about = table.sequences.documents if table.kind == "spans" else table.items
         if self.items is None and table.kind == "spans" and table.source is not None and table.source.texts:
             texts = {  # the longest text of each

@@ -193,7 +193,8 @@ class Study:
     @cached_property
     def agreement(self) -> dict[str, Estimate] | None:
         """How far labels agree; None where no two annotators labelled one item."""
-        if not (self.table.ratings_per_item > 1).any():
+        table = self.table if self.table.weight is None else self.table.select(rows=self.table.weight > 0)
+        if not (table.ratings_per_item > 1).any():
             return None
         with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count, as the page says
             scale: Any = "ordinal" if self.table.kind == "graded" else "nominal"

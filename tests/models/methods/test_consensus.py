@@ -133,6 +133,18 @@ def test_rows_of_no_weight_copy_nobody():
     assert model.total_[0] == pytest.approx(own.size)
 
 
+def test_a_row_of_no_weight_takes_no_share_of_what_a_group_says():
+    table = dz.Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 0], weight=[1.0, 0.0, 1.0, 1.0])
+    assert counted_once(table, np.zeros(2, np.int64)).weight.tolist() == [1, 0, 0.5, 0.5]
+
+
+def test_there_is_no_pool_where_its_confusion_matrices_are_too_many(monkeypatch):
+    table = simulate(200, 20, 2, redundancy=10, seed=2).annotations
+    assert dz.consensus(table).member_weights_ is not None
+    monkeypatch.setattr(consensus, "MAX_CELLS", 20 * 2**2 - 1)
+    assert dz.consensus(table).member_weights_ is None
+
+
 def test_gold_of_items_without_labels_says_nothing_of_rho():
     made = simulate(100, 10, 2, redundancy=3, seed=1)
     table = dz.Annotations.from_arrays(
@@ -143,6 +155,19 @@ def test_gold_of_items_without_labels_says_nothing_of_rho():
         fits = [dz.methods[name]().fit(table, gold=one) for one in (None, gold)]
         assert fits[0].dependence_ == fits[1].dependence_
         assert fits[1].ask_for_gold()
+
+
+@pytest.mark.parametrize("name", ["consensus", "one-coin"])
+def test_what_gold_says_of_rho_and_shifts_is_said_by_items_with_labels(name):
+    made = simulate(200, 10, 2, redundancy=3, seed=1)
+    table, gold = made.annotations, np.where(np.arange(200) < 40, made.truth, -1)
+    more = dz.Annotations.from_arrays(table.item, table.annotator, table.label, items=list(range(300)), classes=2)
+    fits = [
+        dz.methods[name]().fit(one, gold=known) for one, known in ((table, gold), (more, np.append(gold, [0] * 100)))
+    ]
+    assert fits[0].dependence_ == fits[1].dependence_ != dz.methods[name]().fit(table).dependence_
+    shifts = [np.zeros(2) if one.shift_ is None else one.shift_ for one in fits]
+    np.testing.assert_allclose(*shifts, atol=0.01)
 
 
 def test_an_update_of_a_pool_leaves_its_class_shares_free():

@@ -58,7 +58,8 @@ class Answers(Section):
         alpha = next((one for one in facts["agreement"] or () if "α" in one["name"]), None)
         if alpha is not None and alpha["value"] is not None and alpha["value"] < AT_CHANCE:
             yield Finding(
-                f"Labels of one item agree about as often as chance would ({alpha['name']} {alpha['value']:.2f}).",
+                "Labels of one item agree about as often as chance would, or less "
+                f"({alpha['name']} {alpha['value']:.2f}).",
                 "Look at the instructions and at the annotators first.",
                 "bad",
             )

@@ -228,8 +228,8 @@ def _group_finding(group: Facts) -> Finding:
     if judged and judged[-1][0] - judged[0][0] >= MIN_RELIABILITY_GAP:
         (low, worst), (high, best) = judged[0], judged[-1]
         return Finding(
-            f"{text}; where labels differ, the chosen one is theirs {percent(low)} of the time for those with {column} "
-            f"{worst}, {percent(high)} for those with {best}.",
+            f"{text}; where labels differ, the model gives the labels of those with {column} {worst} {percent(low)} on "
+            f"average, {best} {percent(high)}.",
             "That may be another view or more mistakes: read some of these items before you trust either.",
         )
     return Finding(f"{text}.", "A single label would hide that; keep the distribution, or one label per group.")

@@ -57,7 +57,7 @@ class Overview(Section):
             yield Finding("Only one class was ever given: there is nothing to decide.")
         elif alpha < AT_CHANCE and checked:
             yield Finding(
-                f"{said}, about as often as chance would (Krippendorff's α {alpha:.2f}).",
+                f"{said}, about as often as chance would, or less (Krippendorff's α {alpha:.2f}).",
                 "No method can mend that: look at the instructions and at the annotators first.",
                 "bad",
             )
@@ -78,7 +78,7 @@ class Overview(Section):
         ]
         if (found := facts["agreement"]) is not None:
             share, alpha = found["percent"], found["krippendorff_alpha"]
-            numbers.append(Number(percent(share["value"], 1), "agreement of two labels", interval_text(share)))
+            numbers.append(Number(percent(share["value"], 1), "agreement of two annotators", interval_text(share)))
             if alpha["value"] is not None:
                 between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect"
                 numbers.append(Number(f"{alpha['value']:.2f}", "Krippendorff's α", between))
