@@ -174,6 +174,7 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         {"name": "a/b"},
         {"name": ""},
         {"name": "r", "kind": "odd"},
+        {"name": "r", "kind": []},
         {"name": "r", "classes": [1]},
         {"name": "r", "classes": []},
         {"name": "r", "classes": ["a", "a", "b"]},
