@@ -105,9 +105,10 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": 1%s}' % (b"0" * 400), 400, "give text, a number up to 1e+150"),
         (b'{"item": "i", "annotator": "a", "label": [{"start": 0, "end": 9999999999, "label": "P"}]}', 400, "at most"),
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', 400, "surrogates not allowed"),
+        (b'{"item": "i", "data": %s0%s}' % (b'{"t": ' * 105, b"}" * 105), 400, "no JSON (too many brackets)"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(26),
+    ids=range(27),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
@@ -133,6 +134,12 @@ def test_what_a_list_may_not_hold_is_said(ask, label, said):
     found = ask.post("/projects/p/annotations", json=POST | {"label": label})
     assert found.status_code == 400
     assert said in found.json()["error"]
+
+
+def test_what_is_as_deep_as_it_may_be_can_be_asked_for(ask):
+    wide, deep = [[]] * 200, json.loads("[" * 98 + "]" * 98)
+    assert ask.post("/projects/p/items", json=[{"item": "i", "t": wide}, {"item": "j", "t": deep}]).status_code == 200
+    assert [one["data"]["t"] for one in ask.get("/projects/p/items?order=name").json()["items"]] == [wide, deep]
 
 
 def test_a_long_body_without_a_length_is_stopped_too(ask):

@@ -40,6 +40,7 @@ COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
 MAX_DIGITS = 18  # of a number in an address
+MAX_DEPTH = 100  # of brackets in brackets; what is much deeper can be stored, and no answer that holds it be written
 MAX_ITEMS_ANSWERED = 100  # items whose new answer comes with the receipt
 STORED_AHEAD = "no annotation has; the removal is kept, and what comes later with such an id of its own does not count."
 STATUS_OF = (
@@ -227,11 +228,21 @@ def json_of(body: bytes) -> Any:
         said = json.loads(text, parse_constant=_no_number, parse_float=_finite)
         if "\\ud" in text or "\\uD" in text:  # half of a character, unless the other half follows
             json.dumps(said, ensure_ascii=False).encode()
+        if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(said):
+            raise RecursionError
         return said
     except (ValueError, RecursionError) as error:
         why = error.args[0] if isinstance(error, ValueError) and error.args else "too many brackets"
         why = error.reason if isinstance(error, UnicodeDecodeError | UnicodeEncodeError) else why
         raise BadParameter(f"the body is no JSON ({why}); send an object or a list of objects.") from None
+
+
+def _is_deep(said: Any) -> bool:
+    inside = [said]
+    for _ in range(MAX_DEPTH):
+        groups = (one.values() if isinstance(one, dict) else one for one in inside if isinstance(one, dict | list))
+        inside = [one for group in groups for one in group]
+    return bool(inside)
 
 
 def _no_number(text: str) -> Any:
