@@ -12,7 +12,7 @@ import pytest
 
 from dissensus.exceptions import BadParameter
 from dissensus.serve.app import Guard, Limits, hidden, listen
-from dissensus.serve.events import DECISION_FIELDS, FIELDS, annotation_events, decision_event
+from dissensus.serve.events import DECISION_FIELDS, FIELDS, Event, annotation_events, decision_event
 from dissensus.serve.openapi import BODIES, MEDIA, QUERIES, STATUS
 from dissensus.serve.project import SETTINGS
 from dissensus.serve.service import Service
@@ -64,6 +64,20 @@ def test_any_name_can_be_asked_for_decided_and_removed(ask, name):
     assert ask.get("/projects/p/decisions").json() == []
     assert ask.delete(f"/projects/p/annotations/{quote('y' + name, safe='/')}").json()["accepted"] == 1
     assert ask.get(f"/projects/p/items/{path}").json()["status"] == "unlabelled"
+
+
+@pytest.mark.parametrize("id_", ["", " ", "\x00", "x" * 1_001, "i\x1fbob", "i\x1fbob\x1fann"], ids=range(6))
+def test_what_no_annotation_can_be_called_is_not_removed(opened, id_):
+    service = opened()
+    service.create("p")
+    service.append("p", [Event("annotation", "i\x1fbob\x1fann", "i", "bob", "x")])  # a second row of bob's in a file
+    tokens = [Tokens(service.store).add("ingest", annotator=one) for one in (None, "ann")]
+    for token in tokens:
+        sent = client(service).delete(
+            f"/projects/p/annotations/{quote(id_)}", headers={"Authorization": f"Bearer {token}"}
+        )
+        assert sent.status_code == 400
+    assert (service.seq, service.project("p").item("i")["labels"]) == (1, 1)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "label-studio", "argilla"])

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import ABOUT, Event, annotation_events, decision_event, item_events
+from dissensus.serve.events import ABOUT, Event, annotation_events, decision_event, item_events, name_of
 from dissensus.serve.openapi import complete
 from dissensus.serve.overview import FORMATS, TOOLS
 from dissensus.serve.project import Project
@@ -348,8 +348,8 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.delete("/projects/{name}/annotations/{id_:rest}")
     async def remove(name: str, id_: str, request: Request) -> Response:
         """Take an annotation back, for good."""
-        events = [Event("removal", id_, "")]
-        _check_own(guard(request, "post"), events)
+        caller, events = guard(request, "post"), [Event("removal", name_of({"id": id_}, "id", 0), "")]
+        _check_own(caller, events)
         return await store(name, events)
 
     @app.post("/projects/{name}/items")
