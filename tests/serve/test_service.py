@@ -312,6 +312,17 @@ def test_a_decision_is_gold_at_once_and_in_the_next_fit(opened):
     assert project.item("i")["decision"] is None
 
 
+def test_a_set_that_nobody_ticked_may_be_decided_where_somebody_labelled_an_item_twice(opened):
+    service = opened(fits=False)
+    service.create("p", kind="sets")
+    rows = [{**POST, "id": id_, "label": [id_]} for id_ in "xy"]  # which are read as one set, of both
+    service.append("p", annotation_events([*rows, {**POST, "annotator": "b", "label": ["x"]}]))
+    for label in ([], ["y"], ["x", "z"]):
+        service.append("p", [decision_event({"item": "i", "label": label})])
+        service.project("p").refit()
+        assert service.project("p").item("i")["label"] == label
+
+
 def test_the_decision_before_stands_again_when_one_is_withdrawn(opened):
     service = opened(fits=False)
     service.create("p")
