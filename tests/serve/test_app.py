@@ -599,6 +599,12 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
         ({"item": "i1", "both": ["x", "x"]}, 400, "both names a label twice, in ['x', 'x']; give labels that differ."),
         ({"item": "i1", "unclear": "no"}, 400, "entry 0: unclear must be true or false, got 'no'."),
         ({"item": "i1", "label": "x", "note": {}}, 400, "note must be text, got {}."),
+        ({"item": "i1", "label": "x", "note": "é" * 100_001}, 400, "note has 100,001 characters; 100,000 are allowed."),
+        (
+            {"item": "i1", "both": [f"{n:0>999}" for n in range(100)]},
+            400,
+            "both has 100,300 characters; 100,000 are allowed.",
+        ),
         (
             {"item": "i1", "label": "x", "at": 1, "version": 2},
             400,
