@@ -342,6 +342,12 @@ def test_a_file_of_decisions_is_taken_up_again(deciding, system):
     assert [event.item for event in again.events({"b"})] == ["b"]
 
 
+def test_a_row_that_names_nobody_was_decided_by_none_of_the_annotators(deciding, tmp_path):
+    (tmp_path / "x.decisions.csv").write_text("item,label,both,unclear,note,by,at\na,x,,,,,\nb,x\n")
+    service, _ = deciding()
+    assert {one["by"] for one in service.project(PROJECT).all_decisions()} == {"adjudicator"}
+
+
 def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):
     path, (ann, _), (bob, _) = tmp_path / "x.decisions.csv", deciding("ann"), deciding("bob")
 
@@ -367,6 +373,12 @@ def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):
     for thread in threads:
         thread.join()
     assert {item: label for item, (label, *_) in in_file(path).items()} == {"a": "y", "b": "y", "c": "19", "d": "19"}
+    undo(bob, "c", decide(bob, "c", "z"))  # which ann decided meanwhile
+    undo(ann, "a", decide(ann, "a", "z"))
+    assert [in_file(path)[item] for item in "ac"] == [("y", "bob", ""), ("19", "ann", "")]
+    ann.append(PROJECT, [Event("withdrawal", "a", "a")])
+    undo(bob, "a", decide(bob, "a", "z"))
+    assert "a" not in in_file(path)
     again, _ = deciding("cy")
     late = again.append(PROJECT, [Event("decision", "b", "b", label="z")]).seq
     undo(again, "b", late)
