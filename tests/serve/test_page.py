@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not tried in a browser"),
     pytest.mark.xdist_group("browser"),
 ]
-ODD = ("a text\nwith two lines", "w" * 300)
+ODD = ("../a text\nwith two lines", "w" * 300)
 TEXT = "Zoë 👋 met <b>Ann</b> in Oslo"
 
 
