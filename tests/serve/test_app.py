@@ -624,6 +624,22 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
     assert (rows["bare"]["status"], rows["bare"]["reason"]) == ("decided", "decided by boss")
 
 
+@pytest.mark.parametrize(
+    ("kind", "label", "said"),
+    [
+        ("sets", ["b", "a"], "a|b"),
+        ("sets", [], "∅"),
+        ("numbers", 2.5, "2.5"),
+        ("spans", [{"start": 0, "end": 2, "label": "P"}], '[{"start": 0, "end": 2, "label": "P"}]'),
+    ],
+)
+def test_a_decision_is_exported_as_labels_are_written(ask, kind, label, said):
+    ask.post("/projects", json={"name": "q", "kind": kind})
+    ask.post("/projects/q/annotations", json=POST | {"label": label})
+    ask.post("/projects/q/decisions", json={"item": "i", "label": label})
+    assert ask.get("/projects/q/export?what=decisions&format=jsonl").json()["label"] == said
+
+
 def test_items_decided_before_any_label_are_exported(ask):
     assert ask.get("/projects/p/export?what=items").text == "item,label,confidence,status,reason,decided\n"
     ask.post("/projects/p/items", json={"item": "bare"})
