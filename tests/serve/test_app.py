@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 import pytest
 
-from dissensus.exceptions import BadParameter
+from dissensus.exceptions import BadParameter, StoreUnavailable
 from dissensus.serve.app import Guard, Limits, hidden, listen
 from dissensus.serve.events import DECISION_FIELDS, FIELDS, Event, annotation_events, decision_event
 from dissensus.serve.openapi import BODIES, MEDIA, QUERIES, STATUS
@@ -622,6 +622,16 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
         for key in ("status", "reason", "label", "confidence"):
             assert rows[name].get(key) == alone[key], (name, key)
     assert (rows["bare"]["status"], rows["bare"]["reason"]) == ("decided", "decided by boss")
+
+
+def test_a_store_that_is_away_during_a_fit_is_no_bad_request(ask, monkeypatch):
+    def away(*_):
+        raise StoreUnavailable("the store's server does not answer; send the request again.")
+
+    monkeypatch.setattr("dissensus.serve.project.fit", away)
+    fill(ask)
+    for path in ("report", "export?what=items", "export?format=argilla"):
+        assert ask.get(f"/projects/p/{path}").status_code == 503
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import DataError, UnknownName
+from dissensus.exceptions import DataError, StoreUnavailable, UnknownName
 from dissensus.questions.item_status import (
     MIN_ANNOTATORS,
     STATUSES,
@@ -232,6 +232,8 @@ class Project:
                 with self.lock:
                     self.n_changed, self.fitted_at = self.n_changed + changed, time.monotonic()
                     self.trouble = f"the last fit failed: {error}"
+                if isinstance(error, StoreUnavailable):
+                    raise
                 raise DataError(f"project {self.name!r}: {self.trouble}") from error
 
     def _swap(self, fitted: Fitted | None) -> None:
