@@ -453,12 +453,26 @@ def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, m
     assert service.in_trouble() == project.numbers()["trouble"] == 1
     assert "label '1e200' is beyond 1e+150" in caplog.text
     assert project.item("i")["trouble"].startswith("the last fit failed: label '1e200'")
+    assert project.item("i")["status"] == "needs a look"
     assert sorted(project.export().decode().split()) == ["i,a,1e200", "i,b,3", "item,annotator,label"]
     with pytest.raises(DataError, match="project 'p': the last fit failed: label '1e200'"):
         project.export(what="items")
     service.append("p", [Event("removal", "1", "")])
     project.refit()
     assert (service.in_trouble(), "trouble" in project.item("i"), round(project.item("i")["label"], 9)) == (0, False, 3)
+
+
+def test_what_one_person_says_twice_is_not_settled_before_the_next_fit(opened, monkeypatch):
+    service = opened(fits=False)
+    project = service.create("p", kind="sets")
+    rows = [{**POST, "item": f"i{n}", "annotator": who, "label": ["x"]} for n in range(30) for who in "abc"]
+    service.append("p", annotation_events([*rows, {**POST, "item": "i0", "id": "1", "label": ["x"]}]))
+    project.refit()
+    assert project.item("i0")["status"] == "settled"
+    monkeypatch.setattr(project, "fits_at_once", lambda: False)
+    gone = [{"item": "i0", "annotator": who, "deleted": True} for who in "bc"]
+    service.append("p", annotation_events(gone))
+    assert (project.item("i0")["labels"], project.item("i0")["status"]) == (2, "needs a look")
 
 
 def test_a_fit_that_failed_is_tried_again_after_a_while(opened, monkeypatch):
