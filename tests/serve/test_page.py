@@ -23,7 +23,7 @@ import uvicorn
 from cli.tables import rows, write_csv
 from dissensus import read
 from dissensus.cli.adjudicate import PROJECT, Decisions, _service
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import UnreadableFile, UnwritableFile
 from dissensus.serve.app import create_app
 from dissensus.serve.events import Event, annotation_events, decision_event
 from dissensus.serve.service import Service
@@ -343,9 +343,23 @@ def test_a_file_of_decisions_is_taken_up_again(deciding, system):
 
 
 def test_a_row_that_names_nobody_was_decided_by_none_of_the_annotators(deciding, tmp_path):
-    (tmp_path / "x.decisions.csv").write_text("item,label,both,unclear,note,by,at\na,x,,,,,\nb,x\n")
+    text = "item,label,both,unclear,note,by,at\na,x,,,,,\nb,x\n"
+    (tmp_path / "x.decisions.csv").write_text(text, encoding="utf-8-sig")  # as a spreadsheet writes it
     service, _ = deciding()
     assert {one["by"] for one in service.project(PROJECT).all_decisions()} == {"adjudicator"}
+
+
+def test_a_decision_that_could_not_be_written_is_made_again(deciding, tmp_path, monkeypatch):
+    service, _ = deciding()
+    with monkeypatch.context() as patched:
+        patched.setattr("dissensus.common.atomic.os.fsync", lambda _: Path("/-").stat())
+        with pytest.raises(UnwritableFile):
+            service.append(PROJECT, [Event("decision", "a", "a", label="x")])
+    assert not (tmp_path / "x.decisions.csv").exists()
+    seq = service.append(PROJECT, [Event("decision", "a", "a", label="x")]).seq
+    assert in_file(tmp_path / "x.decisions.csv")["a"] == ("x", "me", "")
+    service.append(PROJECT, [Event("withdrawal", "a", "a", data={"seq": seq})])
+    assert in_file(tmp_path / "x.decisions.csv") == {}
 
 
 def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):

@@ -118,24 +118,16 @@ class Decisions:
         raise UnreadableFile(f'{self.path}: {said}; write a list such as ["cat", "dog"].')
 
     def keep(self, events: Iterable[Event], project: Project) -> None:
-        """Write what stands about the items of events; what another process decided meanwhile stays."""
-        turn = HeldFolder(self.path.resolve().parent, wait=True)
-        try:
-            rows = self._read()
-            for event in events:
-                item = event.item
-                if event.kind == "decision" or rows.get(item) == self.rows.get(item):  # else another decided it since
-                    for some in (rows, self.rows):
-                        some.pop(item, None)
-                        some.update(_standing(project, item))
-            text = io.StringIO(newline="")
-            writer = csv.DictWriter(text, COLUMNS)
-            writer.writeheader()
-            writer.writerows(rows.values())
-            with atomic(self.path) as file:
-                file.write(text.getvalue().encode())
-        finally:
-            del turn
+        """Write what stands about the items of events."""
+        for event in events:
+            self.rows.pop(event.item, None)
+            self.rows |= _standing(project, event.item)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows(self.rows.values())
+        with atomic(self.path) as file:
+            file.write(text.getvalue().encode())
 
 
 def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
@@ -202,11 +194,15 @@ def _service(store: Any, decisions: Decisions) -> Any:
             told = [replace(one, annotator=decisions.by) for one in events if one.kind in ("decision", "withdrawal")]
             if not told or len(told) < len(events):
                 return super().submit(project, events)
-            if news := decisions.news(self.project(project).names[ITEM].codes):
-                super().submit(project, news).result()
-            stored = super().submit(project, told)
-            stored.result()  # one person decides here, and nobody waits meanwhile
-            decisions.keep(told, self.project(project))
+            turn = HeldFolder(decisions.path.resolve().parent, wait=True)  # of processes that write the file
+            try:
+                if news := decisions.news(self.project(project).names[ITEM].codes):
+                    super().submit(project, news).result()
+                stored = super().submit(project, told)
+                stored.result()  # one person decides here, and nobody waits meanwhile
+                decisions.keep(told, self.project(project))
+            finally:
+                del turn
             return stored
 
     return Kept(store)
