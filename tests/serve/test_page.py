@@ -187,6 +187,12 @@ def test_undo_of_an_override_brings_the_earlier_decision_back(service, opened):
         page.keyboard.press("z")
         page.wait_for_selector("h1:text-is('i029')")
         assert project.item("i029")["decision"] == before
+    at.append("pets", [decision_event({"item": "i029", "label": "cat"})])
+    page.keyboard.press("1")  # as it is decided already
+    page.wait_for_selector("h1:not(:text-is('i029'))")
+    page.keyboard.press("z")
+    page.wait_for_selector("h1:text-is('i029')")
+    assert project.item("i029")["decision"]["label"] == "cat"
     at.append("pets", [Event("withdrawal", "i029", "i029")])
 
 
