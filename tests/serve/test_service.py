@@ -452,6 +452,9 @@ def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, m
     project = service.project("p")
     assert service.in_trouble() == project.numbers()["trouble"] == 1
     assert "label '1e200' is beyond 1e+150" in caplog.text
+    caplog.clear()
+    service._fit(project)
+    assert caplog.text == ""  # it was said
     assert project.item("i")["trouble"].startswith("the last fit failed: label '1e200'")
     assert project.item("i")["status"] == "needs a look"
     assert sorted(project.export().decode().split()) == ["i,a,1e200", "i,b,3", "item,annotator,label"]
