@@ -349,7 +349,10 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     ask = client(service)
     for origin in ("http://evil.example", "http://[", "null", ""):
         assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": origin}).status_code == 403
-    assert ask.get("/projects", headers={"Host": "evil.example"}).status_code == 401
+    for host in ("evil.example", "e~vil.example", "127.0.0.1@evil.example", "[", ""):
+        assert ask.get("/projects", headers={"Host": host}).status_code == 401
+    for host in ("localhost", "LOCALHOST:8765", "127.0.0.1:1", "[::1]:8765"):
+        assert ask.get("/projects", headers={"Host": host}).status_code == 200
     assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
     token = Tokens(service.store).add("admin")
     assert client(service).post("/sign-in", json={"token": "x"}).status_code == 401

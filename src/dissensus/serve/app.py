@@ -95,7 +95,7 @@ class Guard:
         if self.tokens.any():
             raise HTTPException(401, "a token is needed; send it as 'Authorization: Bearer TOKEN', or sign in.")
         client = request.client.host if request.client else ""
-        if client not in LOOPBACK or (request.url.hostname or "") not in LOOPBACK:
+        if client not in LOOPBACK or _hostname(request.headers.get("host")) not in LOOPBACK:
             raise HTTPException(
                 401, "without tokens only this machine is served; `dissensus serve token add` makes one."
             )
@@ -140,6 +140,14 @@ class Guard:
         self.requests[status] = self.requests.get(status, 0) + 1
         self.seconds[bisect_left(SECONDS, seconds)] += 1
         self.total_seconds += seconds
+
+
+def _hostname(host: str | None) -> str:
+    """What a header calls this machine; the framework takes what it cannot read for our own address."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # such as [
+        return ""
 
 
 class Application(FastAPI):
