@@ -501,6 +501,9 @@ def test_next_asks_to_come_again_while_others_label_what_is_left(ask):
         assert ask.get("/projects/q/next?annotator=c").json()["stop"] == said
         ask.post("/projects/q/annotations", json={"item": item, "annotator": "d", "label": "x"})
     assert "thank you" in ask.get("/projects/q/next?annotator=c").json()["stop"]
+    ask.post("/projects/p/annotations", json=POST)
+    assert ask.get("/projects/p/next?annotator=bob").json()["items"]
+    assert "thank you" in ask.get("/projects/p/next?annotator=ann").json()["stop"]  # who has labelled what bob labels
 
 
 def test_next_asks_about_what_is_in_doubt(ask):
