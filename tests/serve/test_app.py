@@ -9,14 +9,16 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from dissensus.cli import app as cli
 from dissensus.exceptions import BadParameter, StoreUnavailable
 from dissensus.serve.app import Guard, Limits, hidden, listen
 from dissensus.serve.events import DECISION_FIELDS, FIELDS, Event, annotation_events, decision_event
 from dissensus.serve.openapi import BODIES, MEDIA, QUERIES, STATUS
 from dissensus.serve.project import SETTINGS
 from dissensus.serve.service import Service
-from dissensus.serve.store import open_store
+from dissensus.serve.store import SQLite, open_store
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -367,6 +369,13 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     other = {"Authorization": "Basic YTpi"}  # of a proxy: it is still the cookie that counts
     assert signed.post("/projects/p/annotations", json=POST, headers=other).status_code == 403
     assert signed.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
+
+
+def test_who_may_not_serve_others_is_told_without_the_password_of_the_store(monkeypatch, tmp_path):
+    monkeypatch.setattr("dissensus.serve.store.open_store", lambda _: SQLite(str(tmp_path / "x.db")))
+    where = "postgresql://ann:secret@db/labels?password=secret"
+    found = CliRunner().invoke(cli, ["serve", "--store", where, "--host", "0.0.0.0"])
+    assert (found.exit_code, "make a token first" in found.output, "secret" in found.output) == (2, True, False)
 
 
 def test_a_cookie_opens_its_own_store_and_closes_no_other(opened, tmp_path):
