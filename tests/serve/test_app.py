@@ -434,6 +434,7 @@ def test_metrics_and_docs_say_what_there_is(ask):
 
 def test_openapi_says_what_is_taken_and_answered(ask):
     fill(ask)
+    assert ask.get("/projects/p/report").status_code == 200  # no fit follows
     paths = ask.get("/openapi.json").json()["paths"]
     every = {f"{method.upper()} {path}": about for path, methods in paths.items() for method, about in methods.items()}
     assert {*QUERIES, *BODIES, *MEDIA, *STATUS} <= every.keys()
@@ -450,13 +451,20 @@ def test_openapi_says_what_is_taken_and_answered(ask):
         assert (about.get("security") == []) == (not key.split()[1].startswith(("/projects", "/metrics")))
         if not key.startswith("GET "):
             continue
-        found = ask.get(key[4:].format(name="p", item="i1"), params={"annotator": "eve"} if "/next" in key else None)
-        assert found.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"], key
+        who = {"annotator": "eve"} if "/next" in key else {}
+        plain = ask.get(key[4:].format(name="p", item="i1"), params=who)
+        assert plain.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"], key
         for one in (one for one in about.get("parameters", ()) if one["in"] == "query"):
+            default = {one["name"]: one["schema"]["default"]} if "default" in one["schema"] else {}
+            assert ask.get(key[4:].format(name="p"), params=who | default).content == plain.content
             for value in one["schema"].get("enum", ()):
                 found = ask.get(key[4:].format(name="p"), params={one["name"]: value})
                 assert found.status_code == 200
                 assert found.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"]
+    query = [
+        one["name"] for one in every["DELETE /projects/{name}/decisions/{item}"]["parameters"] if one["in"] == "query"
+    ]
+    assert query == ["seq"]
     wrong = ask.get("/projects/p/items?status=odd").json()["error"]
     assert wrong == f"status must be {', '.join(QUERIES['GET /projects/{name}/items']['status']['enum'])}, got 'odd'."
 
