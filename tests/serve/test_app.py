@@ -9,14 +9,16 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
-from dissensus.exceptions import BadParameter
+from dissensus.cli import app as cli
+from dissensus.exceptions import BadParameter, StoreUnavailable
 from dissensus.serve.app import Guard, Limits, hidden, listen
-from dissensus.serve.events import DECISION_FIELDS, FIELDS, annotation_events, decision_event
+from dissensus.serve.events import DECISION_FIELDS, FIELDS, Event, annotation_events, decision_event
 from dissensus.serve.openapi import BODIES, MEDIA, QUERIES, STATUS
 from dissensus.serve.project import SETTINGS
 from dissensus.serve.service import Service
-from dissensus.serve.store import open_store
+from dissensus.serve.store import SQLite, open_store
 from dissensus.serve.tokens import Caller, Tokens
 from served import client
 
@@ -66,6 +68,20 @@ def test_any_name_can_be_asked_for_decided_and_removed(ask, name):
     assert ask.get(f"/projects/p/items/{path}").json()["status"] == "unlabelled"
 
 
+@pytest.mark.parametrize("id_", ["", " ", "\x00", "x" * 1_001, "i\x1fbob", "i\x1fbob\x1fann"], ids=range(6))
+def test_what_no_annotation_can_be_called_is_not_removed(opened, id_):
+    service = opened()
+    service.create("p")
+    service.append("p", [Event("annotation", "i\x1fbob\x1fann", "i", "bob", "x")])  # a second row of bob's in a file
+    tokens = [Tokens(service.store).add("ingest", annotator=one) for one in (None, "ann")]
+    for token in tokens:
+        sent = client(service).delete(
+            f"/projects/p/annotations/{quote(id_)}", headers={"Authorization": f"Bearer {token}"}
+        )
+        assert sent.status_code == 400
+    assert (service.seq, service.project("p").item("i")["labels"]) == (1, 1)
+
+
 @pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "label-studio", "argilla"])
 @pytest.mark.parametrize("what", [None, "items", "decisions"])
 def test_exports_hold_something(ask, form, what):
@@ -105,9 +121,10 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "annotator": "a", "label": 1%s}' % (b"0" * 400), 400, "give text, a number up to 1e+150"),
         (b'{"item": "i", "annotator": "a", "label": [{"start": 0, "end": 9999999999, "label": "P"}]}', 400, "at most"),
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": "\\ud83d"}}', 400, "surrogates not allowed"),
+        (b'{"item": "i", "data": %s0%s}' % (b'{"t": ' * 105, b"}" * 105), 400, "no JSON (too many brackets)"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(26),
+    ids=range(27),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
@@ -133,6 +150,12 @@ def test_what_a_list_may_not_hold_is_said(ask, label, said):
     found = ask.post("/projects/p/annotations", json=POST | {"label": label})
     assert found.status_code == 400
     assert said in found.json()["error"]
+
+
+def test_what_is_as_deep_as_it_may_be_can_be_asked_for(ask):
+    wide, deep = [[]] * 200, json.loads("[" * 98 + "]" * 98)
+    assert ask.post("/projects/p/items", json=[{"item": "i", "t": wide}, {"item": "j", "t": deep}]).status_code == 200
+    assert [one["data"]["t"] for one in ask.get("/projects/p/items?order=name").json()["items"]] == [wide, deep]
 
 
 def test_a_long_body_without_a_length_is_stopped_too(ask):
@@ -174,6 +197,7 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         {"name": "a/b"},
         {"name": ""},
         {"name": "r", "kind": "odd"},
+        {"name": "r", "kind": []},
         {"name": "r", "classes": [1]},
         {"name": "r", "classes": []},
         {"name": "r", "classes": ["a", "a", "b"]},
@@ -327,7 +351,10 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     ask = client(service)
     for origin in ("http://evil.example", "http://[", "null", ""):
         assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": origin}).status_code == 403
-    assert ask.get("/projects", headers={"Host": "evil.example"}).status_code == 401
+    for host in ("evil.example", "e~vil.example", "127.0.0.1@evil.example", "[", ""):
+        assert ask.get("/projects", headers={"Host": host}).status_code == 401
+    for host in ("localhost", "LOCALHOST:8765", "127.0.0.1:1", "[::1]:8765"):
+        assert ask.get("/projects", headers={"Host": host}).status_code == 200
     assert ask.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
     token = Tokens(service.store).add("admin")
     assert client(service).post("/sign-in", json={"token": "x"}).status_code == 401
@@ -342,6 +369,13 @@ def test_pages_of_other_sites_and_other_hosts_are_refused(opened):
     other = {"Authorization": "Basic YTpi"}  # of a proxy: it is still the cookie that counts
     assert signed.post("/projects/p/annotations", json=POST, headers=other).status_code == 403
     assert signed.post("/projects/p/annotations", json=POST, headers={"Origin": "http://127.0.0.1"}).status_code == 200
+
+
+def test_who_may_not_serve_others_is_told_without_the_password_of_the_store(monkeypatch, tmp_path):
+    monkeypatch.setattr("dissensus.serve.store.open_store", lambda _: SQLite(str(tmp_path / "x.db")))
+    where = "postgresql://ann:secret@db/labels?password=secret"
+    found = CliRunner().invoke(cli, ["serve", "--store", where, "--host", "0.0.0.0"])
+    assert (found.exit_code, "make a token first" in found.output, "secret" in found.output) == (2, True, False)
 
 
 def test_a_cookie_opens_its_own_store_and_closes_no_other(opened, tmp_path):
@@ -400,6 +434,7 @@ def test_metrics_and_docs_say_what_there_is(ask):
 
 def test_openapi_says_what_is_taken_and_answered(ask):
     fill(ask)
+    assert ask.get("/projects/p/report").status_code == 200  # no fit follows
     paths = ask.get("/openapi.json").json()["paths"]
     every = {f"{method.upper()} {path}": about for path, methods in paths.items() for method, about in methods.items()}
     assert {*QUERIES, *BODIES, *MEDIA, *STATUS} <= every.keys()
@@ -416,13 +451,20 @@ def test_openapi_says_what_is_taken_and_answered(ask):
         assert (about.get("security") == []) == (not key.split()[1].startswith(("/projects", "/metrics")))
         if not key.startswith("GET "):
             continue
-        found = ask.get(key[4:].format(name="p", item="i1"), params={"annotator": "eve"} if "/next" in key else None)
-        assert found.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"], key
+        who = {"annotator": "eve"} if "/next" in key else {}
+        plain = ask.get(key[4:].format(name="p", item="i1"), params=who)
+        assert plain.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"], key
         for one in (one for one in about.get("parameters", ()) if one["in"] == "query"):
+            default = {one["name"]: one["schema"]["default"]} if "default" in one["schema"] else {}
+            assert ask.get(key[4:].format(name="p"), params=who | default).content == plain.content
             for value in one["schema"].get("enum", ()):
                 found = ask.get(key[4:].format(name="p"), params={one["name"]: value})
                 assert found.status_code == 200
                 assert found.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"]
+    query = [
+        one["name"] for one in every["DELETE /projects/{name}/decisions/{item}"]["parameters"] if one["in"] == "query"
+    ]
+    assert query == ["seq"]
     wrong = ask.get("/projects/p/items?status=odd").json()["error"]
     assert wrong == f"status must be {', '.join(QUERIES['GET /projects/{name}/items']['status']['enum'])}, got 'odd'."
 
@@ -476,6 +518,9 @@ def test_next_asks_to_come_again_while_others_label_what_is_left(ask):
         assert ask.get("/projects/q/next?annotator=c").json()["stop"] == said
         ask.post("/projects/q/annotations", json={"item": item, "annotator": "d", "label": "x"})
     assert "thank you" in ask.get("/projects/q/next?annotator=c").json()["stop"]
+    ask.post("/projects/p/annotations", json=POST)
+    assert ask.get("/projects/p/next?annotator=bob").json()["items"]
+    assert "thank you" in ask.get("/projects/p/next?annotator=ann").json()["stop"]  # who has labelled what bob labels
 
 
 def test_next_asks_about_what_is_in_doubt(ask):
@@ -577,6 +622,12 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
         ({"item": "i1", "both": ["x", "x"]}, 400, "both names a label twice, in ['x', 'x']; give labels that differ."),
         ({"item": "i1", "unclear": "no"}, 400, "entry 0: unclear must be true or false, got 'no'."),
         ({"item": "i1", "label": "x", "note": {}}, 400, "note must be text, got {}."),
+        ({"item": "i1", "label": "x", "note": "é" * 100_001}, 400, "note has 100,001 characters; 100,000 are allowed."),
+        (
+            {"item": "i1", "both": [f"{n:0>999}" for n in range(100)]},
+            400,
+            "both has 100,300 characters; 100,000 are allowed.",
+        ),
         (
             {"item": "i1", "label": "x", "at": 1, "version": 2},
             400,
@@ -594,6 +645,32 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
         for key in ("status", "reason", "label", "confidence"):
             assert rows[name].get(key) == alone[key], (name, key)
     assert (rows["bare"]["status"], rows["bare"]["reason"]) == ("decided", "decided by boss")
+
+
+def test_a_store_that_is_away_during_a_fit_is_no_bad_request(ask, monkeypatch):
+    def away(*_):
+        raise StoreUnavailable("the store's server does not answer; send the request again.")
+
+    monkeypatch.setattr("dissensus.serve.project.fit", away)
+    fill(ask)
+    for path in ("report", "export?what=items", "export?format=argilla"):
+        assert ask.get(f"/projects/p/{path}").status_code == 503
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "said"),
+    [
+        ("sets", ["b", "a"], "a|b"),
+        ("sets", [], "∅"),
+        ("numbers", 2.5, "2.5"),
+        ("spans", [{"start": 0, "end": 2, "label": "P"}], '[{"start": 0, "end": 2, "label": "P"}]'),
+    ],
+)
+def test_a_decision_is_exported_as_labels_are_written(ask, kind, label, said):
+    ask.post("/projects", json={"name": "q", "kind": kind})
+    ask.post("/projects/q/annotations", json=POST | {"label": label})
+    ask.post("/projects/q/decisions", json={"item": "i", "label": label})
+    assert ask.get("/projects/q/export?what=decisions&format=jsonl").json()["label"] == said
 
 
 def test_items_decided_before_any_label_are_exported(ask):

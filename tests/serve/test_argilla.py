@@ -15,12 +15,19 @@ from dissensus.serve.argilla import ArgillaClient, open_datasets
 from dissensus.serve.events import decision_event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
+from dissensus.serve.tool import Question
 from dissensus.serve.tool_client import ToolError
 from serve.fake_argilla import FakeArgilla
 
 KEY = "key of the owner"
 SERVER = os.environ.get("ARGILLA_SERVER")
 PEOPLE = ("ann", "bob", "cy")
+
+
+def test_an_option_may_hold_what_joins_options():
+    response = {"id": 1, "status": "submitted", "values": {"topics": {"value": ["b|c", "a"]}}, "updated_at": None}
+    made = argilla.event_of("i", response, Question("topics", "sets", "p", {}), "ann")
+    assert (made.label, made.of_kind) == ("a|b|c", "sets")
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 from dissensus import methods
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.serve import tool_client
+from dissensus.serve.events import Event, decision_event
 from dissensus.serve.label_studio import (
     AGENT,
     REVIEW,
@@ -127,6 +128,19 @@ def test_a_mark_as_right_is_a_known_label_until_it_goes(service, fake):
     assert one["decision"]["label"] == "cross"
     assert [row["annotator"] for row in one["annotations"]] == ["bob@example.com", "cy@example.com"]
     studio.webhook(fake.erase(4)[0])
+    assert not project.item("102")["decided"]
+
+
+def test_a_mark_that_went_does_not_come_back_when_a_decision_over_it_is_withdrawn(service, fake):
+    label_all(fake)
+    fake.choose(102, CY, "glad", id=6, ground_truth=True)
+    opened(service, fake).sync()
+    project = service.project("label-studio-7-mood")
+    service.append(project.name, [decision_event({"item": "102", "label": "cross"})])
+    fake.erase(6)
+    opened(service, fake).sync()  # after a restart
+    assert project.item("102")["decision"]["label"] == "cross"
+    service.append(project.name, [Event("withdrawal", "102", "102")])
     assert not project.item("102")["decided"]
 
 

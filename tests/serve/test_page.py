@@ -23,7 +23,7 @@ import uvicorn
 from cli.tables import rows, write_csv
 from dissensus import read
 from dissensus.cli.adjudicate import PROJECT, Decisions, _service
-from dissensus.exceptions import UnreadableFile
+from dissensus.exceptions import UnreadableFile, UnwritableFile
 from dissensus.serve.app import create_app
 from dissensus.serve.events import Event, annotation_events, decision_event
 from dissensus.serve.service import Service
@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: the page was not tried in a browser"),
     pytest.mark.xdist_group("browser"),
 ]
-ODD = ("a text\nwith two lines", "w" * 300)
+ODD = ("../a text\nwith two lines", "w" * 300)
 TEXT = "Zoë 👋 met <b>Ann</b> in Oslo"
 
 
@@ -187,6 +187,12 @@ def test_undo_of_an_override_brings_the_earlier_decision_back(service, opened):
         page.keyboard.press("z")
         page.wait_for_selector("h1:text-is('i029')")
         assert project.item("i029")["decision"] == before
+    at.append("pets", [decision_event({"item": "i029", "label": "cat"})])
+    page.keyboard.press("1")  # as it is decided already
+    page.wait_for_selector("h1:not(:text-is('i029'))")
+    page.keyboard.press("z")
+    page.wait_for_selector("h1:text-is('i029')")
+    assert project.item("i029")["decision"]["label"] == "cat"
     at.append("pets", [Event("withdrawal", "i029", "i029")])
 
 
@@ -342,6 +348,26 @@ def test_a_file_of_decisions_is_taken_up_again(deciding, system):
     assert [event.item for event in again.events({"b"})] == ["b"]
 
 
+def test_a_row_that_names_nobody_was_decided_by_none_of_the_annotators(deciding, tmp_path):
+    text = "item,label,both,unclear,note,by,at\na,x,,,,,\nb,x\n"
+    (tmp_path / "x.decisions.csv").write_text(text, encoding="utf-8-sig")  # as a spreadsheet writes it
+    service, _ = deciding()
+    assert {one["by"] for one in service.project(PROJECT).all_decisions()} == {"adjudicator"}
+
+
+def test_a_decision_that_could_not_be_written_is_made_again(deciding, tmp_path, monkeypatch):
+    service, _ = deciding()
+    with monkeypatch.context() as patched:
+        patched.setattr("dissensus.common.atomic.os.fsync", lambda _: Path("/-").stat())
+        with pytest.raises(UnwritableFile):
+            service.append(PROJECT, [Event("decision", "a", "a", label="x")])
+    assert not (tmp_path / "x.decisions.csv").exists()
+    seq = service.append(PROJECT, [Event("decision", "a", "a", label="x")]).seq
+    assert in_file(tmp_path / "x.decisions.csv")["a"] == ("x", "me", "")
+    service.append(PROJECT, [Event("withdrawal", "a", "a", data={"seq": seq})])
+    assert in_file(tmp_path / "x.decisions.csv") == {}
+
+
 def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):
     path, (ann, _), (bob, _) = tmp_path / "x.decisions.csv", deciding("ann"), deciding("bob")
 
@@ -367,6 +393,12 @@ def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):
     for thread in threads:
         thread.join()
     assert {item: label for item, (label, *_) in in_file(path).items()} == {"a": "y", "b": "y", "c": "19", "d": "19"}
+    undo(bob, "c", decide(bob, "c", "z"))  # which ann decided meanwhile
+    undo(ann, "a", decide(ann, "a", "z"))
+    assert [in_file(path)[item] for item in "ac"] == [("y", "bob", ""), ("19", "ann", "")]
+    ann.append(PROJECT, [Event("withdrawal", "a", "a")])
+    undo(bob, "a", decide(bob, "a", "z"))
+    assert "a" not in in_file(path)
     again, _ = deciding("cy")
     late = again.append(PROJECT, [Event("decision", "b", "b", label="z")]).seq
     undo(again, "b", late)

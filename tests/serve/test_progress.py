@@ -103,6 +103,14 @@ def test_large_tables_and_other_kinds_have_less(crowd, monkeypatch):
     told = progress(numbers, np.full(3, NOW), decided={}, now=NOW)
     assert (told["days"][-1]["labels"], told["annotators"], told["week"]["settled"]) == (3, [], [None, None])
     assert [made(crowd)["drift_tested"], made(crowd, before=None)["drift_tested"], told["drift_tested"]] == [1, 0, 0]
+    assert not made(crowd, before=crowd[0].select(rows=crowd[1] < 0))["drift_tested"]
+
+
+def test_what_one_person_says_several_times_is_not_settled():
+    table = Annotations.from_arrays(np.repeat(range(9), 4), list("aaaa" * 8 + "aabb"), ["x"] * 36, classes=["x", "y"])
+    model = methods["majority-vote"]().fit(table)
+    told = progress(table, np.full(36, NOW), model=model, decided={}, now=NOW)
+    assert (told["week"]["settled"][0], told["week"]["queue"][0]) == (pytest.approx(1 / 9), 8)
 
 
 def test_an_empty_table_and_a_class_that_the_model_does_not_know(crowd):

@@ -312,6 +312,17 @@ def test_a_decision_is_gold_at_once_and_in_the_next_fit(opened):
     assert project.item("i")["decision"] is None
 
 
+def test_a_set_that_nobody_ticked_may_be_decided_where_somebody_labelled_an_item_twice(opened):
+    service = opened(fits=False)
+    service.create("p", kind="sets")
+    rows = [{**POST, "id": id_, "label": [id_]} for id_ in "xy"]  # which are read as one set, of both
+    service.append("p", annotation_events([*rows, {**POST, "annotator": "b", "label": ["x"]}]))
+    for label in ([], ["y"], ["x", "z"]):
+        service.append("p", [decision_event({"item": "i", "label": label})])
+        service.project("p").refit()
+        assert service.project("p").item("i")["label"] == label
+
+
 def test_the_decision_before_stands_again_when_one_is_withdrawn(opened):
     service = opened(fits=False)
     service.create("p")
@@ -442,6 +453,7 @@ def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, m
     assert service.in_trouble() == project.numbers()["trouble"] == 1
     assert "label '1e200' is beyond 1e+150" in caplog.text
     assert project.item("i")["trouble"].startswith("the last fit failed: label '1e200'")
+    assert project.item("i")["status"] == "needs a look"
     assert sorted(project.export().decode().split()) == ["i,a,1e200", "i,b,3", "item,annotator,label"]
     with pytest.raises(DataError, match="project 'p': the last fit failed: label '1e200'"):
         project.export(what="items")
@@ -450,11 +462,26 @@ def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, m
     assert (service.in_trouble(), "trouble" in project.item("i"), round(project.item("i")["label"], 9)) == (0, False, 3)
 
 
-def test_a_fit_that_failed_is_tried_again_after_a_while(opened, monkeypatch):
+def test_what_one_person_says_twice_is_not_settled_before_the_next_fit(opened, monkeypatch):
+    service = opened(fits=False)
+    project = service.create("p", kind="sets")
+    rows = [{**POST, "item": f"i{n}", "annotator": who, "label": ["x"]} for n in range(99) for who in "abcdef"]
+    service.append("p", annotation_events([*rows, {**POST, "item": "i0", "id": "1", "label": ["x"]}]))
+    project.refit()
+    assert project.item("i0")["status"] == "settled"
+    monkeypatch.setattr(project, "fits_at_once", lambda: False)
+    gone = [{"item": "i0", "annotator": who, "deleted": True} for who in "bcdef"]
+    service.append("p", annotation_events(gone))
+    assert (project.item("i0")["labels"], project.item("i0")["status"]) == (2, "needs a look")
+
+
+def test_a_fit_that_failed_is_tried_again_after_a_while(opened, monkeypatch, caplog):
     service = opened(fits=False)
     project = service.create("p")
     monkeypatch.setattr("dissensus.serve.project.fit", lambda *_: 1 / 0)
     service.append("p", annotation_events(POST))
+    service._fit(project)
+    assert [one.message for one in caplog.records] == ["project 'p': the last fit failed: division by zero"]
     assert project.trouble == "the last fit failed: division by zero"
     assert [project.due(time.monotonic() + wait) for wait in (0, 10)] == [False, True]
 

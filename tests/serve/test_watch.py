@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dissensus.exceptions import UnreadableFile
+from dissensus.serve.events import Event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.watch import Folder, table_events
@@ -130,3 +131,25 @@ def test_the_times_of_a_file_are_those_of_its_labels(folder, service):
     assert found["ann", "2"] > time.time() - 60  # the file does not say
     first, second = service.project("studio.json").item("7")["annotations"]
     assert (first["at"], second["at"] > time.time() - 60) == (datetime(2026, 1, 3, tzinfo=UTC).timestamp() + 0.5, True)
+
+
+def test_known_labels_of_a_file_that_is_written_again_decide_nothing_anew(folder, service):
+    def write(gold, n):
+        rows = [{"id": 1, "result": choice("cat")}, {"id": 2, "result": choice(gold), "ground_truth": True}]
+        tasks = [{"id": 1, "data": {"text": "a"}, "annotations": [one | {"completed_by": one["id"]} for one in rows]}]
+        more = {"id": 9, "completed_by": 1, "result": choice("cat")}
+        tasks += [{"id": 9, "data": {"text": "b"}, "annotations": [more]}] * n
+        (folder.path / "pets.json").write_text(json.dumps(tasks))
+        folder.look()
+        folder.look()
+        return service.project("pets.json").item("1")["decision"]
+
+    def choice(label):
+        return [{"from_name": "k", "to_name": "t", "type": "choices", "value": {"choices": [label]}}]
+
+    assert (write("dog", 0)["label"], write("dog", 1)["by"]) == ("dog", "file")
+    service.append("pets.json", [Event("decision", "1", "1", "judge", "cat")])
+    assert write("dog", 0)["by"] == "judge"
+    folder._read.clear()  # as after a restart
+    assert write("dog", 0)["by"] == "judge"
+    assert (write("owl", 0)["by"], write("owl", 1)["label"]) == ("file", "owl")

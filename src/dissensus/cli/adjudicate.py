@@ -6,7 +6,7 @@ import csv
 import getpass
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -89,19 +89,24 @@ class Decisions:
             raise UnreadableFile(f"{self.path} is no file of decisions of ours; name another with -o OUT.")
         return {row["item"]: row for row in rows}
 
-    def events(self, items: set[str]) -> list[Event]:
-        """The decisions about items that are there, to begin with."""
+    def events(self, items: Container[str], before: Mapping[str, Any] | None = None) -> list[Event]:
+        """The decisions about items that are there; with the rows of `before`, what became of those since."""
         from dissensus.serve.events import Event, time_of
 
-        found = []
+        before = before or {}
+        found = [Event("withdrawal", item, item) for item in before.keys() - self.rows.keys() if item in items]
         for item, row in self.rows.items():
             data: dict[str, Any] = {"note": row["note"]} if row["note"] else {}
             data |= {"both": self._both(row)} if row["both"] else {"unclear": True} if row["unclear"] else {}
-            if item in items:
-                found.append(
-                    Event("decision", item, item, row["by"], row["label"] or None, "", time_of(row["at"]), data or None)
-                )
+            if item in items and row != before.get(item):
+                by, label = row["by"] or "adjudicator", row["label"] or None
+                found.append(Event("decision", item, item, by, label, "", time_of(row["at"]), data or None))
         return found
+
+    def news(self, items: Container[str]) -> list[Event]:
+        """What other processes decided and took back since the file was read."""
+        before, self.rows = self.rows, self._read()
+        return self.events(items, before)
 
     def _both(self, row: dict[str, str]) -> list[str]:
         from dissensus.table.names import shown
@@ -113,24 +118,16 @@ class Decisions:
         raise UnreadableFile(f'{self.path}: {said}; write a list such as ["cat", "dog"].')
 
     def keep(self, events: Iterable[Event], project: Project) -> None:
-        """Write what stands about the items of events; what another process decided meanwhile stays."""
-        turn = HeldFolder(self.path.resolve().parent, wait=True)
-        try:
-            rows = self._read()
-            for event in events:
-                item = event.item
-                if event.kind == "decision" or rows.get(item) == self.rows.get(item):  # else another decided it since
-                    for some in (rows, self.rows):
-                        some.pop(item, None)
-                        some.update(_standing(project, item))
-            text = io.StringIO(newline="")
-            writer = csv.DictWriter(text, COLUMNS)
-            writer.writeheader()
-            writer.writerows(rows.values())
-            with atomic(self.path) as file:
-                file.write(text.getvalue().encode())
-        finally:
-            del turn
+        """Write what stands about the items of events."""
+        for event in events:
+            self.rows.pop(event.item, None)
+            self.rows |= _standing(project, event.item)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, COLUMNS)
+        writer.writeheader()
+        writer.writerows(self.rows.values())
+        with atomic(self.path) as file:
+            file.write(text.getvalue().encode())
 
 
 def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
@@ -189,6 +186,7 @@ def _serve(
 
 def _service(store: Any, decisions: Decisions) -> Any:
     """A service that keeps every decision in the file before it is acknowledged."""
+    from dissensus.serve.rows import ITEM
     from dissensus.serve.service import Service
 
     class Kept(Service):
@@ -196,9 +194,15 @@ def _service(store: Any, decisions: Decisions) -> Any:
             told = [replace(one, annotator=decisions.by) for one in events if one.kind in ("decision", "withdrawal")]
             if not told or len(told) < len(events):
                 return super().submit(project, events)
-            stored = super().submit(project, told)
-            stored.result()  # one person decides here, and nobody waits meanwhile
-            decisions.keep(told, self.project(project))
+            turn = HeldFolder(decisions.path.resolve().parent, wait=True)  # of processes that write the file
+            try:
+                if news := decisions.news(self.project(project).names[ITEM].codes):
+                    super().submit(project, news).result()
+                stored = super().submit(project, told)
+                stored.result()  # one person decides here, and nobody waits meanwhile
+                decisions.keep(told, self.project(project))
+            finally:
+                del turn
             return stored
 
     return Kept(store)

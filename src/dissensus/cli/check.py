@@ -30,7 +30,7 @@ WORDS = {True: "passed", False: "failed", None: "not checked"}
 class Limits:
     """What a table is held to; shares lie from 0 to 1."""
 
-    min_labels: int | None = option(None, "Annotators that every item has labels by.", metavar="N")
+    min_labels: int | None = option(None, "Annotators who labelled each item, at least.", metavar="N")
     min_settled: float | None = option(None, "Share of the items that are settled.", metavar="SHARE")
     min_agreement: float | None = option(None, "How often two annotators of an item agree.", metavar="SHARE")
     max_flagged: int | None = option(None, "Annotators whom `diagnose` would name.", metavar="N")

@@ -77,8 +77,8 @@ def serve(
     if host not in LOOPBACK and not Tokens(opened).any():
         opened.close()
         raise BadParameter(
-            f"--host {host} would serve everybody who reaches it; make a token first: dissensus serve --store {store} "
-            "token add --role admin."
+            f"--host {host} would serve everybody who reaches it; make a token first: dissensus serve --store "
+            f"{_without_password(store)} token add --role admin."
         )
     with show.waiting(f"reading {_without_password(store)}"):
         service = Service(opened)

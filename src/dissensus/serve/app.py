@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import ABOUT, Event, annotation_events, decision_event, item_events
+from dissensus.serve.events import ABOUT, Event, annotation_events, decision_event, item_events, name_of
 from dissensus.serve.openapi import complete
 from dissensus.serve.overview import FORMATS, TOOLS
 from dissensus.serve.project import Project
@@ -40,6 +40,7 @@ COOKIE_SECONDS = 30 * 86_400
 READS = ("GET", "HEAD", "OPTIONS")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of the histogram of requests
 MAX_DIGITS = 18  # of a number in an address
+MAX_DEPTH = 100  # of brackets in brackets; what is much deeper can be stored, and no answer that holds it be written
 MAX_ITEMS_ANSWERED = 100  # items whose new answer comes with the receipt
 STORED_AHEAD = "no annotation has; the removal is kept, and what comes later with such an id of its own does not count."
 STATUS_OF = (
@@ -94,7 +95,7 @@ class Guard:
         if self.tokens.any():
             raise HTTPException(401, "a token is needed; send it as 'Authorization: Bearer TOKEN', or sign in.")
         client = request.client.host if request.client else ""
-        if client not in LOOPBACK or (request.url.hostname or "") not in LOOPBACK:
+        if client not in LOOPBACK or _hostname(request.headers.get("host")) not in LOOPBACK:
             raise HTTPException(
                 401, "without tokens only this machine is served; `dissensus serve token add` makes one."
             )
@@ -139,6 +140,14 @@ class Guard:
         self.requests[status] = self.requests.get(status, 0) + 1
         self.seconds[bisect_left(SECONDS, seconds)] += 1
         self.total_seconds += seconds
+
+
+def _hostname(host: str | None) -> str:
+    """What a header calls this machine; the framework takes what it cannot read for our own address."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # such as [
+        return ""
 
 
 class Application(FastAPI):
@@ -227,11 +236,21 @@ def json_of(body: bytes) -> Any:
         said = json.loads(text, parse_constant=_no_number, parse_float=_finite)
         if "\\ud" in text or "\\uD" in text:  # half of a character, unless the other half follows
             json.dumps(said, ensure_ascii=False).encode()
+        if text.count("[") + text.count("{") > MAX_DEPTH and _is_deep(said):
+            raise RecursionError
         return said
     except (ValueError, RecursionError) as error:
         why = error.args[0] if isinstance(error, ValueError) and error.args else "too many brackets"
         why = error.reason if isinstance(error, UnicodeDecodeError | UnicodeEncodeError) else why
         raise BadParameter(f"the body is no JSON ({why}); send an object or a list of objects.") from None
+
+
+def _is_deep(said: Any) -> bool:
+    inside = [said]
+    for _ in range(MAX_DEPTH):
+        groups = (one.values() if isinstance(one, dict) else one for one in inside if isinstance(one, dict | list))
+        inside = [one for group in groups for one in group]
+    return bool(inside)
 
 
 def _no_number(text: str) -> Any:
@@ -337,8 +356,8 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.delete("/projects/{name}/annotations/{id_:rest}")
     async def remove(name: str, id_: str, request: Request) -> Response:
         """Take an annotation back, for good."""
-        events = [Event("removal", id_, "")]
-        _check_own(guard(request, "post"), events)
+        caller, events = guard(request, "post"), [Event("removal", name_of({"id": id_}, "id", 0), "")]
+        _check_own(caller, events)
         return await store(name, events)
 
     @app.post("/projects/{name}/items")

@@ -30,7 +30,7 @@ ABOUT = "\x1f"  # between the item and the annotator in an id that we make
 HERE = (".", "..")  # what an address leaves out: nothing that is asked for by its name may be called so
 EMPTY = "lists"  # what an empty list speaks for: sets or spans
 MAX_NAME = 1_000  # characters of an item, annotator, id, option or label of one class
-MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSON
+MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSON, and of a note
 MAX_END = 10**9  # characters or tokens of a document, where a span may end
 NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
 FIELDS = ("id", "item", "annotator", "label", "version", "at", "data", "deleted", "left", "right", "winner")
@@ -121,6 +121,7 @@ def decision_event(body: Any) -> Event:
     item, by = name_of(one, "item", 0), name_of({"by": "adjudicator"} | one, "by", 0)
     if not isinstance(one.get("note", ""), str | None):
         raise DataError(f"note must be text, got {shown(one['note'])}.")
+    _of_length(one.get("note") or "", "note")
     said = [key for key in ("label", "both") if one.get(key) is not None] + ["unclear"] * _flag(one, "unclear", 0)
     if len(said) != 1:
         raise DataError("a decision has one of label, both (a list of labels) and unclear (true); give one of them.")
@@ -133,6 +134,7 @@ def decision_event(body: Any) -> Event:
         data["both"] = [label_of(each, 0)[0] for each in one["both"]]
         if len(set(data["both"])) < len(data["both"]):
             raise DataError(f"both names a label twice, in {shown(one['both'])}; give labels that differ.")
+        _of_length(json.dumps(data["both"], ensure_ascii=False), "both")
     else:
         data["unclear"] = True
     return Event("decision", item, item, by, label, data=data or None, of_kind=kind)
@@ -140,6 +142,7 @@ def decision_event(body: Any) -> Event:
 
 def label_of(value: Any, at: int) -> tuple[str, str | None]:
     """A label as text, and the kind that its JSON speaks for, if any."""
+    said = f"annotation {at}: the label"
     if isinstance(value, bool):
         return ("true" if value else "false"), None
     if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
@@ -149,7 +152,7 @@ def label_of(value: Any, at: int) -> tuple[str, str | None]:
     if value == []:
         return kinds.NOTHING, EMPTY
     if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return _of_length(kinds.set_name(_option(one, at) for one in value), at), "sets"
+        return _of_length(kinds.set_name(_option(one, at) for one in value), said), "sets"
     if isinstance(value, list) and all(
         isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in value
     ):
@@ -160,9 +163,9 @@ def label_of(value: Any, at: int) -> tuple[str, str | None]:
                     f"annotation {at}: a span starts at 0 or later and ends after its start, at {MAX_END:,} at most, "
                     f"got {shown(one)}."
                 )
-        return _of_length(text, at), "spans"
+        return _of_length(text, said), "spans"
     if isinstance(value, dict | list):
-        return _of_length(json.dumps(value, sort_keys=True, ensure_ascii=False), at), "objects"
+        return _of_length(json.dumps(value, sort_keys=True, ensure_ascii=False), said), "objects"
     raise DataError(
         f"annotation {at} has the label {shown(value)}; give text, a number up to {kinds.MAX_NUMBER:g}, a list of "
         "options or of spans."
@@ -297,9 +300,9 @@ def _option(text: str, at: int) -> str:
     return _bounded(text, "option", at)
 
 
-def _of_length(text: str, at: int) -> str:
+def _of_length(text: str, said: str) -> str:
     if len(text) > MAX_LABEL:
-        raise DataError(f"annotation {at}: the label has {len(text):,} characters; {MAX_LABEL:,} are allowed.")
+        raise DataError(f"{said} has {len(text):,} characters; {MAX_LABEL:,} are allowed.")
     return text
 
 

@@ -128,6 +128,8 @@ def table_of(
         _, moved = kinds.vocabulary(kind, classes, declared is not None)
         class_of = np.where(class_of >= 0, np.append(moved, -1)[class_of], -1)
         table = table.as_kind(kind, ordered=declared is not None)
+    if kind == "sets" and wanted:  # lost where the rows of one person and item became one set
+        table = table.including(wanted)
     return table, rank, who, class_of
 
 

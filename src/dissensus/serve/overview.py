@@ -13,6 +13,7 @@ from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import default_method
 from dissensus.questions.diagnose import FLAG_WORDS, diagnose_classes
 from dissensus.report.study import plain
+from dissensus.serve import describe
 from dissensus.serve.fit import Fitted, table_of
 from dissensus.serve.rows import ANNOTATOR, ITEM
 from dissensus.table.io.formats import FORMATS as FILES
@@ -165,10 +166,12 @@ def _items(project: Project) -> Any:
 
 
 def _decisions(project: Project) -> Any:
-    rows = project.all_decisions()
-    text = {
-        key: [None if row[key] is None else str(row[key]) for row in rows] for key in ("item", "label", "by", "note")
-    }
+    with project.lock:
+        made = sorted(project.decisions.values(), key=lambda one: one.seq)
+        rows = [describe.decision(project, one) for one in made]
+        labels = [project.label_text(one) if one.label >= 0 else None for one in made]
+    text = {"item": [row["item"] for row in rows], "label": labels}
+    text |= {key: [None if row[key] is None else str(row[key]) for row in rows] for key in ("by", "note")}
     both = [None if row["both"] is None else "|".join(row["both"]) for row in rows]
     return pa.table(
         {key: pa.array(values, pa.string()) for key, values in text.items()}

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import DataError, UnknownName
+from dissensus.exceptions import DataError, StoreUnavailable, UnknownName
 from dissensus.questions.item_status import (
     MIN_ANNOTATORS,
     STATUSES,
@@ -232,6 +232,8 @@ class Project:
                 with self.lock:
                     self.n_changed, self.fitted_at = self.n_changed + changed, time.monotonic()
                     self.trouble = f"the last fit failed: {error}"
+                if isinstance(error, StoreUnavailable):
+                    raise
                 raise DataError(f"project {self.name!r}: {self.trouble}") from error
 
     def _swap(self, fitted: Fitted | None) -> None:
@@ -356,16 +358,16 @@ class Project:
         return found
 
     def held(self) -> dict[str, tuple[str, str, bool]]:
-        """Id → item, version, whether there is a label: of every annotation not removed, every decision that stands."""
+        """Id → item, version, whether there is a label: of annotations not removed and decisions not withdrawn."""
         with self.lock:
-            standing = list(self.decisions.values())
+            decided = [one for made in self.decided.values() for one in made]
         found: dict[str, Stored] = {}
         for one in self.store.of_project(self.number, annotations=True):
             found[one.id] = winner([found[one.id], one]) if one.id in found else one
         kept = [one for one in found.values() if KINDS[one.kind] != "removal"]
         with self.lock:
             texts = self.names[ITEM].texts
-            return {one.id[1:]: (texts[one.item], one.version, one.label >= 0) for one in (*kept, *standing)}
+            return {one.id[1:]: (texts[one.item], one.version, one.label >= 0) for one in (*kept, *decided)}
 
     def shown(self, codes: Iterable[int]) -> dict[int, dict[str, Any]]:
         """What there is to show of items."""

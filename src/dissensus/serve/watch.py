@@ -39,7 +39,7 @@ def table_events(table: Annotations) -> Iterator[Event]:
         return
     for item, label in zip(*(source.gold or ((), ())), strict=True):
         if table.kind != "spans":
-            yield Event("decision", str(item), str(item), "file", label_of(label, 0)[0])
+            yield Event("decision", f"file-{item}", str(item), "file", label_of(label, 0)[0])  # not a person's
     for item, fields in source.texts.items():
         yield Event("item", str(item), str(item), data=fields)
 

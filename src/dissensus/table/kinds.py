@@ -65,7 +65,7 @@ class Options(NamedTuple):
 
 def check_kind(kind: Any, allowed: Sequence[str] = tuple(KINDS), what: str = "") -> None:
     """Raise where a kind is unknown, or `what` has no answer for it."""
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise BadParameter(f"kind must be {', '.join(KINDS)}, got {naming.shown(kind)}.")
     if kind not in allowed:
         raise DataError(

@@ -24,7 +24,7 @@ async function ask(path, method = "GET", body = undefined) {
 }
 const of = (path) => `projects/${encodeURIComponent(state.project.name)}/${path}`;
 const decoded = (part) => { try { return decodeURIComponent(part); } catch { return part; } }; // a hash that was typed
-const itemPath = (item) => item.split("/").map(encodeURIComponent).join("/");
+const itemPath = (item) => item.split("/").map(encodeURIComponent).join(/(^|\/)\.\.?(\/|$)/.test(item) ? "%2F" : "/"); // a browser resolves ../
 
 function complain(error, again) {
   if (error.status === 401) return signIn();
