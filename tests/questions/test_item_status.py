@@ -69,6 +69,14 @@ def test_one_person_who_repeats_a_label_checks_nothing():
     assert (found.status[0], found.reason_of(0)) == (1, "2 labels, all by one annotator")
 
 
+def test_rows_of_weight_0_are_no_votes():
+    table = Annotations.from_arrays([0, 0, 1, 1], "xyxy", list("aaab"), weight=[1, 0, 0, 0])
+    found = item_status(table, np.array([0, 0]), np.full(2, 0.99))
+    assert found.votes.to_pylist() == ["a 1", ""]
+    assert found.labels.tolist() == [1, 0]
+    assert found.reason.to_pylist() == ["only 1 label", "no label"]
+
+
 def test_labels_that_differ_are_no_split_of_four_people_where_two_gave_them():
     item, who = np.repeat(np.arange(40), 4), np.tile([0, 1, 2, 3], 40)
     label, two = np.zeros(160, int), who.copy()

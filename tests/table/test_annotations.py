@@ -664,3 +664,11 @@ def test_weights_whose_products_leave_the_range_of_numbers_are_refused(weight):
     with pytest.raises(DataError, match=r"1 of 2 rows are neither 0 nor from 1e-09 to 1e\+09; .* row 1 .* Divide"):
         Annotations.from_arrays([0, 1], [0, 1], [0, 1], weight=[1.0, weight])
     assert Annotations.from_arrays([0, 1], [0, 1], [0, 1], weight=[0.0, 1e9]).weight.tolist() == [0.0, 1e9]
+
+
+def test_a_row_of_weight_0_is_nobody_s_label():
+    table = Annotations.from_arrays(
+        ["a", "a", "a", "b", "c", "c"], ["x", "x", "y", "x", "x", "z"], [0, 1, 0, 1, 1, 0], weight=[1, 1, 0, 0, 1, 2]
+    )
+    assert table.ratings_per_item.tolist() == [1, 0, 2]
+    assert table.describe()["repeated_pairs"] == 1

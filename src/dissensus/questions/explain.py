@@ -183,8 +183,7 @@ def explain(
         posterior = np.where((known >= 0)[:, None], posterior, fitted.predict_proba(table))
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
     confidence = posterior.max(axis=1, initial=0)
-    rows = dataclasses.replace(table, proba=None)
-    rows = rows if rows.weight is None else rows.select(rows=rows.weight > 0)
+    rows = dataclasses.replace(table, proba=None).counted
     with Threads(thread_count(threads, len(rows))) as pool:
         n, named = np.diff(rows.item_ptr), rows.votes() > 0
         disagree = named.sum(axis=1) > 1

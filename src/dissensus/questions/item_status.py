@@ -145,7 +145,7 @@ def item_status(
     """Status of the items of a table, by the code (I,) of their label and its probability (I,).
 
     `known` (I,) has the class of items that were told it, −1 elsewhere. Every row counts as one label, whatever its
-    weight. `share` (A,) is the `usual_share` of a larger table, of which this one is a part.
+    weight, and none where that is 0. `share` (A,) is the `usual_share` of a larger table, of which this one is a part.
 
     >>> from dissensus.models.methods import MajorityVote
     >>> from dissensus.table.annotations import Annotations
@@ -156,6 +156,7 @@ def item_status(
     >>> found.reason.to_pylist()
     ['all 3 labels agree', '2 labels differ']
     """
+    table = table.counted
     item, given, count, ptr = _votes_cast(table)
     labels, right = np.diff(table.item_ptr), table.label == label[table.item]
     some, own = labels > 0, np.bincount(table.item, right, table.n_items)
@@ -246,6 +247,7 @@ def how_sure(model: Any, table: Annotations) -> FloatArray:
 
 def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus:
     """Status by the 95 % interval of each value, and by how many labels lie close to it."""
+    table = table.counted
     values, labels = model.values_, np.diff(table.item_ptr)
     variance = (np.diff(model.interval_, axis=1)[:, 0] / INTERVAL_SDS) ** 2
     total = values.var() + variance.mean() if values.size else 0.0  # of the true values: of their means, and within

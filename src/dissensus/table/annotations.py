@@ -438,9 +438,18 @@ class Annotations(ReadOnlyArrays, Named):
 
     @cached_property
     def ratings_per_item(self) -> IntArray:
-        """(I,) how many annotators have labelled each item, however often; of votes without ids, how many there are."""
-        last = np.append(-1, self.rating)[self.item_ptr]  # the rows of an item end with its last rating
-        return read_only(np.diff(last))
+        """(I,) how many annotators have labelled each item, however often; of votes without ids, how many there are.
+
+        Rows of weight 0 are none.
+        """
+        counted = self.row_weights > 0
+        first = np.diff(self.rating[counted], prepend=-1) > 0  # rows of a rating stand together
+        return read_only(np.bincount(self.item[counted][first], minlength=self.n_items))
+
+    @property
+    def counted(self) -> Annotations:
+        """The table without its rows of weight 0."""
+        return self if self.weight is None else self.select(rows=self.weight > 0)
 
     def votes(self) -> FloatArray:
         """(I, K) how often (by weight) each item was given each class."""

@@ -33,7 +33,7 @@ def counts_of(table: Annotations) -> dict[str, Any]:
         "items_without_annotation": int((per_item == 0).sum()),
         "annotators_without_annotation": int((per_annotator == 0).sum()),
         "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
-        "repeated_pairs": table.n_annotations - int(table.ratings_per_item.sum()),
+        "repeated_pairs": table.n_annotations - np.unique(table.rating).size,
         "weighted": table.weight is not None,
         "probabilistic": table.proba is not None,
     }
