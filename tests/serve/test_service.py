@@ -608,6 +608,24 @@ def test_what_is_acknowledged_survives_kill_9_and_nothing_is_there_twice(where):
     assert {f"a{n}" for n in range(known)} <= set(ids)
 
 
+def test_what_is_said_before_a_restart_is_said_after_it(opened):
+    now = iter(range(1_700_000_000, 1_800_000_000))
+    service = opened(clock=lambda: next(now), fits=False)
+    service.create("p")
+    for one in (
+        {**POST, "id": 0, "item": "j"}, {**POST, "id": 1, "annotator": "b"}, {**POST, "id": 2, "annotator": "c"},
+        {**POST, "id": 0}, {**POST, "item": "j"}, {**POST, "item": "k", "annotator": "b"},
+        {**POST, "item": "l", "annotator": "c"}, {"id": 1, "deleted": True},
+        {"item": "j", "annotator": "a", "deleted": True},
+    ):  # fmt: skip
+        service.append("p", annotation_events(one))
+    before, after = (one.project("p") for one in (service, opened(fits=False)))
+    before.refit()
+    after.refit()
+    assert before.items(order="changed") == after.items(order="changed")
+    assert before.annotators() == after.annotators()
+
+
 def test_two_processes_agree(opened):
     one, other = opened(), opened()
     one.create("p")

@@ -25,7 +25,7 @@ ORDERS = ("confidence", "name", "changed")
 def items(
     project: Project, status: str | None = None, order: str = "confidence", offset: int = 0, limit: int = 100
 ) -> dict[str, Any]:
-    """Some items with a status, the least sure first (or by name, or the last changed first), and how many."""
+    """Some items with a status, the least sure first (or by name, or the last labelled first), and how many."""
     if order not in ORDERS:
         raise BadParameter(f"order must be {', '.join(ORDERS)}, got {shown(order)}.")
     with project.lock:
@@ -37,7 +37,7 @@ def items(
             texts = project.names[ITEM].texts
             ordered = sorted(chosen.tolist(), key=texts.__getitem__)
         else:
-            by = project.sure if order == "confidence" else -project.changed_at
+            by = project.sure if order == "confidence" else -project.rows.last_at("item", project.status.size)
             ordered = chosen[np.lexsort((chosen, by[chosen]))].tolist()
         some = ordered[offset : offset + limit]
         data = project.shown(some)

@@ -50,11 +50,12 @@ def annotators(project: Project) -> list[dict[str, Any]]:
     flags = project.kept("flags", lambda: _flags(fitted)) if fitted is not None else {}
     found = []
     with project.lock:
+        last = project.rows.last_at("annotator", project.n_given.size)
         for code in np.flatnonzero(project.n_given).tolist():
             name = project.names[ANNOTATOR].texts[code]
             one = {"annotator": name, "labels": int(project.n_given[code])}
             one |= dict.fromkeys(("reliability", "low", "high")) | known.get(name, {})
-            one |= {"last": float(project.last_at[code]), "flags": [], "reasons": ""} | flags.get(name, {})
+            one |= {"last": float(last[code]), "flags": [], "reasons": ""} | flags.get(name, {})
             found.append(one)
     return sorted(found, key=lambda one: (-one["labels"], one["annotator"]))
 
