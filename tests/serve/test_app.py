@@ -620,6 +620,7 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
         ({"item": "i1", "label": "z"}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
         ({"item": "i1", "both": ["x", "z"]}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
         ({"item": "i1", "both": ["x", "x"]}, 400, "both names a label twice, in ['x', 'x']; give labels that differ."),
+        ({"item": "i1", "both": [[], []]}, 400, "both names a label twice, in [[], []]; give labels that differ."),
         ({"item": "i1", "unclear": "no"}, 400, "entry 0: unclear must be true or false, got 'no'."),
         ({"item": "i1", "label": "x", "note": {}}, 400, "note must be text, got {}."),
         ({"item": "i1", "label": "x", "note": "é" * 100_001}, 400, "note has 100,001 characters; 100,000 are allowed."),
@@ -633,6 +634,7 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
             400,
             "a decision has the field 'at', 'version'; the fields are item, label, both, unclear, by, note.",
         ),
+        ([{"item": "i1", "label": "x"}], 400, "a decision is one object, got [{'item': 'i1', 'label': 'x'}]."),
     ):
         found = ask.post("/projects/p/decisions", json=body)
         assert (found.status_code, found.json()["error"]) == (status, said)
@@ -671,6 +673,35 @@ def test_a_decision_is_exported_as_labels_are_written(ask, kind, label, said):
     ask.post("/projects/q/annotations", json=POST | {"label": label})
     ask.post("/projects/q/decisions", json={"item": "i", "label": label})
     assert ask.get("/projects/q/export?what=decisions&format=jsonl").json()["label"] == said
+
+
+SPANS = [[{"start": 0, "end": end, "label": "P"}] for end in (2, 3, 99)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "both", "wrong", "said"),
+    [
+        ("classes", ["x", "y"], ["x", ["y"]], "both has labels of several kinds, in ['x', ['y']]; give labels of one."),
+        ("numbers", [1, 2.5], [1, "x"], "the label 'x' is no number, and the labels of 'q' are."),
+        ("sets", [["b", "a"], []], SPANS[:2], "is one of tags of tokens or characters, and this project has sets of"),
+        ("spans", [[], SPANS[0]], ["x", "y"], "project 'q': the label 'x' is no list of spans"),
+        ("spans", SPANS[:2], SPANS[1:], "a span of item 'A vs B' ends at 99, and its text has 3 characters."),
+        ("pairs", ["left", "tie"], ["left", "x"], "the label 'x' of 'A vs B' is no comparison"),
+        ("objects", [{"a": 1}, {"a": 2}], [["a"], ["b"]], "is one of sets of options, and this project has objects"),
+    ],
+)
+def test_several_labels_of_a_decision_are_labels_of_the_project(ask, kind, both, wrong, said):
+    ask.post("/projects", json={"name": "q", "kind": kind})
+    ask.post("/projects/q/items", json={"item": "A vs B", "text": "Ann"})
+    posted = [{"item": "A vs B", "annotator": who, "label": one} for who, one in zip("ab", both, strict=True)]
+    assert ask.post("/projects/q/annotations", json=posted).status_code == 200
+    found = ask.post("/projects/q/decisions", json={"item": "A vs B", "both": wrong})
+    assert (found.status_code, said in found.json()["error"]) == (400, True), found.text
+    assert ask.post("/projects/q/decisions", json={"item": "A vs B", "both": both}).status_code == 200
+    shown = [sorted(one) if kind == "sets" else json.dumps(one) if kind == "objects" else one for one in both]
+    assert ask.get("/projects/q/decisions").json()[0]["both"] == shown
+    texts = json.loads(ask.get("/projects/q/export?what=decisions&format=jsonl").json()["both"])
+    assert (len(texts), {type(text) for text in texts}) == (2, {str})
 
 
 def test_items_decided_before_any_label_are_exported(ask):

@@ -138,7 +138,7 @@ def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
         return {}
     said = decision(project, event)
     label = project.label_text(event) if event.label >= 0 else ""
-    both = json.dumps(said["both"], ensure_ascii=False) if said["both"] else ""
+    both = json.dumps(event.both, ensure_ascii=False) if event.both else ""
     at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds")
     values = (item, label, both, "yes" if said["unclear"] else "", str(said["note"] or ""), said["by"], at)
     return {item: dict(zip(COLUMNS, values, strict=True))}

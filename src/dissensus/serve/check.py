@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissensus.exceptions import DataError
-from dissensus.serve.events import EMPTY, Event
+from dissensus.serve.events import EMPTY, Event, label_json
 from dissensus.serve.rows import ITEM, LABEL
 from dissensus.table import kinds
 from dissensus.table.find_columns import listed
@@ -48,6 +47,9 @@ def _told(project: Project) -> str | None:
 
 
 def _checked(project: Project, event: Event, told: str | None) -> Event:
+    if event.kind == "decision" and event.data and "both" in event.data:
+        each = [_checked(project, one, told).label for one in _labels(event)]
+        return replace(event, data={**event.data, "both": each})
     if event.label is None:
         return event
     label, of_kind, classes = event.label, event.of_kind, project.about.get("classes")
@@ -77,6 +79,12 @@ def _checked(project: Project, event: Event, told: str | None) -> Event:
     return event
 
 
+def _labels(decision: Event) -> list[Event]:
+    """A decision for each label of one that calls several right."""
+    both = (decision.data or {}).get("both")
+    return [decision] if both is None else [replace(decision, label=one, data=None) for one in both]
+
+
 def _is_too_large(label: str) -> bool:
     try:
         return kinds.MAX_NUMBER < abs(float(label)) < float("inf")
@@ -96,7 +104,7 @@ def check_spans(project: Project, events: Sequence[Event]) -> None:
         texts = project.shown({project.names[ITEM].codes[one.item] for one in marked})
     for one in marked:
         text = texts.get(project.names[ITEM].codes[one.item], {}).get("text")
-        last = max((span["end"] for span in json.loads(one.label or "[]")), default=0)
+        last = max((span["end"] for span in label_json(one.label, "spans") or []), default=0)
         if isinstance(text, str) and last > len(text):
             said = f"a span of item {shown(one.item)} ends at {last:,}, and its text has {len(text):,} characters."
             raise DataError(f"project {project.name!r}: {said}")
@@ -106,9 +114,9 @@ def check_decision(project: Project, event: Event) -> None:
     """Raise where an adjudicator's item is not known, or the label is none that the item could have."""
     with project.lock:
         project.code(event.item)
-        check_spans(project, [event])
+        check_spans(project, _labels(event))
         given, kind = project.names[LABEL], project.kind
-        said = [one for one in (event.label, *(event.data or {}).get("both", ())) if one is not None]
+        said = [one.label for one in _labels(event) if one.label is not None]
         if event.of_kind is not None or not len(given):
             return
         for label in said:

@@ -105,6 +105,7 @@ def decision(project: Project, event: Stored) -> dict[str, Any]:
     """An adjudicator's word as it was posted."""
     data = json.loads(event.data) if event.data else {}
     label = label_json(project.label_text(event), project.kind) if event.label >= 0 else None
+    data |= {"both": [label_json(one, project.kind) for one in event.both]} if event.both else {}
     item, by = project.names[ITEM].texts[event.item], project.names[ANNOTATOR].texts[event.annotator]
     return {"item": item, "label": label, "both": None, "unclear": False, "note": None} | data | {
         "by": by, "at": event.at,

@@ -79,6 +79,12 @@ class Stored(NamedTuple):
     data: str | None
 
     @property
+    def both(self) -> list[str] | None:
+        """The labels of a decision that calls several right."""
+        found: list[str] | None = json.loads(self.data).get("both") if self.data else None
+        return found
+
+    @property
     def content(self) -> tuple[Any, ...]:
         """What it says, whenever and in whatever version."""
         return self.kind, self.item, self.annotator, self.label, self.data
@@ -113,7 +119,8 @@ def item_events(body: Any) -> list[Event]:
 
 def decision_event(body: Any) -> Event:
     """Read an adjudicator's word: {item, label | both | unclear, by, note}."""
-    (one,) = _objects(body if isinstance(body, dict) else None, "a decision")
+    if not isinstance(one := body, dict):
+        raise DataError(f"a decision is one object, got {shown(body)}.")
     if unknown := one.keys() - set(DECISION_FIELDS):
         raise DataError(
             f"a decision has the field {listed(sorted(unknown))}; the fields are {', '.join(DECISION_FIELDS)}."
@@ -131,9 +138,13 @@ def decision_event(body: Any) -> Event:
     elif said == ["both"]:
         if not isinstance(one["both"], list) or len(one["both"]) < 2:
             raise DataError(f"both must be a list of two labels or more, got {shown(one['both'])}.")
-        data["both"] = [label_of(each, 0)[0] for each in one["both"]]
+        found = [label_of(each, 0) for each in one["both"]]
+        data["both"] = [text for text, _ in found]
         if len(set(data["both"])) < len(data["both"]):
             raise DataError(f"both names a label twice, in {shown(one['both'])}; give labels that differ.")
+        kind, *others = {each for _, each in found} - {EMPTY}
+        if others:
+            raise DataError(f"both has labels of several kinds, in {shown(one['both'])}; give labels of one.")
         _of_length(json.dumps(data["both"], ensure_ascii=False), "both")
     else:
         data["unclear"] = True

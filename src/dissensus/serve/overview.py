@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,7 @@ def _decisions(project: Project) -> Any:
         labels = [project.label_text(one) if one.label >= 0 else None for one in made]
     text = {"item": [row["item"] for row in rows], "label": labels}
     text |= {key: [None if row[key] is None else str(row[key]) for row in rows] for key in ("by", "note")}
-    both = [None if row["both"] is None else "|".join(row["both"]) for row in rows]
+    both = [json.dumps(one.both, ensure_ascii=False) if one.both else None for one in made]
     return pa.table(
         {key: pa.array(values, pa.string()) for key, values in text.items()}
         | {"both": pa.array(both, pa.string()), "unclear": [bool(row["unclear"]) for row in rows]}
