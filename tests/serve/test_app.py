@@ -687,7 +687,7 @@ SPANS = [[{"start": 0, "end": end, "label": "P"}] for end in (2, 3, 99)]
         ("spans", [[], SPANS[0]], ["x", "y"], "project 'q': the label 'x' is no list of spans"),
         ("spans", SPANS[:2], SPANS[1:], "a span of item 'A vs B' ends at 99, and its text has 3 characters."),
         ("pairs", ["left", "tie"], ["left", "x"], "the label 'x' of 'A vs B' is no comparison"),
-        ("objects", [{"a": 1}, {"a": 2}], [["a"], ["b"]], "is one of sets of options, and this project has objects"),
+        ("objects", [{"a": 1}, ["b", "a"]], [["a"], "a"], "both has labels of several kinds, in [['a'], 'a'];"),
     ],
 )
 def test_several_labels_of_a_decision_are_labels_of_the_project(ask, kind, both, wrong, said):
@@ -702,6 +702,17 @@ def test_several_labels_of_a_decision_are_labels_of_the_project(ask, kind, both,
     assert ask.get("/projects/q/decisions").json()[0]["both"] == shown
     texts = json.loads(ask.get("/projects/q/export?what=decisions&format=jsonl").json()["both"])
     assert (len(texts), {type(text) for text in texts}) == (2, {str})
+
+
+@pytest.mark.parametrize(
+    "label", [{"a": [1]}, [], ["b", "a", "a"], ["a|b"], [1, 2], [{"start": 5, "end": 0, "label": 1}]]
+)
+def test_any_object_or_list_is_an_object(ask, label):
+    ask.post("/projects", json={"name": "q", "kind": "objects"})
+    assert ask.post("/projects/q/annotations", json=POST | {"label": label}).status_code == 200
+    assert ask.post("/projects/q/decisions", json={"item": "i", "label": label}).status_code == 200
+    one = ask.get("/projects/q/items/i").json()
+    assert json.loads(one["annotations"][0]["label"]) == json.loads(one["decision"]["label"]) == label
 
 
 def test_items_decided_before_any_label_are_exported(ask):

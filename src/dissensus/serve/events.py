@@ -103,9 +103,9 @@ def since_removal(events: list[Stored]) -> list[Stored]:
     return [one for one in events if one.seq >= last or ABOUT not in one.id]
 
 
-def annotation_events(body: Any) -> list[Event]:
-    """Read what is posted: an object, or a list of them."""
-    return [_annotation(one, at) for at, one in enumerate(_objects(body, "an annotation"))]
+def annotation_events(body: Any, kind: str | None = None) -> list[Event]:
+    """Read what is posted to a project of a declared kind: an object, or a list of them."""
+    return [_annotation(one, at, kind) for at, one in enumerate(_objects(body, "an annotation"))]
 
 
 def item_events(body: Any) -> list[Event]:
@@ -117,7 +117,7 @@ def item_events(body: Any) -> list[Event]:
     return events
 
 
-def decision_event(body: Any) -> Event:
+def decision_event(body: Any, of_kind: str | None = None) -> Event:
     """Read an adjudicator's word: {item, label | both | unclear, by, note}."""
     if not isinstance(one := body, dict):
         raise DataError(f"a decision is one object, got {shown(body)}.")
@@ -134,11 +134,11 @@ def decision_event(body: Any) -> Event:
         raise DataError("a decision has one of label, both (a list of labels) and unclear (true); give one of them.")
     label, kind, data = None, None, {key: one[key] for key in ("note",) if one.get(key)}
     if said == ["label"]:
-        label, kind = label_of(one["label"], 0)
+        label, kind = label_of(one["label"], 0, of_kind)
     elif said == ["both"]:
         if not isinstance(one["both"], list) or len(one["both"]) < 2:
             raise DataError(f"both must be a list of two labels or more, got {shown(one['both'])}.")
-        found = [label_of(each, 0) for each in one["both"]]
+        found = [label_of(each, 0, of_kind) for each in one["both"]]
         data["both"] = [text for text, _ in found]
         if len(set(data["both"])) < len(data["both"]):
             raise DataError(f"both names a label twice, in {shown(one['both'])}; give labels that differ.")
@@ -151,23 +151,22 @@ def decision_event(body: Any) -> Event:
     return Event("decision", item, item, by, label, data=data or None, of_kind=kind)
 
 
-def label_of(value: Any, at: int) -> tuple[str, str | None]:
-    """A label as text, and the kind that its JSON speaks for, if any."""
+def label_of(value: Any, at: int, kind: str | None = None) -> tuple[str, str | None]:
+    """A label as text, and the kind that its JSON speaks for, if any; where the labels are objects, any list is one."""
     said = f"annotation {at}: the label"
+    several = value if isinstance(value, list) and kind != "objects" else None
     if isinstance(value, bool):
         return ("true" if value else "false"), None
     if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
         return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if isinstance(value, str) and value.strip():
         return _bounded(value, "label", at), None
-    if value == []:
+    if several == []:
         return kinds.NOTHING, EMPTY
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return _of_length(kinds.set_name(_option(one, at) for one in value), said), "sets"
-    if isinstance(value, list) and all(
-        isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in value
-    ):
-        text = span_text(value, at)
+    if several and all(isinstance(one, str) for one in several):
+        return _of_length(kinds.set_name(_option(one, at) for one in several), said), "sets"
+    if several and all(isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in several):
+        text = span_text(several, at)
         for one in json.loads(text):
             if not 0 <= one["start"] < one["end"] <= MAX_END:
                 raise DataError(
@@ -264,7 +263,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)
 
 
-def _annotation(one: Mapping[str, Any], at: int) -> Event:
+def _annotation(one: Mapping[str, Any], at: int, of_kind: str | None) -> Event:
     if unknown := one.keys() - set(FIELDS):
         raise DataError(
             f"annotation {at} has the field {listed(sorted(unknown))}; the fields are {', '.join(FIELDS)}, and data "
@@ -282,7 +281,7 @@ def _annotation(one: Mapping[str, Any], at: int) -> Event:
     if _flag(one, "deleted", at):
         return Event("removal", _id(one, at), "", version=version, at=done)
     item, annotator, id_ = name_of(one, "item", at), name_of(one, "annotator", at), _id(one, at)
-    label, kind = label_of(one.get("label"), at)
+    label, kind = label_of(one.get("label"), at, of_kind)
     data = one.get("data")
     if data is not None and not isinstance(data, dict):
         raise DataError(f"annotation {at}: data must be an object, got {shown(data)}.")
