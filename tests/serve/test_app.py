@@ -115,7 +115,12 @@ def test_exports_hold_something(ask, form, what):
         (b'{"id": "1", "deleted": "false"}', 400, "entry 0: deleted must be true or false, got 'false'."),
         (b'{"item": "i", "annotator": "a", "label": "x", "deleted": 0}', 400, "deleted must be true or false, got 0."),
         (b'{"left": "A", "right": "A", "winner": "left", "annotator": "a"}', 400, "compares 'A' with itself"),
-        (b'{"left": "A", "right": "B", "winner": "A", "annotator": "a"}', 400, "'A' of 'A vs B' is no comparison"),
+        (b'{"left": "A", "right": "B", "winner": "A", "annotator": "a"}', 400, "item 'A vs B': the label 'A' is no"),
+        (
+            b'[{"item": "i", "annotator": "a", "label": "x"}, {"item": "j", "annotator": "a", "label": ["y"]}]',
+            400,
+            "project 'p', item 'j': the label 'y' is one of sets of options, and this",
+        ),
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": 1e400}}', 400, "1e400 is none of its numbers"),
         (b'{"item": "i", "annotator": "a", "label": 1e200}', 400, "has the label 1e+200; give text, a number up to"),
         (b'{"item": "i", "annotator": "a", "label": 1%s}' % (b"0" * 400), 400, "give text, a number up to 1e+150"),
@@ -124,7 +129,7 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "data": %s0%s}' % (b'{"t": ' * 105, b"}" * 105), 400, "no JSON (too many brackets)"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(27),
+    ids=range(28),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
@@ -684,9 +689,9 @@ SPANS = [[{"start": 0, "end": end, "label": "P"}] for end in (2, 3, 99)]
         ("classes", ["x", "y"], ["x", ["y"]], "both has labels of several kinds, in ['x', ['y']]; give labels of one."),
         ("numbers", [1, 2.5], [1, "x"], "the label 'x' is no number, and the labels of 'q' are."),
         ("sets", [["b", "a"], []], SPANS[:2], "is one of tags of tokens or characters, and this project has sets of"),
-        ("spans", [[], SPANS[0]], ["x", "y"], "project 'q': the label 'x' is no list of spans"),
+        ("spans", [[], SPANS[0]], ["x", "y"], "project 'q', item 'A vs B': the label 'x' is no list"),
         ("spans", SPANS[:2], SPANS[1:], "a span of item 'A vs B' ends at 99, and its text has 3 characters."),
-        ("pairs", ["left", "tie"], ["left", "x"], "the label 'x' of 'A vs B' is no comparison"),
+        ("pairs", ["left", "tie"], ["left", "x"], "item 'A vs B': the label 'x' is no comparison"),
         ("objects", [{"a": 1}, ["b", "a"]], [["a"], "a"], "both has labels of several kinds, in [['a'], 'a'];"),
     ],
 )

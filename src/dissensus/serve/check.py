@@ -53,7 +53,7 @@ def _checked(project: Project, event: Event, told: str | None) -> Event:
     if event.label is None:
         return event
     label, of_kind, classes = event.label, event.of_kind, project.about.get("classes")
-    said = f"project {project.name!r}: the label {shown(label)}"
+    said = f"project {project.name!r}, item {shown(event.item)}: the label {shown(label)}"
     if label == kinds.NOTHING and told in ("sets", "spans"):  # an empty list: nothing is ticked or marked
         return replace(event, label="[]" if told == "spans" else label, of_kind=told)
     if told is None and of_kind == "objects":
@@ -71,9 +71,7 @@ def _checked(project: Project, event: Event, told: str | None) -> Event:
     if told in (None, SCALARS, "numbers", "graded") and _is_too_large(label):
         raise DataError(f"{said} is beyond {kinds.MAX_NUMBER:g}, where squares overflow; divide the labels first.")
     if "pairs" in (told, of_kind) and not (label in kinds.OUTCOMES and _is_pair(event.item)):
-        raise DataError(
-            f"{said} of {shown(event.item)} is no comparison; an item is 'A vs B', a label left, right, tie."
-        )
+        raise DataError(f"{said} is no comparison; an item is 'A vs B', a label left, right, tie.")
     if told == "spans" and of_kind is None:
         raise DataError(f"{said} is no list of spans; give [{{start, end, label}}, …].")
     return event
