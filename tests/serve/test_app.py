@@ -163,6 +163,12 @@ def test_what_is_as_deep_as_it_may_be_can_be_asked_for(ask):
     assert [one["data"]["t"] for one in ask.get("/projects/p/items?order=name").json()["items"]] == [wide, deep]
 
 
+@pytest.mark.parametrize("text", ["-1", "9" * 19])
+def test_a_number_in_an_address_is_said_with_its_range(ask, text):
+    found = ask.get(f"/projects/p/items?limit={text}").json()["error"]
+    assert found == f"limit must be a whole number from 0 to 999,999,999,999,999,999, got {text!r}."
+
+
 def test_a_long_body_without_a_length_is_stopped_too(ask):
     found = ask.post("/projects/p/annotations", content=(b" " * 1_000_000 for _ in range(50)))
     assert found.status_code == 413
@@ -208,6 +214,8 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         {"name": "r", "classes": ["a", "a", "b"]},
         {"name": "r", "classes": ["a", "b"], "kind": "numbers"},
         {"name": "r", "x": 1},
+        {"name": "r", "title": 5},
+        {"name": "r", "title": "t" * 1_001},
         {"name": "r", "self": 1},
         {"name": []},
         {},

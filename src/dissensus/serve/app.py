@@ -532,7 +532,7 @@ def hidden(found: Any, project: Project, caller: Caller) -> Any:
 def _number(query: Any, key: str, default: int) -> int:
     text = query.get(key, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
-        raise BadParameter(f"{key} must be a whole number, got {shown(text)}.")
+        raise BadParameter(f"{key} must be a whole number from 0 to {10**MAX_DIGITS - 1:,}, got {shown(text)}.")
     return int(text)
 
 
