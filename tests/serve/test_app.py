@@ -728,6 +728,16 @@ def test_any_object_or_list_is_an_object(ask, label):
     assert json.loads(one["annotations"][0]["label"]) == json.loads(one["decision"]["label"]) == label
 
 
+def test_a_long_object_is_decided_by_the_text_that_is_shown_of_it(ask):
+    ask.post("/projects", json={"name": "q", "kind": "objects"})
+    ask.post("/projects/q/annotations", json=POST | {"label": {"a": "x" * 2_000}})
+    said = {"item": "i", "label": ask.get("/projects/q/items/i").json()["label"]}
+    assert ask.post("/projects/q/decisions", json=said).status_code == 200
+    for kind, status in (("objects", 200), ("classes", 400)):
+        ask.post("/projects", json={"name": kind, "kind": kind})
+        assert ask.post(f"/projects/{kind}/annotations", json=POST | {"label": "x" * 2_000}).status_code == status
+
+
 def test_items_decided_before_any_label_are_exported(ask):
     assert ask.get("/projects/p/export?what=items").text == "item,label,confidence,status,reason,decided\n"
     ask.post("/projects/p/items", json={"item": "bare"})

@@ -160,7 +160,7 @@ def label_of(value: Any, at: int, kind: str | None = None) -> tuple[str, str | N
     if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
         return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if isinstance(value, str) and value.strip():
-        return _bounded(value, "label", at), None
+        return _bounded(value, "label", at, MAX_LABEL if kind == "objects" else MAX_NAME), None
     if several == []:
         return kinds.NOTHING, EMPTY
     if several and all(isinstance(one, str) for one in several):
@@ -316,9 +316,9 @@ def _of_length(text: str, said: str) -> str:
     return text
 
 
-def _bounded(text: str, field: str, at: int) -> str:
-    if len(text) > MAX_NAME:
-        raise DataError(f"entry {at}: {field} has {len(text):,} characters; {MAX_NAME:,} are allowed.")
+def _bounded(text: str, field: str, at: int, most: int = MAX_NAME) -> str:
+    if len(text) > most:
+        raise DataError(f"entry {at}: {field} has {len(text):,} characters; {most:,} are allowed.")
     if field in ("item", "id") and text in HERE:
         raise DataError(f"entry {at}: {field} {text!r} could not be asked for by its address; take another name.")
     if "\x00" in text or (ABOUT in text and field != "label") or any("\ud800" <= letter <= "\udfff" for letter in text):
