@@ -391,6 +391,14 @@ def test_who_may_not_serve_others_is_told_without_the_password_of_the_store(monk
     assert (found.exit_code, "make a token first" in found.output, "secret" in found.output) == (2, True, False)
 
 
+def test_a_list_of_tokens_says_which_of_them_show_names(tmp_path):
+    where = ["serve", "--store", str(tmp_path / "x.db"), "token"]
+    for more in (["--names", "--note", "for Ann"], ["--annotator", "ann"]):
+        assert CliRunner().invoke(cli, [*where, "add", "--role", "read", *more]).exit_code == 0
+    lines = CliRunner().invoke(cli, [*where, "list"]).output.splitlines()
+    assert [line.split()[1:] for line in lines] == [["read", "names", "for", "Ann"], ["read", "ann"]]
+
+
 def test_a_cookie_opens_its_own_store_and_closes_no_other(opened, tmp_path):
     browser = client(opened())
     for name in "ab":
