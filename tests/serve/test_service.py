@@ -390,6 +390,16 @@ def test_a_time_that_cannot_be_is_that_of_arrival(opened, at):
     assert service.project("p").item("i")["annotations"][0]["at"] == 1.8e9
 
 
+def test_progress_that_is_kept_says_up_to_which_event_it_goes(opened, monkeypatch):
+    service = opened(fits=False)
+    project = service.create("p")
+    for who, goes_to in (("a", 1), ("b", 1), ("c", 3)):
+        monkeypatch.setattr("dissensus.serve.project.KEPT_SECONDS", 0.0 if who == "c" else 60.0)
+        service.append("p", annotation_events({**POST, "annotator": who}))
+        told = project.progress()
+        assert (told["as_of"], told["days"][-1]["labels"]) == (goes_to, goes_to)
+
+
 def test_a_clock_that_jumps_back_changes_no_order(opened):
     now = [1e9]
     service = opened(fits=False, clock=lambda: now[0])

@@ -74,7 +74,7 @@ def progress(project: Project, days: int = 14) -> dict[str, Any]:
     """Day by day (UTC), and who drifts; see `serve.progress`."""
     if not 1 <= days <= MAX_DAYS:
         raise BadParameter(f"days must be from 1 to {MAX_DAYS}, got {days}.")
-    return dict(project.kept(f"progress {days}", lambda: _progress(project, days))) | project._as_of()
+    return dict(project.kept(f"progress {days}", lambda: project._as_of() | _progress(project, days)))
 
 
 def _progress(project: Project, days: int) -> dict[str, Any]:
