@@ -696,6 +696,24 @@ def test_a_decision_is_exported_as_labels_are_written(ask, kind, label, said):
     assert ask.get("/projects/q/export?what=decisions&format=jsonl").json()["label"] == said
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "said"), [("spans", "P", "LOC"), ("classes", "x", "y"), ("classes", None, "y")]
+)
+def test_a_tool_gets_what_was_decided(ask, kind, given, said):
+    def label(name):
+        return [{"start": 0, "end": 2, "label": name}] if kind == "spans" else name
+
+    ask.post("/projects", json={"name": "q", "kind": kind})
+    ask.post("/projects/q/items", json={"item": "i"})
+    if given is not None:
+        posted = [POST | {"annotator": who, "label": label(given)} for who in "ab"]
+        ask.post("/projects/q/annotations", json=[*posted, POST | {"item": "j", "label": label(said)}])
+    assert ask.post("/projects/q/decisions", json={"item": "i", "label": label(said)}).status_code == 200
+    found = {one["id"]: one["suggestions"]["label"] for one in ask.get("/projects/q/export?format=argilla").json()}
+    assert found["i"]["value"] == label(said)
+    assert found["i"]["score"] in (1.0, [1.0])
+
+
 SPANS = [[{"start": 0, "end": end, "label": "P"}] for end in (2, 3, 99)]
 
 

@@ -194,9 +194,10 @@ def _for_tool(project: Project, form: str) -> Labels:
     elif fitted is not None:
         names = zip(fitted.table.items.tolist(), fitted.top.tolist(), fitted.sure.tolist(), strict=True)
         answers = {name: (str(fitted.model.classes_[top]), sure) for name, top, sure in names}
-        for one in project.all_decisions():
-            if one["label"] is not None:
-                answers[one["item"]] = (one["label"], 1.0)
+    for one in project.all_decisions():
+        if (label := one["label"]) is not None:
+            spans = kind == "spans"
+            answers[one["item"]] = ([Span(**span, probability=1.0) for span in label] if spans else label, 1.0)
     items, labels = np.array(list(answers), object), np.empty(len(answers), object)
     labels[:] = [label for label, _ in answers.values()]
     sure = np.array([one for _, one in answers.values()], np.float64)
