@@ -158,6 +158,8 @@ def test_questions_are_checked_one_by_one(questions, cli):
         (("--min-labels", -1), "--min-labels must be a whole number, 0 or more, got -1"),
         (("--config", "bad.toml"), "'min_setled' is no limit; there are min_labels, "),
         (("--config", "none.toml"), "No such file"),
+        (("--config", "share.toml"), "share.toml: min_settled must be a share from 0 to 1, got 80"),
+        (("--config", "share.toml", "--min-settled", 90), "--min-settled must be a share from 0 to 1, got 90"),
         (("--against", "nowhere.csv"), "no file nowhere.csv"),
         (("--against", "empty"), "no fitted model in empty"),
         (("--against", "other.csv", "--max-flips", 0.5), "--max-flips cannot be checked: no item has labels now"),
@@ -165,6 +167,7 @@ def test_questions_are_checked_one_by_one(questions, cli):
 )
 def test_what_cannot_be_run_is_one_sentence_and_status_2(weeks, here, cli, args, sentence):
     (here / "bad.toml").write_text("min_setled = 1.0\n")
+    (here / "share.toml").write_text("min-settled = 80\n")
     (here / "empty").mkdir()
     (here / "empty" / "summary.json").write_text("{}")
     write_csv(here / "other.csv", HEADER, rows(9, 7, start=900)[0])
@@ -172,6 +175,16 @@ def test_what_cannot_be_run_is_one_sentence_and_status_2(weeks, here, cli, args,
     assert result.exit_code == 2
     assert (result.stdout == "") == ("cannot be checked" not in sentence)
     assert sentence in result.stderr
+
+
+@pytest.mark.parametrize("damaged", ["{", "[]", ""])
+def test_a_damaged_summary_is_one_sentence_and_status_2(weeks, here, cli, damaged):
+    cli("aggregate", "old.csv", "-o", "last", *FAST)
+    (here / "last" / "summary.json").write_text(damaged)
+    result = cli("check", "new.csv", "--against", "last", "--max-fall", 0.5, *FAST)
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = " ".join(result.stderr.split())
+    assert "summary.json does not say how often two annotators agreed; run `dissensus aggregate` again" in said
 
 
 def test_the_method_of_the_folder_is_fitted(weeks, cli):

@@ -115,7 +115,12 @@ def test_exports_hold_something(ask, form, what):
         (b'{"id": "1", "deleted": "false"}', 400, "entry 0: deleted must be true or false, got 'false'."),
         (b'{"item": "i", "annotator": "a", "label": "x", "deleted": 0}', 400, "deleted must be true or false, got 0."),
         (b'{"left": "A", "right": "A", "winner": "left", "annotator": "a"}', 400, "compares 'A' with itself"),
-        (b'{"left": "A", "right": "B", "winner": "A", "annotator": "a"}', 400, "'A' of 'A vs B' is no comparison"),
+        (b'{"left": "A", "right": "B", "winner": "A", "annotator": "a"}', 400, "item 'A vs B': the label 'A' is no"),
+        (
+            b'[{"item": "i", "annotator": "a", "label": "x"}, {"item": "j", "annotator": "a", "label": ["y"]}]',
+            400,
+            "project 'p', item 'j': the label 'y' is one of sets of options, and this",
+        ),
         (b'{"item": "i", "annotator": "a", "label": "x", "data": {"t": 1e400}}', 400, "1e400 is none of its numbers"),
         (b'{"item": "i", "annotator": "a", "label": 1e200}', 400, "has the label 1e+200; give text, a number up to"),
         (b'{"item": "i", "annotator": "a", "label": 1%s}' % (b"0" * 400), 400, "give text, a number up to 1e+150"),
@@ -124,7 +129,7 @@ def test_exports_hold_something(ask, form, what):
         (b'{"item": "i", "data": %s0%s}' % (b'{"t": ' * 105, b"}" * 105), 400, "no JSON (too many brackets)"),
         (b" " * 50_000_000, 413, "the request is longer than 10 MB"),
     ],
-    ids=range(27),
+    ids=range(28),
 )
 def test_what_is_wrong_is_said_and_nothing_is_stored(ask, body, status, said):
     found = ask.post("/projects/p/annotations", content=body)
@@ -156,6 +161,12 @@ def test_what_is_as_deep_as_it_may_be_can_be_asked_for(ask):
     wide, deep = [[]] * 200, json.loads("[" * 98 + "]" * 98)
     assert ask.post("/projects/p/items", json=[{"item": "i", "t": wide}, {"item": "j", "t": deep}]).status_code == 200
     assert [one["data"]["t"] for one in ask.get("/projects/p/items?order=name").json()["items"]] == [wide, deep]
+
+
+@pytest.mark.parametrize("text", ["-1", "9" * 19])
+def test_a_number_in_an_address_is_said_with_its_range(ask, text):
+    found = ask.get(f"/projects/p/items?limit={text}").json()["error"]
+    assert found == f"limit must be a whole number from 0 to 999,999,999,999,999,999, got {text!r}."
 
 
 def test_a_long_body_without_a_length_is_stopped_too(ask):
@@ -203,6 +214,8 @@ def test_a_project_made_again_is_the_same_and_otherwise_a_conflict(ask):
         {"name": "r", "classes": ["a", "a", "b"]},
         {"name": "r", "classes": ["a", "b"], "kind": "numbers"},
         {"name": "r", "x": 1},
+        {"name": "r", "title": 5},
+        {"name": "r", "title": "t" * 1_001},
         {"name": "r", "self": 1},
         {"name": []},
         {},
@@ -376,6 +389,14 @@ def test_who_may_not_serve_others_is_told_without_the_password_of_the_store(monk
     where = "postgresql://ann:secret@db/labels?password=secret"
     found = CliRunner().invoke(cli, ["serve", "--store", where, "--host", "0.0.0.0"])
     assert (found.exit_code, "make a token first" in found.output, "secret" in found.output) == (2, True, False)
+
+
+def test_a_list_of_tokens_says_which_of_them_show_names(tmp_path):
+    where = ["serve", "--store", str(tmp_path / "x.db"), "token"]
+    for more in (["--names", "--note", "for Ann"], ["--annotator", "ann"]):
+        assert CliRunner().invoke(cli, [*where, "add", "--role", "read", *more]).exit_code == 0
+    lines = CliRunner().invoke(cli, [*where, "list"]).output.splitlines()
+    assert [line.split()[1:] for line in lines] == [["read", "names", "for", "Ann"], ["read", "ann"]]
 
 
 def test_a_cookie_opens_its_own_store_and_closes_no_other(opened, tmp_path):
@@ -620,6 +641,7 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
         ({"item": "i1", "label": "z"}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
         ({"item": "i1", "both": ["x", "z"]}, 400, "nobody gave the label 'z'; the classes are 'x', 'y'."),
         ({"item": "i1", "both": ["x", "x"]}, 400, "both names a label twice, in ['x', 'x']; give labels that differ."),
+        ({"item": "i1", "both": [[], []]}, 400, "both names a label twice, in [[], []]; give labels that differ."),
         ({"item": "i1", "unclear": "no"}, 400, "entry 0: unclear must be true or false, got 'no'."),
         ({"item": "i1", "label": "x", "note": {}}, 400, "note must be text, got {}."),
         ({"item": "i1", "label": "x", "note": "é" * 100_001}, 400, "note has 100,001 characters; 100,000 are allowed."),
@@ -633,6 +655,7 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask):
             400,
             "a decision has the field 'at', 'version'; the fields are item, label, both, unclear, by, note.",
         ),
+        ([{"item": "i1", "label": "x"}], 400, "a decision is one object, got [{'item': 'i1', 'label': 'x'}]."),
     ):
         found = ask.post("/projects/p/decisions", json=body)
         assert (found.status_code, found.json()["error"]) == (status, said)
@@ -671,6 +694,74 @@ def test_a_decision_is_exported_as_labels_are_written(ask, kind, label, said):
     ask.post("/projects/q/annotations", json=POST | {"label": label})
     ask.post("/projects/q/decisions", json={"item": "i", "label": label})
     assert ask.get("/projects/q/export?what=decisions&format=jsonl").json()["label"] == said
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "said"), [("spans", "P", "LOC"), ("classes", "x", "y"), ("classes", None, "y")]
+)
+def test_a_tool_gets_what_was_decided(ask, kind, given, said):
+    def label(name):
+        return [{"start": 0, "end": 2, "label": name}] if kind == "spans" else name
+
+    ask.post("/projects", json={"name": "q", "kind": kind})
+    ask.post("/projects/q/items", json={"item": "i"})
+    if given is not None:
+        posted = [POST | {"annotator": who, "label": label(given)} for who in "ab"]
+        ask.post("/projects/q/annotations", json=[*posted, POST | {"item": "j", "label": label(said)}])
+    assert ask.post("/projects/q/decisions", json={"item": "i", "label": label(said)}).status_code == 200
+    found = {one["id"]: one["suggestions"]["label"] for one in ask.get("/projects/q/export?format=argilla").json()}
+    assert found["i"]["value"] == label(said)
+    assert found["i"]["score"] in (1.0, [1.0])
+
+
+SPANS = [[{"start": 0, "end": end, "label": "P"}] for end in (2, 3, 99)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "both", "wrong", "said"),
+    [
+        ("classes", ["x", "y"], ["x", ["y"]], "both has labels of several kinds, in ['x', ['y']]; give labels of one."),
+        ("numbers", [1, 2.5], [1, "x"], "the label 'x' is no number, and the labels of 'q' are."),
+        ("sets", [["b", "a"], []], SPANS[:2], "is one of tags of tokens or characters, and this project has sets of"),
+        ("spans", [[], SPANS[0]], ["x", "y"], "project 'q', item 'A vs B': the label 'x' is no list"),
+        ("spans", SPANS[:2], SPANS[1:], "a span of item 'A vs B' ends at 99, and its text has 3 characters."),
+        ("pairs", ["left", "tie"], ["left", "x"], "item 'A vs B': the label 'x' is no comparison"),
+        ("objects", [{"a": 1}, ["b", "a"]], [["a"], "a"], "both has labels of several kinds, in [['a'], 'a'];"),
+    ],
+)
+def test_several_labels_of_a_decision_are_labels_of_the_project(ask, kind, both, wrong, said):
+    ask.post("/projects", json={"name": "q", "kind": kind})
+    ask.post("/projects/q/items", json={"item": "A vs B", "text": "Ann"})
+    posted = [{"item": "A vs B", "annotator": who, "label": one} for who, one in zip("ab", both, strict=True)]
+    assert ask.post("/projects/q/annotations", json=posted).status_code == 200
+    found = ask.post("/projects/q/decisions", json={"item": "A vs B", "both": wrong})
+    assert (found.status_code, said in found.json()["error"]) == (400, True), found.text
+    assert ask.post("/projects/q/decisions", json={"item": "A vs B", "both": both}).status_code == 200
+    shown = [sorted(one) if kind == "sets" else json.dumps(one) if kind == "objects" else one for one in both]
+    assert ask.get("/projects/q/decisions").json()[0]["both"] == shown
+    texts = json.loads(ask.get("/projects/q/export?what=decisions&format=jsonl").json()["both"])
+    assert (len(texts), {type(text) for text in texts}) == (2, {str})
+
+
+@pytest.mark.parametrize(
+    "label", [{"a": [1]}, [], ["b", "a", "a"], ["a|b"], [1, 2], [{"start": 5, "end": 0, "label": 1}]]
+)
+def test_any_object_or_list_is_an_object(ask, label):
+    ask.post("/projects", json={"name": "q", "kind": "objects"})
+    assert ask.post("/projects/q/annotations", json=POST | {"label": label}).status_code == 200
+    assert ask.post("/projects/q/decisions", json={"item": "i", "label": label}).status_code == 200
+    one = ask.get("/projects/q/items/i").json()
+    assert json.loads(one["annotations"][0]["label"]) == json.loads(one["decision"]["label"]) == label
+
+
+def test_a_long_object_is_decided_by_the_text_that_is_shown_of_it(ask):
+    ask.post("/projects", json={"name": "q", "kind": "objects"})
+    ask.post("/projects/q/annotations", json=POST | {"label": {"a": "x" * 2_000}})
+    said = {"item": "i", "label": ask.get("/projects/q/items/i").json()["label"]}
+    assert ask.post("/projects/q/decisions", json=said).status_code == 200
+    for kind, status in (("objects", 200), ("classes", 400)):
+        ask.post("/projects", json={"name": kind, "kind": kind})
+        assert ask.post(f"/projects/{kind}/annotations", json=POST | {"label": "x" * 2_000}).status_code == status
 
 
 def test_items_decided_before_any_label_are_exported(ask):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra serve")
 import uvicorn
+from typer.testing import CliRunner
 
 from cli.tables import rows, write_csv
 from dissensus import read
+from dissensus.cli import app as cli
 from dissensus.cli.adjudicate import PROJECT, Decisions, _service
 from dissensus.exceptions import UnreadableFile, UnwritableFile
 from dissensus.serve.app import create_app
@@ -89,15 +92,24 @@ def service(tmp_path_factory):
     service.append(service.create("odd", classes=["x", "y", "z"]).name, annotation_events(two))
     for name in service.projects():
         service.project(name).refit()
+    with serving(service) as url:
+        yield url, service
+    service.close()
+
+
+@contextmanager
+def serving(service):
+    """Serves the page of a service; its address."""
     config = uvicorn.Config(create_app(service), host="127.0.0.1", port=0, log_level="error")
     listening = config.bind_socket()
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}/", service
-    server.should_exit = True
-    thread.join()
-    service.close()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def until(condition, seconds: float = 10) -> None:
@@ -133,6 +145,31 @@ def test_what_was_not_tested_is_not_said(service, opened):
         page.wait_for_selector("text=Not tested: this needs labels that are classes.")
         said = page.locator("main").inner_text()
         assert not any(words in said for words in ("Nobody", "nothing stands out", "5 %", "no labels a week ago"))
+
+
+def test_items_with_too_few_labels_are_not_called_settled(service, opened):
+    url, at = service
+    at.append(at.create("few").name, annotation_events({"item": "a", "annotator": "w", "label": "x"}))
+    page = opened(f"{url}#/few/overview", "overview", 400)
+    said = "0 of 1 item are settled and 0 decided; 0 wait for a decision, 1 for more labels."
+    assert page.locator(".headline").inner_text() == said
+    for view in ("queue", "adjudicate"):
+        page.goto(f"{url}#/few/{view}")
+        page.wait_for_selector("text=Every item with two labels or more is settled or decided.")
+    top = page.evaluate("['projects', 'theme'].map((one) => document.getElementById(one).getBoundingClientRect().top)")
+    assert abs(top[0] - top[1]) < 10  # in one row, also on a phone
+
+
+def test_text_from_right_to_left_begins_at_the_right(service, opened):
+    url, at = service
+    at.create("rtl")
+    at.append("rtl", [Event("item", "a", "a", data={"text": "שלום."})])
+    at.append("rtl", annotation_events([{"item": "a", "annotator": w, "label": f"{w}."} for w in ("כן", "לא")]))
+    page = opened(f"{url}#/rtl/adjudicate", "adjudicate")
+    for where in (".shown", ".said"):
+        gap = """(one) => { const text = document.createRange(); text.selectNodeContents(one.lastChild);
+            return one.getBoundingClientRect().right - text.getBoundingClientRect().right; }"""
+        assert page.locator(where).first.evaluate(gap) < 2
 
 
 def test_keys_decide_skip_and_undo(service, opened):
@@ -229,6 +266,13 @@ def test_spans_are_marked_and_numbers_typed(service, opened):
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:text-is('Nothing waits')")
     assert at.project("sizes").all_decisions()[0]["label"] == 0
+
+
+def test_a_service_without_a_project_says_how_one_is_made(tmp_path, opened):
+    with Service(open_store(str(tmp_path / "x.db"))) as empty, serving(empty) as url:
+        page = opened(url, "")
+        page.wait_for_selector("text=No project yet")
+        assert "POST /projects makes one" in page.locator("main").inner_text()
 
 
 def test_a_token_opens_what_its_role_may_see(service, opened):
@@ -411,6 +455,11 @@ def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):
         (b"a,,x|y,,,me,2026-01-01", "'x|y' in column 'both'; write a list such as"),
         ("a,é,,,,me,2026-01-01".encode("latin-1"), "is not in UTF-8; save it so"),
         (b"a,x,,,,me,2026-01-01,more", "is no file of decisions of ours"),
+        (b"a,x,,,,me,yesterday", "x.decisions.csv, item 'a': the time 'yesterday' is none such as"),
+        (b"a,,,,,me,2026-01-01", "x.decisions.csv, item 'a': a decision has one of label, both (a list of labels)"),
+        (b"a,x,,yes,,me,2026-01-01", "x.decisions.csv, item 'a': a decision has one of label, both (a list of"),
+        (b"a,,,no,,me,2026-01-01", "x.decisions.csv, item 'a': a decision has one of label, both (a list of labels)"),
+        (b'a,,"[""x""]",,,me,2026-01-01', "x.decisions.csv, item 'a': both must be a list of two labels or more"),
     ],
 )
 def test_a_file_that_was_changed_by_hand_is_explained(tmp_path, row, said):
@@ -418,3 +467,11 @@ def test_a_file_that_was_changed_by_hand_is_explained(tmp_path, row, said):
     path.write_bytes(b"item,label,both,unclear,note,by,at\n" + row)
     with pytest.raises(UnreadableFile, match=re.escape(said)):
         Decisions(path, "me").events({"a"})
+
+
+def test_a_decision_for_a_class_that_is_not_there_is_said_with_its_file(tmp_path):
+    write_csv(tmp_path / "x.csv", ["item", "annotator", "label"], rows(5, 3)[0])
+    (tmp_path / "x.decisions.csv").write_text("item,label,both,unclear,note,by,at\ni001,zebra,,,,me,\n")
+    found = CliRunner().invoke(cli, ["adjudicate", str(tmp_path / "x.csv"), "--no-browser"])
+    said = "x.decisions.csv, item 'i001': nobody gave the label 'zebra'; the classes are"
+    assert (found.exit_code, said in " ".join(found.output.split())) == (1, True), found.output

@@ -390,6 +390,16 @@ def test_a_time_that_cannot_be_is_that_of_arrival(opened, at):
     assert service.project("p").item("i")["annotations"][0]["at"] == 1.8e9
 
 
+def test_progress_that_is_kept_says_up_to_which_event_it_goes(opened, monkeypatch):
+    service = opened(fits=False)
+    project = service.create("p")
+    for who, goes_to in (("a", 1), ("b", 1), ("c", 3)):
+        monkeypatch.setattr("dissensus.serve.project.KEPT_SECONDS", 0.0 if who == "c" else 60.0)
+        service.append("p", annotation_events({**POST, "annotator": who}))
+        told = project.progress()
+        assert (told["as_of"], told["days"][-1]["labels"]) == (goes_to, goes_to)
+
+
 def test_a_clock_that_jumps_back_changes_no_order(opened):
     now = [1e9]
     service = opened(fits=False, clock=lambda: now[0])
@@ -606,6 +616,24 @@ def test_what_is_acknowledged_survives_kill_9_and_nothing_is_there_twice(where):
         ids = [id_ for (id_,) in service.store.all("SELECT id FROM event")]
     assert len(ids) == len(set(ids)) == len(rows)
     assert {f"a{n}" for n in range(known)} <= set(ids)
+
+
+def test_what_is_said_before_a_restart_is_said_after_it(opened):
+    now = iter(range(1_700_000_000, 1_800_000_000))
+    service = opened(clock=lambda: next(now), fits=False)
+    service.create("p")
+    for one in (
+        {**POST, "id": 0, "item": "j"}, {**POST, "id": 1, "annotator": "b"}, {**POST, "id": 2, "annotator": "c"},
+        {**POST, "id": 0}, {**POST, "item": "j"}, {**POST, "item": "k", "annotator": "b"},
+        {**POST, "item": "l", "annotator": "c"}, {"id": 1, "deleted": True},
+        {"item": "j", "annotator": "a", "deleted": True},
+    ):  # fmt: skip
+        service.append("p", annotation_events(one))
+    before, after = (one.project("p") for one in (service, opened(fits=False)))
+    before.refit()
+    after.refit()
+    assert before.items(order="changed") == after.items(order="changed")
+    assert before.annotators() == after.annotators()
 
 
 def test_two_processes_agree(opened):

@@ -135,7 +135,8 @@ def test_the_times_of_a_file_are_those_of_its_labels(folder, service):
 
 def test_known_labels_of_a_file_that_is_written_again_decide_nothing_anew(folder, service):
     def write(gold, n):
-        rows = [{"id": 1, "result": choice("cat")}, {"id": 2, "result": choice(gold), "ground_truth": True}]
+        rows = [{"id": 1, "result": choice("cat")}]
+        rows += [{"id": 2, "result": choice(gold), "ground_truth": True}] if gold else []
         tasks = [{"id": 1, "data": {"text": "a"}, "annotations": [one | {"completed_by": one["id"]} for one in rows]}]
         more = {"id": 9, "completed_by": 1, "result": choice("cat")}
         tasks += [{"id": 9, "data": {"text": "b"}, "annotations": [more]}] * n
@@ -153,3 +154,7 @@ def test_known_labels_of_a_file_that_is_written_again_decide_nothing_anew(folder
     folder._read.clear()  # as after a restart
     assert write("dog", 0)["by"] == "judge"
     assert (write("owl", 0)["by"], write("owl", 1)["label"]) == ("file", "owl")
+    assert write(None, 0)["by"] == "judge"  # what the file does not know any more is withdrawn, and that alone
+    service.append("pets.json", [Event("withdrawal", "1", "1")])
+    assert write(None, 1) is None
+    assert write("owl", 0)["by"] == "file"

@@ -6,8 +6,8 @@ import csv
 import getpass
 import io
 import json
-from collections.abc import Container, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from dissensus.cli import options, show
 from dissensus.cli.options import Source, option
 from dissensus.common.atomic import HeldFolder, atomic, check_no_input
 from dissensus.common.extras import need
-from dissensus.exceptions import BadParameter, UnreadableFile
+from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus.serve.events import Event
@@ -91,31 +91,46 @@ class Decisions:
 
     def events(self, items: Container[str], before: Mapping[str, Any] | None = None) -> list[Event]:
         """The decisions about items that are there; with the rows of `before`, what became of those since."""
-        from dissensus.serve.events import Event, time_of
+        from dissensus.serve.events import Event
 
         before = before or {}
         found = [Event("withdrawal", item, item) for item in before.keys() - self.rows.keys() if item in items]
         for item, row in self.rows.items():
-            data: dict[str, Any] = {"note": row["note"]} if row["note"] else {}
-            data |= {"both": self._both(row)} if row["both"] else {"unclear": True} if row["unclear"] else {}
             if item in items and row != before.get(item):
-                by, label = row["by"] or "adjudicator", row["label"] or None
-                found.append(Event("decision", item, item, by, label, "", time_of(row["at"]), data or None))
+                with self.naming(item):
+                    found.append(self._event(row))
         return found
+
+    @contextmanager
+    def naming(self, item: str) -> Iterator[None]:
+        """Say with the file and the item what is wrong with a decision."""
+        from dissensus.table.names import shown
+
+        try:
+            yield
+        except DataError as error:
+            said = str(error).removeprefix("annotation 0: ")
+            raise UnreadableFile(f"{self.path}, item {shown(item)}: {said}") from None
 
     def news(self, items: Container[str]) -> list[Event]:
         """What other processes decided and took back since the file was read."""
         before, self.rows = self.rows, self._read()
         return self.events(items, before)
 
-    def _both(self, row: dict[str, str]) -> list[str]:
+    @staticmethod
+    def _event(row: dict[str, str]) -> Event:
+        from dissensus.serve.events import decision_event, time_of
         from dissensus.table.names import shown
 
-        with suppress(ValueError):
-            if isinstance(found := json.loads(row["both"]), list) and all(isinstance(one, str) for one in found):
-                return found
-        said = f"item {shown(row['item'])} has {shown(row['both'])} in column 'both'"
-        raise UnreadableFile(f'{self.path}: {said}; write a list such as ["cat", "dog"].')
+        said: dict[str, Any] = {key: row[key] for key in ("item", "label", "note", "by") if row[key]}
+        if row["unclear"]:
+            said["unclear"] = row["unclear"] == "yes"
+        if row["both"]:
+            with suppress(ValueError):
+                said["both"] = json.loads(row["both"])
+            if not isinstance(found := said.get("both"), list) or not all(isinstance(one, str) for one in found):
+                raise DataError(f'{shown(row["both"])} in column \'both\'; write a list such as ["cat", "dog"].')
+        return replace(decision_event(said, "objects"), at=time_of(row["at"]))  # a label of any kind is a text here
 
     def keep(self, events: Iterable[Event], project: Project) -> None:
         """Write what stands about the items of events."""
@@ -138,7 +153,7 @@ def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
         return {}
     said = decision(project, event)
     label = project.label_text(event) if event.label >= 0 else ""
-    both = json.dumps(said["both"], ensure_ascii=False) if said["both"] else ""
+    both = json.dumps(event.both, ensure_ascii=False) if event.both else ""
     at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds")
     values = (item, label, both, "yes" if said["unclear"] else "", str(said["note"] or ""), said["by"], at)
     return {item: dict(zip(COLUMNS, values, strict=True))}
@@ -164,7 +179,12 @@ def _serve(
             project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
             events = [event for event in table_events(table) if event.kind == "annotation"]
             events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
-            service.append(PROJECT, [*events, *decisions.events(set(items))])
+            service.append(PROJECT, events)
+            told = decisions.events(set(items))
+            for event in told:
+                with decisions.naming(event.item):
+                    project.check_decision(event)
+            service.append(PROJECT, told)
             project.refit()
         counts = project.items(limit=0)["counts"]
         config = uvicorn.Config(create_app(service), host="127.0.0.1", port=port, log_level="warning", access_log=False)

@@ -47,12 +47,14 @@ class Limits:
         for name in found:
             if name not in whole:
                 raise BadParameter(f"{config}: {name!r} is no limit; there are {', '.join(whole)}.")
-        found |= {name: value for name, value in asdict(self).items() if value is not None}
+        options = {name: value for name, value in asdict(self).items() if value is not None}
+        found |= options
         for name, value in found.items():
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not (number and (0 <= value == int(value) if whole[name] else 0 <= value <= 1)):
                 must = "a whole number, 0 or more" if whole[name] else "a share from 0 to 1"
-                raise BadParameter(f"--{name.replace('_', '-')} must be {must}, got {value!r}.")
+                said = f"--{name.replace('_', '-')}" if name in options else f"{config}: {name}"
+                raise BadParameter(f"{said} must be {must}, got {value!r}.")
         return found
 
 
@@ -129,8 +131,12 @@ def _kept(folder: Path, question: str | None) -> Snapshot:
     model = load_model(folder, question)
     if not model.items_.size or not hasattr(model, "item_total_"):
         raise UnreadableFile(f"{folder} was written without the labels of its items; give the table itself.")
-    about = json.loads((folder / SUMMARY).read_text("utf-8"))
-    return Snapshot(model, (about if question is None else about["questions"][question]).get("pairwise_agreement"))
+    try:
+        about = json.loads((folder / SUMMARY).read_bytes())
+        return Snapshot(model, (about if question is None else about["questions"][question]).get("pairwise_agreement"))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        said = f"{folder / SUMMARY} does not say how often two annotators agreed"
+        raise UnreadableFile(f"{said}; run `dissensus aggregate` again, or give the table itself.") from error
 
 
 def _facts(found: list[Check]) -> dict[str, Any]:

@@ -166,9 +166,10 @@ def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> 
         else:
             found = {"tokens": tokens.list()}
             lines = [
-                f"{one['token']}  {one['role']}  {one['annotator'] or ''}  {one['note']}" for one in found["tokens"]
+                (one["token"], one["role"], one["annotator"] or "", "names" if one["names"] else "", one["note"])
+                for one in found["tokens"]
             ]
-            text = "\n".join(show.clean(line) for line in lines) or "There is no token."
+            text = "\n".join(show.clean("  ".join(line)) for line in lines) or "There is no token."
     finally:
         opened.close()
     if json:

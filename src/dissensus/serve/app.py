@@ -346,10 +346,11 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.post("/projects/{name}/annotations")
     async def annotate(name: str, request: Request) -> Response:
         """Store annotations, one or a list: {id?, item, annotator, label, version?, data?, deleted?}."""
-        caller = guard(request, "post", own="post own")
-        events = annotation_events(json_of(await body_of(request, guard.limits.body_bytes)))
+        caller, project = guard(request, "post", own="post own"), service.project(name)
+        body = json_of(await body_of(request, guard.limits.body_bytes))
+        events = annotation_events(body, project.about.get("kind"))
         if any(event.of_kind == "spans" for event in events):
-            await run_in_threadpool(service.project(name).check_spans, events)
+            await run_in_threadpool(project.check_spans, events)
         _check_own(caller, events)
         return await store(name, events)
 
@@ -369,11 +370,12 @@ def _add_annotations(app: FastAPI, service: Service, guard: Guard) -> None:
     @app.post("/projects/{name}/decisions")
     async def decide(name: str, request: Request) -> Response:
         """Decide an item: {item, label | both: […] | unclear: true, by?, note?}; a label is gold from now on."""
-        caller = guard(request, "decide")
-        event = decision_event(json_of(await body_of(request, guard.limits.body_bytes)))
+        caller, project = guard(request, "decide"), service.project(name)
+        body = json_of(await body_of(request, guard.limits.body_bytes))
+        event = decision_event(body, project.about.get("kind"))
         if caller.annotator is not None:  # nobody signs as somebody else
             event = replace(event, annotator=caller.annotator)
-        service.project(name).check_decision(event)
+        project.check_decision(event)
         return await store(name, [event])
 
     @app.delete("/projects/{name}/decisions/{item:rest}")
@@ -530,7 +532,7 @@ def hidden(found: Any, project: Project, caller: Caller) -> Any:
 def _number(query: Any, key: str, default: int) -> int:
     text = query.get(key, str(default))
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
-        raise BadParameter(f"{key} must be a whole number, got {shown(text)}.")
+        raise BadParameter(f"{key} must be a whole number from 0 to {10**MAX_DIGITS - 1:,}, got {shown(text)}.")
     return int(text)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissensus.exceptions import DataError
-from dissensus.serve.events import EMPTY, Event
+from dissensus.serve.events import EMPTY, Event, label_json
 from dissensus.serve.rows import ITEM, LABEL
 from dissensus.table import kinds
 from dissensus.table.find_columns import listed
@@ -48,10 +47,13 @@ def _told(project: Project) -> str | None:
 
 
 def _checked(project: Project, event: Event, told: str | None) -> Event:
+    if event.kind == "decision" and event.data and "both" in event.data:
+        each = [_checked(project, one, told).label for one in _labels(event)]
+        return replace(event, data={**event.data, "both": each})
     if event.label is None:
         return event
     label, of_kind, classes = event.label, event.of_kind, project.about.get("classes")
-    said = f"project {project.name!r}: the label {shown(label)}"
+    said = f"project {project.name!r}, item {shown(event.item)}: the label {shown(label)}"
     if label == kinds.NOTHING and told in ("sets", "spans"):  # an empty list: nothing is ticked or marked
         return replace(event, label="[]" if told == "spans" else label, of_kind=told)
     if told is None and of_kind == "objects":
@@ -69,12 +71,16 @@ def _checked(project: Project, event: Event, told: str | None) -> Event:
     if told in (None, SCALARS, "numbers", "graded") and _is_too_large(label):
         raise DataError(f"{said} is beyond {kinds.MAX_NUMBER:g}, where squares overflow; divide the labels first.")
     if "pairs" in (told, of_kind) and not (label in kinds.OUTCOMES and _is_pair(event.item)):
-        raise DataError(
-            f"{said} of {shown(event.item)} is no comparison; an item is 'A vs B', a label left, right, tie."
-        )
+        raise DataError(f"{said} is no comparison; an item is 'A vs B', a label left, right, tie.")
     if told == "spans" and of_kind is None:
         raise DataError(f"{said} is no list of spans; give [{{start, end, label}}, …].")
     return event
+
+
+def _labels(decision: Event) -> list[Event]:
+    """A decision for each label of one that calls several right."""
+    both = (decision.data or {}).get("both")
+    return [decision] if both is None else [replace(decision, label=one, data=None) for one in both]
 
 
 def _is_too_large(label: str) -> bool:
@@ -96,7 +102,7 @@ def check_spans(project: Project, events: Sequence[Event]) -> None:
         texts = project.shown({project.names[ITEM].codes[one.item] for one in marked})
     for one in marked:
         text = texts.get(project.names[ITEM].codes[one.item], {}).get("text")
-        last = max((span["end"] for span in json.loads(one.label or "[]")), default=0)
+        last = max((span["end"] for span in label_json(one.label, "spans") or []), default=0)
         if isinstance(text, str) and last > len(text):
             said = f"a span of item {shown(one.item)} ends at {last:,}, and its text has {len(text):,} characters."
             raise DataError(f"project {project.name!r}: {said}")
@@ -106,9 +112,9 @@ def check_decision(project: Project, event: Event) -> None:
     """Raise where an adjudicator's item is not known, or the label is none that the item could have."""
     with project.lock:
         project.code(event.item)
-        check_spans(project, [event])
+        check_spans(project, _labels(event))
         given, kind = project.names[LABEL], project.kind
-        said = [one for one in (event.label, *(event.data or {}).get("both", ())) if one is not None]
+        said = [one.label for one in _labels(event) if one.label is not None]
         if event.of_kind is not None or not len(given):
             return
         for label in said:

@@ -25,7 +25,7 @@ ORDERS = ("confidence", "name", "changed")
 def items(
     project: Project, status: str | None = None, order: str = "confidence", offset: int = 0, limit: int = 100
 ) -> dict[str, Any]:
-    """Some items with a status, the least sure first (or by name, or the last changed first), and how many."""
+    """Some items with a status, the least sure first (or by name, or the last labelled first), and how many."""
     if order not in ORDERS:
         raise BadParameter(f"order must be {', '.join(ORDERS)}, got {shown(order)}.")
     with project.lock:
@@ -37,7 +37,7 @@ def items(
             texts = project.names[ITEM].texts
             ordered = sorted(chosen.tolist(), key=texts.__getitem__)
         else:
-            by = project.sure if order == "confidence" else -project.changed_at
+            by = project.sure if order == "confidence" else -project.rows.last_at("item", project.status.size)
             ordered = chosen[np.lexsort((chosen, by[chosen]))].tolist()
         some = ordered[offset : offset + limit]
         data = project.shown(some)
@@ -105,6 +105,7 @@ def decision(project: Project, event: Stored) -> dict[str, Any]:
     """An adjudicator's word as it was posted."""
     data = json.loads(event.data) if event.data else {}
     label = label_json(project.label_text(event), project.kind) if event.label >= 0 else None
+    data |= {"both": [label_json(one, project.kind) for one in event.both]} if event.both else {}
     item, by = project.names[ITEM].texts[event.item], project.names[ANNOTATOR].texts[event.annotator]
     return {"item": item, "label": label, "both": None, "unclear": False, "note": None} | data | {
         "by": by, "at": event.at,

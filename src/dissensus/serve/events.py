@@ -79,6 +79,12 @@ class Stored(NamedTuple):
     data: str | None
 
     @property
+    def both(self) -> list[str] | None:
+        """The labels of a decision that calls several right."""
+        found: list[str] | None = json.loads(self.data).get("both") if self.data else None
+        return found
+
+    @property
     def content(self) -> tuple[Any, ...]:
         """What it says, whenever and in whatever version."""
         return self.kind, self.item, self.annotator, self.label, self.data
@@ -97,9 +103,9 @@ def since_removal(events: list[Stored]) -> list[Stored]:
     return [one for one in events if one.seq >= last or ABOUT not in one.id]
 
 
-def annotation_events(body: Any) -> list[Event]:
-    """Read what is posted: an object, or a list of them."""
-    return [_annotation(one, at) for at, one in enumerate(_objects(body, "an annotation"))]
+def annotation_events(body: Any, kind: str | None = None) -> list[Event]:
+    """Read what is posted to a project of a declared kind: an object, or a list of them."""
+    return [_annotation(one, at, kind) for at, one in enumerate(_objects(body, "an annotation"))]
 
 
 def item_events(body: Any) -> list[Event]:
@@ -111,9 +117,10 @@ def item_events(body: Any) -> list[Event]:
     return events
 
 
-def decision_event(body: Any) -> Event:
+def decision_event(body: Any, of_kind: str | None = None) -> Event:
     """Read an adjudicator's word: {item, label | both | unclear, by, note}."""
-    (one,) = _objects(body if isinstance(body, dict) else None, "a decision")
+    if not isinstance(one := body, dict):
+        raise DataError(f"a decision is one object, got {shown(body)}.")
     if unknown := one.keys() - set(DECISION_FIELDS):
         raise DataError(
             f"a decision has the field {listed(sorted(unknown))}; the fields are {', '.join(DECISION_FIELDS)}."
@@ -127,36 +134,39 @@ def decision_event(body: Any) -> Event:
         raise DataError("a decision has one of label, both (a list of labels) and unclear (true); give one of them.")
     label, kind, data = None, None, {key: one[key] for key in ("note",) if one.get(key)}
     if said == ["label"]:
-        label, kind = label_of(one["label"], 0)
+        label, kind = label_of(one["label"], 0, of_kind)
     elif said == ["both"]:
         if not isinstance(one["both"], list) or len(one["both"]) < 2:
             raise DataError(f"both must be a list of two labels or more, got {shown(one['both'])}.")
-        data["both"] = [label_of(each, 0)[0] for each in one["both"]]
+        found = [label_of(each, 0, of_kind) for each in one["both"]]
+        data["both"] = [text for text, _ in found]
         if len(set(data["both"])) < len(data["both"]):
             raise DataError(f"both names a label twice, in {shown(one['both'])}; give labels that differ.")
+        kind, *others = {each for _, each in found} - {EMPTY}
+        if others:
+            raise DataError(f"both has labels of several kinds, in {shown(one['both'])}; give labels of one.")
         _of_length(json.dumps(data["both"], ensure_ascii=False), "both")
     else:
         data["unclear"] = True
     return Event("decision", item, item, by, label, data=data or None, of_kind=kind)
 
 
-def label_of(value: Any, at: int) -> tuple[str, str | None]:
-    """A label as text, and the kind that its JSON speaks for, if any."""
+def label_of(value: Any, at: int, kind: str | None = None) -> tuple[str, str | None]:
+    """A label as text, and the kind that its JSON speaks for, if any; where the labels are objects, any list is one."""
     said = f"annotation {at}: the label"
+    several = value if isinstance(value, list) and kind != "objects" else None
     if isinstance(value, bool):
         return ("true" if value else "false"), None
     if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
         return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if isinstance(value, str) and value.strip():
-        return _bounded(value, "label", at), None
-    if value == []:
+        return _bounded(value, "label", at, MAX_LABEL if kind == "objects" else MAX_NAME), None
+    if several == []:
         return kinds.NOTHING, EMPTY
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return _of_length(kinds.set_name(_option(one, at) for one in value), said), "sets"
-    if isinstance(value, list) and all(
-        isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in value
-    ):
-        text = span_text(value, at)
+    if several and all(isinstance(one, str) for one in several):
+        return _of_length(kinds.set_name(_option(one, at) for one in several), said), "sets"
+    if several and all(isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in several):
+        text = span_text(several, at)
         for one in json.loads(text):
             if not 0 <= one["start"] < one["end"] <= MAX_END:
                 raise DataError(
@@ -253,7 +263,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)
 
 
-def _annotation(one: Mapping[str, Any], at: int) -> Event:
+def _annotation(one: Mapping[str, Any], at: int, of_kind: str | None) -> Event:
     if unknown := one.keys() - set(FIELDS):
         raise DataError(
             f"annotation {at} has the field {listed(sorted(unknown))}; the fields are {', '.join(FIELDS)}, and data "
@@ -271,7 +281,7 @@ def _annotation(one: Mapping[str, Any], at: int) -> Event:
     if _flag(one, "deleted", at):
         return Event("removal", _id(one, at), "", version=version, at=done)
     item, annotator, id_ = name_of(one, "item", at), name_of(one, "annotator", at), _id(one, at)
-    label, kind = label_of(one.get("label"), at)
+    label, kind = label_of(one.get("label"), at, of_kind)
     data = one.get("data")
     if data is not None and not isinstance(data, dict):
         raise DataError(f"annotation {at}: data must be an object, got {shown(data)}.")
@@ -306,9 +316,9 @@ def _of_length(text: str, said: str) -> str:
     return text
 
 
-def _bounded(text: str, field: str, at: int) -> str:
-    if len(text) > MAX_NAME:
-        raise DataError(f"entry {at}: {field} has {len(text):,} characters; {MAX_NAME:,} are allowed.")
+def _bounded(text: str, field: str, at: int, most: int = MAX_NAME) -> str:
+    if len(text) > most:
+        raise DataError(f"entry {at}: {field} has {len(text):,} characters; {most:,} are allowed.")
     if field in ("item", "id") and text in HERE:
         raise DataError(f"entry {at}: {field} {text!r} could not be asked for by its address; take another name.")
     if "\x00" in text or (ABOUT in text and field != "label") or any("\ud800" <= letter <= "\udfff" for letter in text):

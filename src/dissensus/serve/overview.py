@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -50,11 +51,12 @@ def annotators(project: Project) -> list[dict[str, Any]]:
     flags = project.kept("flags", lambda: _flags(fitted)) if fitted is not None else {}
     found = []
     with project.lock:
+        last = project.rows.last_at("annotator", project.n_given.size)
         for code in np.flatnonzero(project.n_given).tolist():
             name = project.names[ANNOTATOR].texts[code]
             one = {"annotator": name, "labels": int(project.n_given[code])}
             one |= dict.fromkeys(("reliability", "low", "high")) | known.get(name, {})
-            one |= {"last": float(project.last_at[code]), "flags": [], "reasons": ""} | flags.get(name, {})
+            one |= {"last": float(last[code]), "flags": [], "reasons": ""} | flags.get(name, {})
             found.append(one)
     return sorted(found, key=lambda one: (-one["labels"], one["annotator"]))
 
@@ -72,7 +74,7 @@ def progress(project: Project, days: int = 14) -> dict[str, Any]:
     """Day by day (UTC), and who drifts; see `serve.progress`."""
     if not 1 <= days <= MAX_DAYS:
         raise BadParameter(f"days must be from 1 to {MAX_DAYS}, got {days}.")
-    return dict(project.kept(f"progress {days}", lambda: _progress(project, days))) | project._as_of()
+    return dict(project.kept(f"progress {days}", lambda: project._as_of() | _progress(project, days)))
 
 
 def _progress(project: Project, days: int) -> dict[str, Any]:
@@ -172,7 +174,7 @@ def _decisions(project: Project) -> Any:
         labels = [project.label_text(one) if one.label >= 0 else None for one in made]
     text = {"item": [row["item"] for row in rows], "label": labels}
     text |= {key: [None if row[key] is None else str(row[key]) for row in rows] for key in ("by", "note")}
-    both = [None if row["both"] is None else "|".join(row["both"]) for row in rows]
+    both = [json.dumps(one.both, ensure_ascii=False) if one.both else None for one in made]
     return pa.table(
         {key: pa.array(values, pa.string()) for key, values in text.items()}
         | {"both": pa.array(both, pa.string()), "unclear": [bool(row["unclear"]) for row in rows]}
@@ -192,9 +194,10 @@ def _for_tool(project: Project, form: str) -> Labels:
     elif fitted is not None:
         names = zip(fitted.table.items.tolist(), fitted.top.tolist(), fitted.sure.tolist(), strict=True)
         answers = {name: (str(fitted.model.classes_[top]), sure) for name, top, sure in names}
-        for one in project.all_decisions():
-            if one["label"] is not None:
-                answers[one["item"]] = (one["label"], 1.0)
+    for one in project.all_decisions():
+        if (label := one["label"]) is not None:
+            spans = kind == "spans"
+            answers[one["item"]] = ([Span(**span, probability=1.0) for span in label] if spans else label, 1.0)
     items, labels = np.array(list(answers), object), np.empty(len(answers), object)
     labels[:] = [label for label, _ in answers.values()]
     sure = np.array([one for _, one in answers.values()], np.float64)

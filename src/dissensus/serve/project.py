@@ -57,8 +57,8 @@ MAX_AGE_SECONDS = 30.0  # of a fit, where anything changed
 RETRY_SECONDS = 5.0  # after a fit that failed, before the next in the background
 KEPT_SECONDS = 60.0  # for which what takes seconds to find out is not found out again
 GROWING: dict[str, tuple[int, float]] = {  # array of the state → what has one entry each, and a new one's
-    "n_labels": (ITEM, 0), "changed_at": (ITEM, 0), "top": (ITEM, -1), "sure": (ITEM, 0), "status": (ITEM, UNLABELLED),
-    "n_given": (ANNOTATOR, 0), "last_at": (ANNOTATOR, 0),
+    "n_labels": (ITEM, 0), "top": (ITEM, -1), "sure": (ITEM, 0), "status": (ITEM, UNLABELLED),
+    "n_given": (ANNOTATOR, 0),
 }  # fmt: skip
 SETTINGS = ("kind", "classes", "title", "per_item", "per_annotator")
 
@@ -108,10 +108,6 @@ class Project:
             now = self.rows.columns().counting()
             self.n_labels = np.bincount(now.item, minlength=n_items)
             self.n_given = np.bincount(now.annotator, minlength=n_annotators)
-            self.last_at = np.zeros(n_annotators)
-            np.maximum.at(self.last_at, now.annotator, now.at)
-            self.changed_at = np.zeros(n_items)
-            np.maximum.at(self.changed_at, now.item, now.at)
             self.top, self.sure = np.full(n_items, -1), np.zeros(n_items)
             self.status = np.full(n_items, UNLABELLED, np.int8)
             self.fresh: dict[int, FloatArray] = {}  # item → its posterior, where it changed since the fit
@@ -147,8 +143,6 @@ class Project:
                 for item, annotator, change in self.rows.put(content(counts)):
                     self.n_labels[item] += change
                     self.n_given[annotator] += change
-                    self.last_at[annotator] = max(self.last_at[annotator], event.at)
-                    self.changed_at[item] = max(self.changed_at[item], event.at)
                     touched.add(item)
                 self.n_changed += 1
             self.touched |= touched

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.arrays import group_starts
-from dissensus.common.types import IntArray, Names
+from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.serve.events import KINDS, Stored, winner
 from dissensus.serve.store import ROW_COLUMNS
 
@@ -124,13 +124,20 @@ class Rows:
         if item < self._ptr.size - 1:
             found = self._order[self._ptr[item] : self._ptr[item + 1]].tolist()
         if item in self._since:
-            found = list(dict.fromkeys(found + self._since[item]))
+            found = sorted({*found, *self._since[item]})
         columns = self._columns
         return [row for row in found if columns.item[row] == item and columns.label[row] != REMOVED]
 
     def has(self, item: int, annotator: int) -> bool:
         """True where somebody's label of an item counts."""
         return any(self._columns.annotator[row] == annotator for row in self.of_item(item))
+
+    def last_at(self, column: str, size: int) -> FloatArray:
+        """(size,) when the last label that counts was given, by the codes of a column; 0 where there is none."""
+        columns, found = self.columns(), np.zeros(size)
+        counts = columns.label != REMOVED
+        np.maximum.at(found, getattr(columns, column)[counts], columns.at[counts])
+        return found
 
     def put(self, values: tuple[int, int, int, int, float]) -> list[tuple[int, int, int]]:
         """Add a row, or replace what is in it; (item, annotator, ±1) for each row that counts now or did."""

@@ -19,7 +19,18 @@ from typing import Any
 
 from dissensus.common.parameters import check_argument
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import FAMILY, HERE, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
+from dissensus.serve.events import (
+    FAMILY,
+    HERE,
+    KINDS,
+    MAX_NAME,
+    Event,
+    Receipt,
+    Stored,
+    plausible_time,
+    since_removal,
+    winner,
+)
 from dissensus.serve.project import SETTINGS, Project
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.serve.store import Store
@@ -103,6 +114,8 @@ class Service:
         about = {key: value for key, value in about.items() if value is not None}
         if "kind" in about:
             check_kind(about["kind"])
+        if not isinstance(title := about.get("title", ""), str) or len(title) > MAX_NAME:
+            raise BadParameter(f"title must be text of {MAX_NAME:,} characters at most, got {shown(title)}.")
         for key in ("per_item", "per_annotator"):
             if key in about:
                 check_argument(key, about[key], int, low=1)

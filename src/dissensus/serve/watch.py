@@ -119,12 +119,14 @@ class Folder(Follower):
             known = guessed or name in self.service.projects()  # what is guessed may change with the file
             project = self.service.create(name, kind=None if known else table.kind, title=called)
             events = list(table_events(table))
-            there = {event.id for event in events if event.kind == "annotation"}
-            gone = [(id_, item) for id_, (item, *_) in project.held().items() if ABOUT in id_ and id_ not in there]
-            events += [Event("annotation", id_, item, id_.split(ABOUT)[1]) for id_, item in gone]
+            there = {event.id for event in events if event.kind != "item"}
+            n_rows = sum(event.kind == "annotation" for event in events)
+            gone = [(id_, item) for id_, (item, *_) in project.held().items() if id_ not in there]
+            events += [Event("annotation", id_, item, id_.split(ABOUT)[1]) for id_, item in gone if ABOUT in id_]
+            events += [Event("withdrawal", id_, item) for id_, item in gone if id_ == f"file-{item}"]
             for at in range(0, len(events), EVENTS_AT_ONCE):
                 self.service.append(name, events[at : at + EVENTS_AT_ONCE])
-            log.info("%s: %d rows in project %s", path.name, len(there), name)
+            log.info("%s: %d rows in project %s", path.name, n_rows, name)
             names.append(name)
         return names
 

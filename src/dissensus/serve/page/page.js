@@ -44,7 +44,7 @@ async function route() {
     state.projects = await ask("projects");
     const [, project, view, item] = location.hash.split("/").map(decoded);
     const name = state.projects.some((one) => one.name === project) ? project : state.projects[0]?.name;
-    if (!name) return show(h("h1", {}, "No project yet"), h("p", {}, "Nothing has been sent to this service. The first annotations make a project: POST /projects/NAME/annotations, or dissensus serve --label-studio."));
+    if (!name) return show(h("h1", {}, "No project yet"), h("p", {}, "POST /projects makes one; so do dissensus serve --label-studio, --argilla and --watch."));
     if (state.project?.name !== name) Object.assign(state, { project: { name }, history: [], skipped: new Set() });
     state.project = { ...state.project, ...(await ask(`projects/${encodeURIComponent(name)}`)) };
     const open = Object.keys(VIEWS).filter((one) => state.me.may.includes(NEEDS[one]));
@@ -106,13 +106,13 @@ function line(name, values, className = "plot") { // a day without a value is sk
 
 async function overview() {
   const [{ counts }, told] = await Promise.all([ask(of("items?limit=0")), ask(of("progress"))]);
-  const { days, week } = told, all = counts.all;
+  const { days, week } = told, all = counts.all, few = counts.unsettled - counts.queue;
   const drifting = told.annotators.filter((one) => one.drifts);
   const head = [h("h1", {}, state.project.title || state.project.name)];
   if (!all) return show(head, h("p", {}, "No labels have arrived yet. Send some to POST /projects/NAME/annotations, and look again."));
   const figure = (title, drawing, ends, caption) => h("figure", {}, h("h3", {}, title), drawing, h("div", { class: "ends" }, ...ends.map((one) => h("span", {}, one))), h("figcaption", {}, caption));
   const ends = [days[0].day, days.at(-1).day];
-  show(head, h("p", { class: "headline" }, `${count(counts.settled)} of ${things(all, "item")} are settled and ${count(counts.decided)} decided; ${count(counts.queue)} wait for a decision or for more labels.`),
+  show(head, h("p", { class: "headline" }, `${count(counts.settled)} of ${things(all, "item")} are settled and ${count(counts.decided)} decided; ${count(counts.queue)} wait for a decision${few ? `, ${count(few)} for more labels` : ""}.`),
     h("dl", { class: "numbers" },
       number("settled or decided", percent((counts.settled + counts.decided) / all), change(week.settled, percent)),
       number("in the queue", count(counts.queue), change(week.queue, count)),
@@ -149,7 +149,7 @@ async function annotators() {
 async function queue() {
   const told = await ask(of("items?status=queue&limit=200"));
   const rows = told.items.map((one) => [h("a", { href: `#/${encodeURIComponent(state.project.name)}/adjudicate/${encodeURIComponent(one.item)}` }, one.item), spell(one.label), percent(one.confidence), Object.entries(one.votes ?? {}).map(([name, n]) => `${name} ${n}`).join(", "), `${one.status}: ${one.reason ?? ""}`]);
-  show(h("h1", {}, "Queue"), table(`${things(told.total, "item")} to decide`, told.total > rows.length ? `The ${rows.length} least sure ones are here, the least sure first.` : "The least sure first.", ["item", "label so far", "confidence", "votes", "why"], rows, "Nothing waits: every item with labels is settled or decided."));
+  show(h("h1", {}, "Queue"), table(`${things(told.total, "item")} to decide`, told.total > rows.length ? `The ${rows.length} least sure ones are here, the least sure first.` : "The least sure first.", ["item", "label so far", "confidence", "votes", "why"], rows, "Nothing waits. Every item with two labels or more is settled or decided."));
 }
 
 // Adjudication -------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ function drawCase() {
   const one = state.case;
   if (!one) {
     const skipped = state.skipped.size;
-    return show(h("h1", {}, "Nothing waits"), h("p", {}, skipped ? `Only what you skipped is left: ${things(skipped, "item")}.` : "Every item with labels is settled or decided."),
+    return show(h("h1", {}, "Nothing waits"), h("p", {}, skipped ? `Only what you skipped is left: ${things(skipped, "item")}.` : "Every item with two labels or more is settled or decided."),
       h("p", { class: "deeds" }, skipped > 0 && h("button", { type: "button", onclick: () => { state.skipped.clear(); state.history = state.history.filter((deed) => !deed.skip); advance(); } }, "Show the skipped ones"), deed("z", "Undo the last", undo, !state.history.length)));
   }
   const all = (state.case.choices ??= choices(one)), n = one.annotations.length, text = textOf(one.data ?? {});
