@@ -99,6 +99,15 @@ def test_agreement_is_held_against_chance_only_where_enough_items_have_two_annot
     assert any("agree 0 % of the time, about as often as chance would, or less (" in text for text in texts) == told
 
 
+@pytest.mark.parametrize(
+    ("second", "said"), [("a", "Only one class was ever given"), ("b", "Only one class was given to items")]
+)
+def test_one_class_is_said_to_be_the_only_one_where_it_is(second, said):
+    table = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["a", "a", second])
+    found = report(table, only=["overview"]).facts["findings"][0]["text"]
+    assert found.startswith(said)
+
+
 def test_labels_count_what_is_settled_and_what_is_right():
     gold = crowd().truth
     made = report(gold=gold)
