@@ -70,6 +70,7 @@ def test_a_fall_of_agreement_is_a_difference_of_shares(weeks, here, cli):
     _, checks = found(cli, "new.csv", "--against", "old.csv", *FAST)
     assert checks["max_fall"]["value"] == pytest.approx(agree[0] - agree[1])
     assert abs(checks["max_fall"]["value"]) > 0.01
+    assert "before: a fall of " in checks["max_fall"]["found"]
 
 
 def test_limits_may_stand_in_a_file_and_options_count_first(weeks, here, cli):
@@ -91,7 +92,15 @@ def test_all_items_below_the_limit_are_sent_out(weeks, here, cli):
     write_csv(here / "short.csv", HEADER, weeks[5:-2])  # the first item has 2 labels, the last 5
     _, checks = found(cli, "short.csv", "--min-labels", 6, *FAST)
     assert (checks["min_labels"]["value"], checks["min_labels"]["passed"]) == (2, False)
-    assert "Send out again the 2 items with fewer than 6, such as 'i000', 'i059';" in checks["min_labels"]["advice"]
+    sent = "Send out again the 2 items with fewer than 6, such as 'i000', 'i059'; "
+    assert checks["min_labels"]["advice"] == f"{sent}`dissensus recommend` says to whom."
+    write_csv(here / "solo.csv", HEADER, [("i", "Eva", "a")])
+    _, checks = found(cli, "solo.csv", "--against", "solo.csv", "--min-labels", 2, *FAST)
+    assert checks["max_lost"]["found"] == "0 of 1 item that had labels lost them"
+    assert checks["max_flips"]["found"] == "the answer of 0.0 % of 1 item changed"
+    assert checks["min_labels"]["advice"].endswith(
+        "such as 'i'; it takes new annotators, as the table has 1 annotator."
+    )
 
 
 def test_drift_without_enough_labels_is_not_checked(weeks, here, cli):

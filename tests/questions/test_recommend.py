@@ -513,9 +513,7 @@ def test_items_that_are_only_checked_are_counted_among_those_of_the_plan():
     found = recommend(DawidSkene().fit(table), table, budget=12)
     assert found.limits.unchecked <= np.unique(found.items).size < 60
     one = dataclasses.replace(found, limits=dataclasses.replace(found.limits, unchecked=1))
-    assert (
-        "1 of these items is asked about only because at most one annotator has labelled them so far." in one.verdict()
-    )
+    assert "1 of these items is asked about only because at most one annotator has labelled it so far." in one.verdict()
 
 
 def test_an_item_is_as_full_as_people_have_labelled_it_however_often_one_of_them_did():

@@ -225,6 +225,11 @@ def test_annotators_have_pseudonyms_in_every_sentence_unless_names_are_asked_for
     assert "person-03" in dumps(report(table.select(items=table.items[:50]), names=True).facts)
 
 
+def test_one_annotator_is_not_told_to_label_what_others_label():
+    found = report(SMALL["one annotator"], only=["annotators", "redundancy"]).facts["findings"]
+    assert [one["advice"] for one in found if one["text"].startswith("1 of 1 annotator has too few")] == [""]
+
+
 def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     table, facts = digits
     found = diagnose(table)

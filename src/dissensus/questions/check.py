@@ -106,12 +106,15 @@ class _Checks:
     def min_labels(self) -> Found:
         labels = self.table.ratings_per_item
         least = int(labels.min())
-        short = self.table.items[labels < self.enough]
+        short, people = self.table.items[labels < self.enough], self.table.n_annotators
+        whom = "`dissensus recommend` says to whom"
+        if people < self.enough:
+            whom = f"it takes new annotators, as the table has {count(people, 'annotator')}"
         return (
             least,
             f"the item with the fewest annotators has {least:,}",
             f"Send out again the {count(short.size, 'item')} with fewer than {self.enough:,}, such as "
-            f"{_names(short)}; `dissensus recommend` says to whom.",
+            f"{_names(short)}; {whom}.",
         )
 
     def min_settled(self) -> Found:
@@ -153,7 +156,8 @@ class _Checks:
             return None, "the agreement is not known of both snapshots"
         return (
             was - now,
-            f"two annotators of one item agree {_percent(now)} of the time, {_percent(was)} before",
+            f"two annotators of one item agree {_percent(now)} of the time, {_percent(was)} before: a fall of "
+            f"{_percent(max(was - now, 0))}",
             "`dissensus diff` of both tables names who and what changed.",
         )
 
@@ -165,7 +169,7 @@ class _Checks:
         flipped = self.table.items[both[[str(a) != str(b) for a, b in zip(then, self.now.model.predict()[both])]]]  # noqa: B905
         return (
             flipped.size / both.size,
-            f"{_percent(flipped.size / both.size)} of {both.size:,} items have another answer than before",
+            f"the answer of {_percent(flipped.size / both.size)} of {count(both.size, 'item')} changed",
             f"`dissensus diff` of both tables says why, of {_names(flipped)} and the others.",
         )
 
@@ -174,7 +178,7 @@ class _Checks:
         there = naming.match(then, self.table.items[self.now.labels > 0], "items") >= 0
         return (
             int((~there).sum()),
-            f"{int((~there).sum()):,} of {then.size:,} items that had labels have none now",
+            f"{int((~there).sum()):,} of {count(then.size, 'item')} that had labels lost them",
             f"Was all of it exported? {_names(then[~there])} should be there.",
         )
 

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import count, word_list
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
@@ -206,8 +206,9 @@ class _Judge:
             best = tied(votes)
             unclear = voted & (best.sum(axis=1) > 1)
             known = np.where(voted & ~unclear, best.argmax(axis=1), -1)
-            if many := (unclear & items).sum():
-                self.notes.append(f"{many:,} items have several most frequent labels; hard scores leave them out.")
+            if many := int((unclear & items).sum()):
+                have = f"{count(many, 'item')} {'has' if many == 1 else 'have'}"
+                self.notes.append(f"{have} several most frequent labels; hard scores leave such items out.")
         self.table = table.select(rows=rows)  # a row that is predicted is of an item that is
         self.rows: BoolArray = rows  # (N,) those of the whole table that are left
         self.y, self.voted = table.soft_labels(), voted & items  # (I, K) shares of all votes; (I,)

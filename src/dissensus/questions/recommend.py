@@ -130,8 +130,9 @@ class Recommendation(Shown):
         if limits.too_few:
             said.append(f"{count(limits.too_few, 'item')} may change by more labels than these.")
         if limits.unchecked:
-            these = f"{limits.unchecked:,} of these items {'is' if limits.unchecked == 1 else 'are'}"
-            said.append(f"{these} asked about only because at most one annotator has labelled them so far.")
+            are, them = ("is", "it") if limits.unchecked == 1 else ("are", "them")
+            why = f"only because at most one annotator has labelled {them} so far"
+            said.append(f"{limits.unchecked:,} of these items {are} asked about {why}.")
         if limits.left >= self.cost.min():
             said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
         return " ".join(said)

@@ -166,17 +166,18 @@ class Redundancy(Shown):
         if self.n_classes == 1:
             return "There is only one class; no label can change anything."
         if self.rehearsal is None:
+            which = f": `dissensus recommend --budget {ADVICE_BUDGET}` says which" if len(self.advice) else ""
             return (
                 "No item has labels by two annotators, so nothing says how far they agree or what more labels would "
-                "change. Have some items labelled by a second annotator: "
-                f"`dissensus recommend --budget {ADVICE_BUDGET}` says which."
+                f"change. Have some items labelled by a second annotator{which}."
             )
         after = self.next_label
         sentences = [
             self._so_far(),
             f"By the model's own reckoning one more label each, by the same people, would change the class of "
-            f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
-            f"{percent(after.expected_right_after - after.expected_right, 1)} right{self._rehearsed(self.rehearsal)}.",
+            f"{percent(float(after.flips.mean()), 1)} of the items and put "
+            f"{percent(after.expected_right_after - after.expected_right, 1)} more of them right"
+            f"{self._rehearsed(self.rehearsal)}.",
         ]
         if self.rehearsal.too_sure:
             sentences.append("So labels here are less stable than the forecast says: expect more of them to change.")

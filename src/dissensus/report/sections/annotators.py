@@ -129,7 +129,7 @@ class Annotators(Section):
             yield Finding(
                 too_few_sentence(few, facts["active"]),
                 "Give the same people more items that others label too, rather than more people a few."
-                if few > facts["active"] / 2
+                if few > max(facts["active"] / 2, 1)
                 else "",
             )
 
@@ -138,7 +138,7 @@ class Annotators(Section):
         yield Numbers(
             [
                 Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
-                *(Number(f"{count:,}", NOUNS[flag], "annotators' answers") for flag, count in flags.items() if count),
+                *(Number(f"{n:,}", NOUNS[flag], "annotator" + "s" * (n != 1)) for flag, n in flags.items() if n),
                 Number(f"{facts['too_few_labels']:,}", "with too few labels to say"),
             ]
         )
