@@ -60,7 +60,7 @@ class Overview(Section):
         elif alpha < AT_CHANCE and checked:
             yield Finding(
                 f"{said}, about as often as chance would, or less (Krippendorff's α {alpha:.2f}).",
-                "No method can mend that: look at the instructions and at the annotators first.",
+                "No method can mend that unless a few annotators cause it: look at them and at the instructions first.",
                 "bad",
             )
         if facts["unlabelled_items"]:
