@@ -241,6 +241,9 @@ def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     drawn = blocks("annotators", facts["sections"]["annotators"], Table)[0]
     assert {row[0] for row in drawn.rows[: len(bad)]} == bad
     assert all(row[3] == ["below the average"] for row in drawn.rows[len(bad) :])
+    below = facts["sections"]["annotators"] | {"people": [people[0] | {"flags": ["below"]}]}
+    said = next(iter(sections["annotators"]().findings(below))).text
+    assert " right by the method, also at the upper end of the 95 % interval: " in said  # a test, not certainty
 
 
 def test_items_have_the_explanation_and_who_said_what():
@@ -398,6 +401,10 @@ def test_the_headline_says_what_a_boss_asks():
     _, settled, _, method = made.facts["headline"]
     assert settled.startswith(f"{sure.sum()} items ({sure.sum()} %) are settled at 95 %; of these {100 * right:.1f} %")
     assert method == "Labels by dawid-skene."
+    one = np.flatnonzero(sure & (made.label == gold))[0]
+    some = np.where(np.arange(100) == one, gold, -1)
+    few = Report(table, model, gold=some, methods=FEW_METHODS).facts["headline"][1]
+    assert "; of the 1 with a known label 100.0 % are right by gold" in few
     assert "expected to be right" in Report(table, model, methods=FEW_METHODS).facts["headline"][1]
     assert all(sentence.replace(" %", "\u00a0%") in made.html() for sentence in made.facts["headline"])
 
