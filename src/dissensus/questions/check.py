@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.formatting import count
+from dissensus.common.formatting import count, percent
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.models.base import Aggregator
 from dissensus.questions.compare import named_model, timed_fit
@@ -121,7 +121,7 @@ class _Checks:
         share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.ratings_per_item).mean())
         return (
             share,
-            f"{_percent(share)} of the items are settled",
+            f"{percent(share, 1)} of the items are settled",
             "Decide the others (`dissensus adjudicate`), or buy labels for them (`dissensus recommend`).",
         )
 
@@ -131,7 +131,7 @@ class _Checks:
             return None, "labels have weights or probabilities" if told else "no item has labels by two annotators"
         return (
             self.now.agreement,
-            f"two annotators of one item agree {_percent(self.now.agreement)} of the time",
+            f"two annotators of one item agree {percent(self.now.agreement, 1)} of the time",
             "Look at what people disagree about (`dissensus explain`), then at the guideline.",
         )
 
@@ -156,8 +156,8 @@ class _Checks:
             return None, "the agreement is not known of both snapshots"
         return (
             was - now,
-            f"two annotators of one item agree {_percent(now)} of the time, {_percent(was)} before: a fall of "
-            f"{_percent(max(was - now, 0))}",
+            f"two annotators of one item agree {percent(now, 1)} of the time, {percent(was, 1)} before: a fall of "
+            f"{percent(max(was - now, 0), 1)}",
             "`dissensus diff` of both tables names who and what changed.",
         )
 
@@ -169,7 +169,7 @@ class _Checks:
         flipped = self.table.items[both[[str(a) != str(b) for a, b in zip(then, self.now.model.predict()[both])]]]  # noqa: B905
         return (
             flipped.size / both.size,
-            f"the answer of {_percent(flipped.size / both.size)} of {count(both.size, 'item')} changed",
+            f"the answer of {percent(flipped.size / both.size, 1)} of {count(both.size, 'item')} changed",
             f"`dissensus diff` of both tables says why, of {_names(flipped)} and the others.",
         )
 
@@ -212,10 +212,6 @@ class _Checks:
             f"{len(new):,} {'class' if len(new) == 1 else 'classes'} that {unknown}",
             f"Rename {_names(new)} (--map OLD=NEW), or add to the classes (--classes).",
         )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _names(names: Any) -> str:
