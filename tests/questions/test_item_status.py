@@ -165,6 +165,7 @@ def test_numbers_are_settled_by_their_reliability_and_split_where_labels_lie_apa
     assert found.reason[3].as_py() == "only 1 label"
     assert found.reason[7].as_py() == "0 of 4 labels lie close to the value where 3 usually would"
     assert 0.3 < (found.status == 0).mean() < 1
+    assert " settled (90 % reliable, by 2 annotators or more), " in found.sentence()  # no probability
     known = status_of(model, table, np.where(np.arange(80) == 7, 1.5, np.nan))
     assert (known.status[7], known.reason[7].as_py()) == (0, "decided: its answer was given")
     assert known.reason[3].as_py() == "only 1 label"

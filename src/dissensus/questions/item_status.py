@@ -111,7 +111,8 @@ class ItemStatus:
     def sentence(self) -> str:
         """How many items have each status, for people."""
         settled, look, split = self.counts().values()
-        rule = f"{100 * self.least:g} % sure, by {MIN_ANNOTATORS} annotators or more"
+        sure = "sure" if self.least == SETTLED else "reliable"
+        rule = f"{100 * self.least:g} % {sure}, by {MIN_ANNOTATORS} annotators or more"
         return (
             f"{settled:,} {'item is' if settled == 1 else 'items are'} settled ({rule}), "
             f"{look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} truly "
