@@ -88,6 +88,13 @@ def test_without_gold_the_clear_majority_and_the_votes_judge(crowd):
     assert tie.notes == ("1 item has several most frequent labels; hard scores leave such items out.",)
 
 
+def test_where_all_are_right_accuracy_has_the_interval_that_aggregate_gives():
+    table = dz.Annotations.from_arrays([*range(40)] * 2, [0] * 40 + [1] * 40, [0, 1] * 40)
+    accuracy = dz.evaluate(table.votes() / 2, table)["accuracy"].values["predictions"]
+    assert accuracy == ev.bootstrap(np.ones(40))
+    assert accuracy.low == pytest.approx(0.912, abs=1e-3)
+
+
 def test_differences_are_paired(crowd):
     table, gold, first, second = crowd
     found = dz.evaluate({"a": first, "b": second}, table, gold=gold, resamples=300, seed=5)

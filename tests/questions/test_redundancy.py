@@ -525,6 +525,9 @@ def test_extremes_are_told_as_they_are():
     two = redundancy(Annotations.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], [0, 1, 1, 1]), "dawid-skene")
     assert two.verdict().startswith("By the model's own reckoning")  # of two items no share is told
     assert "it expected" not in two.verdict()
+    same = one_class.levels[0].stability
+    assert (same.value, same.high) == (1, 1)
+    assert same.low < 0.3  # of one item
     for method in ("dawid-skene", "majority-vote", "one-coin"):
         agree = Annotations.from_arrays(
             np.repeat(np.arange(300), 5), np.tile(np.arange(5), 300), np.repeat([0, 1], 750)

@@ -157,7 +157,7 @@ def evaluate(
     scores = [
         Score(
             kind, score, items,
-            {name: _estimate(*one) for name, one in values.items()},
+            {name: _estimate(*one, items if score == "accuracy" else 0) for name, one in values.items()},
             {
                 name: _estimate(one[0] - values[first][0], one[1] - values[first][1])
                 for name, one in values.items()
@@ -277,8 +277,10 @@ def _correlation(means: FloatArray) -> FloatArray:
     return np.where(known, (ab - a * b) / np.sqrt(np.where(known, scale, 1)), np.nan)
 
 
-def _estimate(value: float, resampled: FloatArray) -> Estimate:
-    return percentile_interval(value, resampled) if np.isfinite(value) else Estimate(value, np.nan, np.nan)
+def _estimate(value: float, resampled: FloatArray, share_of: int = 0) -> Estimate:
+    if not np.isfinite(value):
+        return Estimate(value, np.nan, np.nan)
+    return percentile_interval(value, resampled, share_of=share_of)
 
 
 def _positions(table: Annotations, scale: Scale) -> FloatArray | None:

@@ -48,7 +48,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import redundancy as kernels
-from dissensus.evaluation import Estimate, bootstrap_sums
+from dissensus.evaluation import Estimate, bootstrap
 from dissensus.evaluation.hard import hits, tied
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
@@ -281,9 +281,9 @@ def redundancy(
     many = np.flatnonzero(part.ratings_per_item > 1)  # a label by the same person is no check
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
 
-    def estimate(values: FloatArray) -> Any:
+    def estimate(values: FloatArray, statistic: Any = None) -> Any:
         """The mean of (n,) values with its interval; None where n is 0."""
-        return bootstrap_sums(values, resamples=resamples, seed=seed).means(values.size)[0] if values.size else None
+        return bootstrap(values, statistic, resamples=resamples, seed=seed) if values.size else None
 
     def fit(some: Annotations) -> tuple[Aggregator, float]:
         if on_fit is not None:
@@ -316,14 +316,19 @@ def redundancy(
     if many.size:
         expected_flips, expected_gain, changed, risen = _averages(rehearsals)
         rehearsal = Rehearsal(
-            many.size, float(expected_flips), estimate(changed), float(expected_gain), estimate(risen)
+            many.size,
+            float(expected_flips),
+            estimate(changed),
+            float(expected_gain),
+            estimate(risen, lambda s: s[:, 0] / risen.size),  # a difference, no share
         )
     curve = []
     for labels, drawn in draws.items():
         same, right, confidence, seconds = _averages(drawn)
         more = counts > labels if labels < counts.max() else counts > 0  # the rest keep all they have
         kept, n = int(np.minimum(counts, labels).sum()), int(more.sum())
-        stability, accuracy = estimate(same[more]), estimate(right)
+        stability = estimate(same[more]) if labels < counts.max() else Estimate(1.0, 1.0, 1.0)  # the same fit
+        accuracy = estimate(right)
         curve.append(Level(labels, kept, n, stability, accuracy, float(confidence), float(seconds)))
     return Redundancy(
         tuple(curve),
