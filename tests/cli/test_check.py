@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from cli.tables import rows, write_csv
+from cli.tables import rows, write_csv, write_export
 from dissensus.questions.check import Snapshot, check, snapshot
 from dissensus.table.simulate import simulate
 
@@ -156,6 +156,16 @@ def test_questions_are_checked_one_by_one(questions, cli):
     assert result.exit_code == 0
     assert json.loads(result.stdout)["passed"]
     assert len(json.loads(result.stdout)["questions"]) == 3
+
+
+@pytest.mark.parametrize("asked", [(), ("--label", "tone")])
+def test_the_one_question_of_an_export_that_has_classes_is_found_in_the_folder_of_all(here, cli, asked):
+    export = write_export(here / "export.json")
+    assert cli("aggregate", export, "-o", "folder").exit_code == 0
+    code, checks = found(cli, export, "--against", "folder", *asked)
+    assert (code, checks["max_flips"]["value"]) == (0, 0)
+    assert cli("aggregate", export, "--label", "tone", "-o", "one").exit_code == 0
+    assert found(cli, export, "--against", "one", *asked)[0] == 0
 
 
 @pytest.mark.parametrize(
