@@ -34,7 +34,7 @@ def write_export(path: Path) -> Path:
     """An export of Argilla: texts with a class, and which of two things is better."""
 
     def record(i: int) -> dict[str, Any]:
-        ranks = [{"value": thing, "rank": rank} for rank, thing in enumerate("ab" if i % 3 else "ba", 1)]
+        ranks = [{"value": thing, "rank": rank} for rank, thing in enumerate("ab" if i else "ba", 1)]
         tone = [{"value": "good" if i % 2 else "bad", "user_id": who} for who in "xyz"]
         better = [{"value": ranks, "user_id": who} for who in "xyz"]
         return {"id": f"r{i}", "fields": {"text": f"text {i}"}, "responses": {"tone": tone, "better": better}}

@@ -84,7 +84,9 @@ def test_comparisons_in_an_export_have_a_page_beside_its_texts(cli, here):
     out = cli("report", write_export(here / "export.json"), "-o", "page.html")
     assert out.exit_code == 0, out.stderr
     assert facts(here / "page-tone.html")["sections"]["items"]["table"][0]["texts"]
-    assert (here / "page-better.html").exists()
+    best = "a is best by the 95 % intervals of ranks."
+    assert best in facts(here / "page-better.html")["headline"]
+    assert best in cli("aggregate", "export.json", "--label", "better").stdout
 
 
 def test_a_table_with_one_label_per_item_has_its_report_too(cli, here):

@@ -177,7 +177,8 @@ def score_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
     """Bounds of a share (Wilson 1927) seen in so many trials, z standard errors around; trials need not be whole."""
     middle = (mean + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = z / (1 + z**2 / trials) * np.sqrt(np.maximum(mean * (1 - mean), 0) / trials + z**2 / (4 * trials**2))
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+    low, high = np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+    return np.minimum(low, mean), np.maximum(high, mean)  # beyond rounding
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,7 @@ def _collect_ranking(study: Study, fitted: Any) -> Facts:
     rest = [row["thing"] for row in rows[1:] if row["rank_low"] == 1]
     _, left, _ = fitted.crowd_answering_
     best = rows[0]["thing"]
-    finding = [f"{best} is best beyond doubt; 95 % intervals of ranks.", "", "good"]
+    finding = [f"{best} is best by the 95 % intervals of ranks.", "", "good"]
     if rest:
         others = f"{len(rest):,} others" if len(rest) > 3 else " and ".join(rest)
         finding = [f"{best} leads, and {others} cannot be told from it.", "Compare these more: `dissensus recommend`."]
