@@ -120,7 +120,7 @@ def test_what_nobody_can_tell_is_not_passed_and_the_other_limits_are_told(here, 
     result = cli("check", "solo.csv", "--max-flagged", 0, "--min-agreement", 0.5, "--min-labels", 1, *FAST)
     assert result.exit_code == 2
     assert (
-        "not checked  max-flagged: no annotator has enough labels that others' can be compared with." in result.stdout
+        "not checked  max-flagged: no annotator has enough labels on items that others labelled too." in result.stdout
     )
     assert "not checked  min-agreement: no item has labels by two annotators." in result.stdout
     assert "passed       min-labels: the item with the fewest annotators has 1 (at least 1)." in result.stdout

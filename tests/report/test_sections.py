@@ -250,6 +250,7 @@ def test_items_have_the_explanation_and_who_said_what():
     table = crowd().annotations
     made = report(names=True, items=things(table), annotators=people(table), gold=crowd().truth)
     facts, fitted = made.facts["sections"]["items"], made.fitted
+    assert "No group shows a difference beyond chance." in made.html()
     found = explain(table, fitted, annotators=people(table))
     assert facts["kinds"] == dict(found.counts())
     assert len(facts["table"]) == 100

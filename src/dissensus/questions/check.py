@@ -143,7 +143,7 @@ class _Checks:
             return None, "classes differ by capitals or spaces only, so nobody can be judged"
         named = found.annotators[np.array([bool(flags) for flags in found.flags])]
         if not named.size and found.too_few_labels == found.active_annotators:
-            return None, "no annotator has enough labels that others' can be compared with"
+            return None, "no annotator has enough labels on items that others labelled too"
         return (
             int(named.size),
             f"{count(named.size, 'annotator')} to look at",
