@@ -112,9 +112,9 @@ async function overview() {
   if (!all) return show(head, h("p", {}, "No labels have arrived yet. Send some to POST /projects/NAME/annotations, and look again."));
   const figure = (title, drawing, ends, caption) => h("figure", {}, h("h3", {}, title), drawing, h("div", { class: "ends" }, ...ends.map((one) => h("span", {}, one))), h("figcaption", {}, caption));
   const ends = [days[0].day, days.at(-1).day];
-  show(head, h("p", { class: "headline" }, `${count(counts.settled)} of ${things(all, "item")} are settled and ${count(counts.decided)} decided; ${count(counts.queue)} wait for a decision or for more labels.`),
+  show(head, h("p", { class: "headline" }, `${count(counts.settled)} of ${things(all, "item")} are settled and ${count(counts.decided)} decided; ${count(counts.queue)} wait for a decision.`),
     h("dl", { class: "numbers" },
-      number("settled or decided", percent((counts.settled + counts.decided) / all), change(week.settled, percent)),
+      number("settled or decided", percent(week.settled[0] ?? (counts.settled + counts.decided) / all), change(week.settled, percent)),
       number("in the queue", count(counts.queue), change(week.queue, count)),
       number("truly split", count(counts["truly split"]), "people differ on these more than they err elsewhere"),
       number("labels in 7 days", count(week.labels[0]), `${count(week.labels[1])} in the 7 days before`),
@@ -149,7 +149,7 @@ async function annotators() {
 async function queue() {
   const told = await ask(of("items?status=queue&limit=200"));
   const rows = told.items.map((one) => [h("a", { href: `#/${encodeURIComponent(state.project.name)}/adjudicate/${encodeURIComponent(one.item)}` }, one.item), spell(one.label), percent(one.confidence), Object.entries(one.votes ?? {}).map(([name, n]) => `${name} ${n}`).join(", "), `${one.status}: ${one.reason ?? ""}`]);
-  show(h("h1", {}, "Queue"), table(`${things(told.total, "item")} to decide`, told.total > rows.length ? `The ${rows.length} least sure ones are here, the least sure first.` : "The least sure first.", ["item", "label so far", "confidence", "votes", "why"], rows, "Nothing waits: every item with labels is settled or decided."));
+  show(h("h1", {}, "Queue"), table(`${things(told.total, "item")} to decide`, told.total > rows.length ? `The ${rows.length} least sure ones are here, the least sure first.` : "The least sure first.", ["item", "label so far", "confidence", "votes", "why"], rows, "Nothing waits: every item with two labels or more is settled or decided."));
 }
 
 // Adjudication -------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ function drawCase() {
   const one = state.case;
   if (!one) {
     const skipped = state.skipped.size;
-    return show(h("h1", {}, "Nothing waits"), h("p", {}, skipped ? `Only what you skipped is left: ${things(skipped, "item")}.` : "Every item with labels is settled or decided."),
+    return show(h("h1", {}, "Nothing waits"), h("p", {}, skipped ? `Only what you skipped is left: ${things(skipped, "item")}.` : "Every item with two labels or more is settled or decided."),
       h("p", { class: "deeds" }, skipped > 0 && h("button", { type: "button", onclick: () => { state.skipped.clear(); state.history = state.history.filter((deed) => !deed.skip); advance(); } }, "Show the skipped ones"), deed("z", "Undo the last", undo, !state.history.length)));
   }
   const all = (state.case.choices ??= choices(one)), n = one.annotations.length, text = textOf(one.data ?? {});
