@@ -139,6 +139,10 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
     section, facts = sections["labels"](), report(gold=crowd().truth).facts["sections"]["labels"]
     against = next(iter(section.findings(facts | {"gold": facts["gold"] | {"expected": 0.5}})))
     assert "learns from gold how sure to be" in against.advice
+    honest = {"expected": facts["gold"]["accuracy"]["value"]}
+    for items, tone, word in ((100, "good", "agrees with"), (29, "note", "cannot be told from")):
+        told = next(iter(section.findings(facts | {"gold": facts["gold"] | honest | {"items": items}})))
+        assert (told.tone, word in told.text, told.advice) == (tone, True, "")
     asked = "The classes of 30 items (`--known`) would say how sure to be."
     assert asked in report().facts["headline"]
     known = crowd().truth
