@@ -489,7 +489,10 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     worth = found_with(worth=CountedLabels(1.6, 1.0, 6.0, labels=24)).verdict()
     assert "Confidence counts the 24.0 labels of an item as 1.6 (1.0 to 6.0): they share the item. Next: " in worth
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97).verdict()
-    assert "By gold 88.0 % of the items are right, where the model believes 97.0 %. Next: " in gold
+    assert (
+        "Of the items with a known label 88.0 % are right (80.0 % to 90.0 %), where the model believes 97.0 %. Next: "
+        in gold
+    )
 
 
 def test_a_model_that_the_rehearsal_refutes_is_not_believed():

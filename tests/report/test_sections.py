@@ -97,6 +97,8 @@ def test_agreement_is_held_against_chance_only_where_enough_items_have_two_annot
     )
     texts = [one["text"] for one in report(table).facts["findings"]]
     assert any("agree 0 % of the time, about as often as chance would, or less (" in text for text in texts) == told
+    spelt = report(dataclasses.replace(table, classes=np.array(["yes", "Yes"], object)), only=["overview"])
+    assert spelt.facts["findings"] == []  # the spelling is to be settled first
 
 
 @pytest.mark.parametrize(

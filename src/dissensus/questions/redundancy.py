@@ -182,8 +182,10 @@ class Redundancy(Shown):
         if self.rehearsal.too_sure:
             sentences.append("So labels here are less stable than the forecast says: expect more of them to change.")
         if self.accuracy is not None and self.expected_accuracy is not None:
+            value, low, high = (percent(getattr(self.accuracy, one), 1) for one in ("value", "low", "high"))
+            interval = f" ({low} to {high})" * bool(np.isfinite(self.accuracy.low))  # without resamples there is none
             sentences.append(
-                f"By gold {percent(self.accuracy.value, 1)} of the items are right, where the model believes "
+                f"Of the items with a known label {value} are right{interval}, where the model believes "
                 f"{percent(self.expected_accuracy, 1)}."
             )
         if self.worth is not None:

@@ -57,7 +57,7 @@ class Overview(Section):
             yield Finding("Only one class was ever given: there is nothing to decide.")
         elif alpha is None:
             yield Finding("Only one class was given to items with two annotators, so agreement says nothing.")
-        elif alpha < AT_CHANCE and checked:
+        elif alpha < AT_CHANCE and checked and not naming.unsettled_spellings(one["class"] for one in facts["classes"]):
             yield Finding(
                 f"{said}, about as often as chance would, or less (Krippendorff's α {alpha:.2f}).",
                 "No method can mend that unless a few annotators cause it: look at them and at the instructions first.",
