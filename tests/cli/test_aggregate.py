@@ -129,7 +129,7 @@ def test_annotators_to_look_at_are_named_with_reasons(cli, here):
     for words in ("Annotators to look at", "unrelated to the items", "contrary to the", "same as another's"):
         assert words in result.stdout
     assert not re.search("spam|advers|copier", result.stdout)
-    assert f"{found.too_few_labels} of 42 annotators have too few labels that" in result.stdout
+    assert f"{found.too_few_labels} of 42 annotators have too few labels on items" in result.stdout
     written = {row["annotator"]: row for row in read_csv(here / "out" / "annotators.csv")}
     for name, flags, reasons in zip(found.annotators, found.flags, found.reasons, strict=True):
         assert (written[name]["flags"], written[name]["reasons"]) == (", ".join(flags), reasons)

@@ -91,11 +91,11 @@ def test_numbers_on_an_ordinal_scale_are_taken_in_their_order(cli, here):
     [
         (["ab", "ba", "ab"] * 40, "worse than chance"),
         (["aa", "ab", "bb", "ba"] * 20, "no better than chance"),
-        (["aa", "bb"] * 40, "good: 0.8 is what"),
         (["aa", "bb", "aa", "bb", "aa", "bb", "aa", "bb", "aa", "ab"] * 40, "fair: above 0.667"),
         (["aa", "bb", "aa", "bb", "aa", "ab"] * 6, "undecided"),
         (["aa", "bb", "ab"] * 60, "better than chance, but below the 0.667"),
-        (["aa", "aa"], "Only one class was ever given"),
+        (["aa", "aa"], "Only one class was given to items with two annotators"),
+        (["aa", "b."], "Only one class was given to items with two annotators"),
     ],
 )
 def test_verdicts_follow_the_interval(cli, here, labels, words):

@@ -77,6 +77,10 @@ def test_human_scores_give_the_mean(panel, cli):
     found = json.loads(cli("calibrate", *asked).stdout)
     (rate,) = found["rates"]
     assert (rate["rate"], rate["gold"]) == ("mean score", 40)
+    known = (panel / "known.csv").read_text(encoding="utf-8")
+    (panel / "values.csv").write_text(known.replace("label", "value", 1), encoding="utf-8")  # as `aggregate` takes them
+    asked[-2] = "values.csv"
+    assert json.loads(cli("calibrate", *asked).stdout)["rates"] == [rate]
     assert 3.5 < rate["corrected"] < 4.5
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dissensus as dz
-from cli.tables import rows, write_csv
+from cli.tables import rows, write_csv, write_export
 from dissensus.questions.check import Snapshot, check, snapshot
 from dissensus.table.simulate import simulate
 
@@ -70,6 +70,7 @@ def test_a_fall_of_agreement_is_a_difference_of_shares(weeks, here, cli):
     _, checks = found(cli, "new.csv", "--against", "old.csv", *FAST)
     assert checks["max_fall"]["value"] == pytest.approx(agree[0] - agree[1])
     assert abs(checks["max_fall"]["value"]) > 0.01
+    assert "before: a fall of " in checks["max_fall"]["found"]
 
 
 def test_limits_may_stand_in_a_file_and_options_count_first(weeks, here, cli):
@@ -91,7 +92,15 @@ def test_all_items_below_the_limit_are_sent_out(weeks, here, cli):
     write_csv(here / "short.csv", HEADER, weeks[5:-2])  # the first item has 2 labels, the last 5
     _, checks = found(cli, "short.csv", "--min-labels", 6, *FAST)
     assert (checks["min_labels"]["value"], checks["min_labels"]["passed"]) == (2, False)
-    assert "Send out again the 2 items with fewer than 6, such as 'i000', 'i059';" in checks["min_labels"]["advice"]
+    sent = "Send out again the 2 items with fewer than 6, such as 'i000', 'i059'; "
+    assert checks["min_labels"]["advice"] == f"{sent}`dissensus recommend` says to whom."
+    write_csv(here / "solo.csv", HEADER, [("i", "Eva", "a")])
+    _, checks = found(cli, "solo.csv", "--against", "solo.csv", "--min-labels", 2, *FAST)
+    assert checks["max_lost"]["found"] == "0 of 1 item that had labels lost them"
+    assert checks["max_flips"]["found"] == "the answer of 0.0 % of 1 item changed"
+    assert checks["min_labels"]["advice"].endswith(
+        "such as 'i'; it takes new annotators, as the table has 1 annotator."
+    )
 
 
 def test_drift_without_enough_labels_is_not_checked(weeks, here, cli):
@@ -111,7 +120,7 @@ def test_what_nobody_can_tell_is_not_passed_and_the_other_limits_are_told(here, 
     result = cli("check", "solo.csv", "--max-flagged", 0, "--min-agreement", 0.5, "--min-labels", 1, *FAST)
     assert result.exit_code == 2
     assert (
-        "not checked  max-flagged: no annotator has enough labels that others' can be compared with." in result.stdout
+        "not checked  max-flagged: no annotator has enough labels on items that others labelled too." in result.stdout
     )
     assert "not checked  min-agreement: no item has labels by two annotators." in result.stdout
     assert "passed       min-labels: the item with the fewest annotators has 1 (at least 1)." in result.stdout
@@ -147,6 +156,16 @@ def test_questions_are_checked_one_by_one(questions, cli):
     assert result.exit_code == 0
     assert json.loads(result.stdout)["passed"]
     assert len(json.loads(result.stdout)["questions"]) == 3
+
+
+@pytest.mark.parametrize("asked", [(), ("--label", "tone")])
+def test_the_one_question_of_an_export_that_has_classes_is_found_in_the_folder_of_all(here, cli, asked):
+    export = write_export(here / "export.json")
+    assert cli("aggregate", export, "-o", "folder").exit_code == 0
+    code, checks = found(cli, export, "--against", "folder", *asked)
+    assert (code, checks["max_flips"]["value"]) == (0, 0)
+    assert cli("aggregate", export, "--label", "tone", "-o", "one").exit_code == 0
+    assert found(cli, export, "--against", "one", *asked)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,14 @@ def test_classes_with_one_or_two_labels_among_many_may_be_typing_errors(cli, tmp
     path.write_text("item,annotator,label\n0,a,cat\n0,b,dog\n1,a,cat\n")
     shown = cli("describe", path).stdout
     assert "no method can mend that" not in shown  # one pair of labels
+    path.write_text("item,annotator,value\n0,a,3.5\n0,b,4.25\n")
+    assert "no method can mend that" not in cli("describe", path).stdout  # there is no other item
+    rows = [
+        f"{i},{who},{i % 2 if who in 'abc' else 0 if who == 'd' else 1 - i % 2}" for i in range(40) for who in "abcde"
+    ]
+    path.write_text("item,annotator,label\n" + "\n".join(rows))
+    shown = " ".join(cli("describe", path).stdout.split())  # here a method can, though agreement is as by chance
+    assert "no method can mend that unless a few annotators cause it (`dissensus diagnose`)." in shown
 
 
 def test_items_with_one_label_are_doubtful_and_agree_with_nobody(cli, tmp_path):

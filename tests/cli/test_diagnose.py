@@ -26,7 +26,7 @@ def test_who_stands_out_is_named_with_the_reason(cli, constant):
     assert (result.exit_code, result.stderr) == (0, "")
     assert "of 8 annotators 1 stands out." in result.stdout
     assert "answers 'owl' 60 times of 60" in " ".join(result.stdout.split())
-    assert "1 of 8 annotators has too few labels that others' can be compared with." in result.stdout
+    assert "1 of 8 annotators has too few labels on items that others labelled too." in result.stdout
     assert "Nothing was written" in result.stdout
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cli.tables import write_csv
+from cli.tables import write_csv, write_export
 from dissensus.report.pseudonyms import pseudonyms
 
 FAST = ("--method", "dawid-skene")
@@ -78,6 +78,15 @@ def test_several_questions_become_a_page_each(cli, questions):
     cli("report", questions, *FAST, "-o", "page.html")
     pages = sorted(path.name for path in questions.parent.glob("*.html"))
     assert pages == ["page-Tone.html", "page-is_it_good-2.html", "page-is_it_good.html"]
+
+
+def test_comparisons_in_an_export_have_a_page_beside_its_texts(cli, here):
+    out = cli("report", write_export(here / "export.json"), "-o", "page.html")
+    assert out.exit_code == 0, out.stderr
+    assert facts(here / "page-tone.html")["sections"]["items"]["table"][0]["texts"]
+    best = "a is best by the 95 % intervals of ranks."
+    assert best in facts(here / "page-better.html")["headline"]
+    assert best in cli("aggregate", "export.json", "--label", "better").stdout
 
 
 def test_a_table_with_one_label_per_item_has_its_report_too(cli, here):

@@ -215,6 +215,12 @@ def test_weights_are_not_used_and_that_is_said():
     assert ev.agreement(dropped) == ev.agreement(table.select(rows=np.arange(len(table)) % 3 > 0))
 
 
+def test_agreement_on_all_items_is_not_certain():
+    table = Annotations.from_arrays([*range(40)] * 2, [0] * 40 + [1] * 40, [0, 1] * 40)
+    assert ev.agreement(table)["percent"] == ev.bootstrap(np.ones(40))
+    assert np.isnan(ev.agreement(table, resamples=0)["percent"].low)
+
+
 def test_one_class_only_has_no_chance_to_correct_for():
     table = Annotations.from_matrix(np.zeros((4, 3), int))
     found = ev.agreement(table)

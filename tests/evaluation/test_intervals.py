@@ -123,5 +123,6 @@ def test_a_share_of_all_items_has_wilson_s_interval():
     found = ev.bootstrap(np.ones(4))
     low = stats.binomtest(4, 4).proportion_ci(method="wilson").low
     assert (found.value, found.low, found.high) == (1, pytest.approx(low), 1)
+    assert {ev.bootstrap(np.ones(n), resamples=2).high for n in range(1, 99)} == {1}  # also beyond rounding
     assert ev.bootstrap(np.zeros(4)).high == pytest.approx(1 - low)
     assert ev.bootstrap(np.full(4, 0.5)).low == 0.5  # shares of ties, not of items

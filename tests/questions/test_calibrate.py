@@ -198,7 +198,7 @@ def test_what_judges_react_to_beyond_the_truth():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"gold": np.full(600, -1)}, "0 labelled items have gold; have 10 or more"),
+        ({"gold": np.full(600, -1)}, "labelled items with gold: 0; have 10 or more"),
         ({"gold": np.full(600, np.nan)}, "gold holds numbers and the table classes"),
         ({"table": Annotations.from_arrays(range(600), [0] * 600, [0] * 600)}, "there is only one class"),
         ({"systems": ["a"]}, "systems names 1 items, and the table has 600"),

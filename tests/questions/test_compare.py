@@ -152,6 +152,12 @@ def test_a_verdict_names_a_method_that_can_be_fitted(ranked, said):
     assert [row["yardstick"] for row in found.rows()] == [name != "gaussian" for name, *_ in ranked]
 
 
+def test_who_is_behind_by_next_to_nothing_is_not_behind_by_nothing():
+    ranked = [contestant(*one) for one in (("mace", 0, True), ("consensus", 1e-5, False), ("majority-vote", 1, False))]
+    said = comparison.Comparison(tuple(ranked), 100, 1, 0.2, {}).verdict()
+    assert "consensus, which all commands use, is less than 0.001 nats per annotation behind" in said
+
+
 def test_a_vote_that_is_hardly_behind_is_as_good():
     def verdict(behind, tied=False, hidden=100):
         ranked = contestant("glad", 0.0, True), contestant("majority-vote", behind, tied)

@@ -84,6 +84,15 @@ def test_without_gold_the_clear_majority_and_the_votes_judge(crowd):
     assert "log_loss" not in [one.name for one in found]
     assert found.reference == "the most frequent label"
     assert "several most frequent labels" in found.notes[0]
+    tie = dz.evaluate({"p": [[0.5, 0.5]]}, dz.Annotations.from_arrays([1, 1], ["x", "y"], ["a", "b"]))
+    assert tie.notes == ("1 item has several most frequent labels; hard scores leave such items out.",)
+
+
+def test_where_all_are_right_accuracy_has_the_interval_that_aggregate_gives():
+    table = dz.Annotations.from_arrays([*range(40)] * 2, [0] * 40 + [1] * 40, [0, 1] * 40)
+    accuracy = dz.evaluate(table.votes() / 2, table)["accuracy"].values["predictions"]
+    assert accuracy == ev.bootstrap(np.ones(40))
+    assert accuracy.low == pytest.approx(0.912, abs=1e-3)
 
 
 def test_differences_are_paired(crowd):

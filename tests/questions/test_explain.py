@@ -16,7 +16,7 @@ from dissensus.models.base import methods_for
 from dissensus.models.methods import GLAD, DawidSkene, MajorityVote
 from dissensus.questions import explain as disagreement
 from dissensus.questions import perspectives
-from dissensus.questions.explain import KINDS, explain
+from dissensus.questions.explain import KINDS, MEANINGS, explain
 from dissensus.questions.perspectives import metadata_groups
 from dissensus.table.simulate import annotate, make_crowd
 from tables import KINDS as ROWS
@@ -512,6 +512,8 @@ def test_those_who_agree_may_be_wrong():
     model.posterior_[same[1]] = model.posterior_[same[1]] * 0.8 + 0.04
     found = explain(table, model)
     assert found.kind[same[:3]].tolist() == [ERROR, AGREED, AGREED]
+    assert found.disagreement[same[0]] == 0
+    assert "differ" not in MEANINGS["likely error"]  # all said the same here
     assert found.suspect[table.item == same[0]].min() > 0.95
 
 

@@ -26,6 +26,9 @@ def test_votes_are_counted_the_most_frequent_first():
     assert found.labels.tolist() == [4, 1, 0, 3, 3]
 
 
+WEIGHED = ", weighed by who gave them"  # why they are settled all the same
+
+
 @pytest.mark.parametrize(
     ("votes", "label", "confidence", "status", "reason"),
     [
@@ -39,12 +42,12 @@ def test_votes_are_counted_the_most_frequent_first():
         ("ab", 0, 0.6, "needs a look", "2 labels differ"),
         ("abc", 2, 0.6, "needs a look", "3 labels differ"),
         ("abcd", 2, 0.4, "truly split", "4 labels differ"),
-        ("aabb", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
-        ("aabbc", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
-        ("aabbc", 2, 0.95, "settled", "'a' and 'b' are tied, 2 labels each"),
-        ("aabbcc", 2, 0.95, "settled", "'a', 'b' and 'c' are tied, 2 labels each"),
-        ("ab", 2, 0.95, "settled", "2 labels differ"),
-        ("aaabbc", 1, 0.95, "settled", "more labels (3 of 6) say 'a'"),
+        ("aabb", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each" + WEIGHED),
+        ("aabbc", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each" + WEIGHED),
+        ("aabbc", 2, 0.95, "settled", "'a' and 'b' are tied, 2 labels each" + WEIGHED),
+        ("aabbcc", 2, 0.95, "settled", "'a', 'b' and 'c' are tied, 2 labels each" + WEIGHED),
+        ("ab", 2, 0.95, "settled", "2 labels differ" + WEIGHED),
+        ("aaabbc", 1, 0.95, "settled", "more labels (3 of 6) say 'a'" + WEIGHED),
         ("aab", 1, 0.8, "needs a look", "most labels (2 of 3) say 'a'"),
         ("aabb", 0, 0.5, "truly split", "2 of 4 labels agree where 4 usually would"),
     ],
@@ -90,8 +93,8 @@ def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_the
         np.repeat(np.arange(3), [4, 4, 8]), np.arange(16), list("bbddaaccaabbccdd"), items=np.arange(3)
     )
     found = item_status(table, np.zeros(3, int), np.full(3, 0.95))
-    said = ["'b' and 'd' are tied, 2 labels each", "'a' and 'c' are tied, 2 labels each"]
-    assert found.reason.to_pylist() == [*said, "4 answers are tied, 2 labels each"]
+    said = [f"'b' and 'd' are tied, 2 labels each{WEIGHED}", f"'a' and 'c' are tied, 2 labels each{WEIGHED}"]
+    assert found.reason.to_pylist() == [*said, f"4 answers are tied, 2 labels each{WEIGHED}"]
     assert found.reason_of(1) == said[1]
 
 
@@ -173,6 +176,7 @@ def test_numbers_are_settled_by_their_reliability_and_split_where_labels_lie_apa
     assert found.reason[3].as_py() == "only 1 label"
     assert found.reason[7].as_py() == "0 of 4 labels lie close to the value where 3 usually would"
     assert 0.3 < (found.status == 0).mean() < 1
+    assert " settled (90 % reliable, by 2 annotators or more), " in found.sentence()  # no probability
     known = status_of(model, table, np.where(np.arange(80) == 7, 1.5, np.nan))
     assert (known.status[7], known.reason[7].as_py()) == (0, "decided: its answer was given")
     assert known.reason[3].as_py() == "only 1 label"

@@ -476,9 +476,9 @@ NEXT = (
 def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     assert found_with().verdict() == (
         "With 5 labels per item already 97.0 % of the items get the class that all 10 give. By the model's own "
-        "reckoning one more label each, by the same people, would change the class of 2.0 % of the items and put a "
-        "further 4.0 % right; when one label was taken away from each and given back, it expected 2.0 % to change, and "
-        f"2.1 % did. {NEXT}"
+        "reckoning one more label each, by the same people, would change the class of 2.0 % of the items and put "
+        "4.0 % more of them right; when one label was taken away from each and given back, it expected 2.0 % to "
+        f"change, and 2.1 % did. {NEXT}"
     )
     assert "With 3 labels per item already 96.0 %" in found_with(stability=(0.96, 0.97)).verdict()
     assert "With 5 labels per item only 94.0 %" in found_with(stability=(0.9, 0.94)).verdict()
@@ -489,7 +489,10 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     worth = found_with(worth=CountedLabels(1.6, 1.0, 6.0, labels=24)).verdict()
     assert "Confidence counts the 24.0 labels of an item as 1.6 (1.0 to 6.0): they share the item. Next: " in worth
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97).verdict()
-    assert "By gold 88.0 % of the items are right, where the model believes 97.0 %. Next: " in gold
+    assert (
+        "Of the items with a known label 88.0 % are right (80.0 % to 90.0 %), where the model believes 97.0 %. Next: "
+        in gold
+    )
 
 
 def test_a_model_that_the_rehearsal_refutes_is_not_believed():
@@ -511,6 +514,9 @@ def test_hardly_any_is_not_none_and_nearly_all_is_not_all():
 def test_extremes_are_told_as_they_are():
     single = redundancy(Annotations.from_arrays([1, 2, 3], [1, 1, 2], [0, 1, 0]), "dawid-skene")
     assert single.verdict().startswith("No item has labels by two annotators, so nothing says")
+    assert single.verdict().endswith("by a second annotator: `dissensus recommend --budget 100` says which.")
+    alone = redundancy(Annotations.from_arrays([1, 2], [1, 1], [0, 1]), "dawid-skene")
+    assert alone.verdict().endswith("by a second annotator.")  # there is nobody whom `recommend` could name
     assert "expected" not in single.verdict()  # nothing is known of who errs
     twice = redundancy(Annotations.from_arrays([1, 2, 3] * 2, [1, 1, 2] * 2, [0, 1, 0] * 2), "dawid-skene")
     assert (twice.rehearsal, twice.verdict()) == (None, single.verdict())  # the same people, once more
@@ -522,6 +528,9 @@ def test_extremes_are_told_as_they_are():
     two = redundancy(Annotations.from_arrays([1, 1, 2, 2], [1, 2, 1, 2], [0, 1, 1, 1]), "dawid-skene")
     assert two.verdict().startswith("By the model's own reckoning")  # of two items no share is told
     assert "it expected" not in two.verdict()
+    same = one_class.levels[0].stability
+    assert (same.value, same.high) == (1, 1)
+    assert same.low < 0.3  # of one item
     for method in ("dawid-skene", "majority-vote", "one-coin"):
         agree = Annotations.from_arrays(
             np.repeat(np.arange(300), 5), np.tile(np.arange(5), 300), np.repeat([0, 1], 750)

@@ -42,6 +42,12 @@ def test_every_kind_has_its_page(kind):
     assert {one["annotator"] for one in people} == set(made.annotator_names)  # pseudonyms
 
 
+def test_one_item_is_not_held_against_chance():
+    made = page(Annotations.from_arrays([0, 0], ["a", "b"], [3.5, 4.25]).as_kind("numbers"), only=["answers"])
+    [found] = made.facts["findings"]
+    assert found["text"] == "1 of 1 item has an interval wider than half of the scale."
+
+
 def test_a_ranking_has_intervals_of_scores_and_ranks():
     table = drawn("pairs")
     made = page(table)

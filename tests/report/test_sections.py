@@ -97,6 +97,17 @@ def test_agreement_is_held_against_chance_only_where_enough_items_have_two_annot
     )
     texts = [one["text"] for one in report(table).facts["findings"]]
     assert any("agree 0 % of the time, about as often as chance would, or less (" in text for text in texts) == told
+    spelt = report(dataclasses.replace(table, classes=np.array(["yes", "Yes"], object)), only=["overview"])
+    assert spelt.facts["findings"] == []  # the spelling is to be settled first
+
+
+@pytest.mark.parametrize(
+    ("second", "said"), [("a", "Only one class was ever given"), ("b", "Only one class was given to items")]
+)
+def test_one_class_is_said_to_be_the_only_one_where_it_is(second, said):
+    table = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["a", "a", second])
+    found = report(table, only=["overview"]).facts["findings"][0]["text"]
+    assert found.startswith(said)
 
 
 def test_labels_count_what_is_settled_and_what_is_right():
@@ -130,6 +141,10 @@ def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_la
     section, facts = sections["labels"](), report(gold=crowd().truth).facts["sections"]["labels"]
     against = next(iter(section.findings(facts | {"gold": facts["gold"] | {"expected": 0.5}})))
     assert "learns from gold how sure to be" in against.advice
+    honest = {"expected": facts["gold"]["accuracy"]["value"]}
+    for items, tone, word in ((100, "good", "agrees with"), (29, "note", "cannot be told from")):
+        told = next(iter(section.findings(facts | {"gold": facts["gold"] | honest | {"items": items}})))
+        assert (told.tone, word in told.text, told.advice) == (tone, True, "")
     asked = "The classes of 30 items (`--known`) would say how sure to be."
     assert asked in report().facts["headline"]
     known = crowd().truth
@@ -216,6 +231,11 @@ def test_annotators_have_pseudonyms_in_every_sentence_unless_names_are_asked_for
     assert "person-03" in dumps(report(table.select(items=table.items[:50]), names=True).facts)
 
 
+def test_one_annotator_is_not_told_to_label_what_others_label():
+    found = report(SMALL["one annotator"], only=["annotators", "redundancy"]).facts["findings"]
+    assert [one["advice"] for one in found if one["text"].startswith("1 of 1 annotator has too few")] == [""]
+
+
 def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     table, facts = digits
     found = diagnose(table)
@@ -227,12 +247,16 @@ def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     drawn = blocks("annotators", facts["sections"]["annotators"], Table)[0]
     assert {row[0] for row in drawn.rows[: len(bad)]} == bad
     assert all(row[3] == ["below the average"] for row in drawn.rows[len(bad) :])
+    below = facts["sections"]["annotators"] | {"people": [people[0] | {"flags": ["below"]}]}
+    said = next(iter(sections["annotators"]().findings(below))).text
+    assert " right by the method, also at the upper end of the 95 % interval: " in said  # a test, not certainty
 
 
 def test_items_have_the_explanation_and_who_said_what():
     table = crowd().annotations
     made = report(names=True, items=things(table), annotators=people(table), gold=crowd().truth)
     facts, fitted = made.facts["sections"]["items"], made.fitted
+    assert "No group shows a difference beyond chance." in made.html()
     found = explain(table, fitted, annotators=people(table))
     assert facts["kinds"] == dict(found.counts())
     assert len(facts["table"]) == 100
@@ -384,6 +408,10 @@ def test_the_headline_says_what_a_boss_asks():
     _, settled, _, method = made.facts["headline"]
     assert settled.startswith(f"{sure.sum()} items ({sure.sum()} %) are settled at 95 %; of these {100 * right:.1f} %")
     assert method == "Labels by dawid-skene."
+    one = np.flatnonzero(sure & (made.label == gold))[0]
+    some = np.where(np.arange(100) == one, gold, -1)
+    few = Report(table, model, gold=some, methods=FEW_METHODS).facts["headline"][1]
+    assert "; of the 1 with a known label 100.0 % are right by gold" in few
     assert "expected to be right" in Report(table, model, methods=FEW_METHODS).facts["headline"][1]
     assert all(sentence.replace(" %", "\u00a0%") in made.html() for sentence in made.facts["headline"])
 

@@ -125,6 +125,9 @@ def test_what_is_settled_is_seen_wide_and_narrow(service, opened):
     page = opened(f"{url}#/pets/overview", "overview", 375)
     assert page.locator("h1").inner_text() == "Pets <i>"
     assert f"{counts['queue']} wait for a decision" in page.locator(".headline").inner_text()
+    week = at.project("pets").progress()["week"]
+    assert week["queue"][0] == counts["queue"]
+    assert f"{100 * week['settled'][0]:.0f}\u00a0%" in page.locator(".numbers .value").first.inner_text()
     assert "Not tested yet: there are no labels of a week ago" in page.locator("main").inner_text()
     for view in ("annotators", "queue", "adjudicate"):
         page.click(f"nav a[href$='/{view}']")
@@ -247,6 +250,7 @@ def test_names_of_any_form_are_listed_and_decided(service, opened):
     page.wait_for_selector("h1:has-text('www')")
     page.keyboard.press("1")
     page.wait_for_selector("h1:text-is('Nothing waits')")
+    assert "Every item with two labels or more is settled or decided." in page.locator("main").inner_text()
     assert {one["item"] for one in at.project("odd").all_decisions()} == set(ODD)
 
 

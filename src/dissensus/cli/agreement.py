@@ -134,7 +134,7 @@ def _sentences(facts: dict[str, Any], scale: str) -> Iterator[str]:
     alpha = found["krippendorff_alpha"]
     single = facts["items"] - facts["items_with_two_ratings"]
     if alpha["value"] != alpha["value"]:
-        yield "Only one class was ever given; there is nothing to disagree about, and α, κ and AC1 are undefined."
+        yield "Only one class was given to items with two annotators: what has no value is undefined."
         return
     if scale == "ordinal":
         yield f"Order of the classes: {' < '.join(show.name(name) for name in facts['classes'])}."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Fit, Gold, Source, item_column, option
+from dissensus.cli.options import NUMBERS, Fit, Gold, Source, item_column, option
 from dissensus.exceptions import BadParameter, DataError, DissensusError, MissingColumn
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     if table.kind != "numbers":
         return gold.read(table), None
     if gold.gold is not None:
-        item, label = gold.columns(gold.gold, table)
+        item, label = gold.columns(gold.gold, table, ("gold", "label", *NUMBERS))
         check_gold_items(item, table)
     elif table.source is not None and table.source.gold is not None:
         item, label = table.source.gold
@@ -347,7 +347,7 @@ def _show_panel(panel: PanelReview) -> None:
             price = dict(zip(map(str, panel.judges), panel.cost, strict=True))
             spent = sum(price[name] for name, _ in panel.kept[:enough])
             by = f", for {spent:g} an item instead of {panel.cost.sum():g}"
-        show.line(f"{enough} of {len(panel.kept)} judges keep 95 % of the panel's answer{by}: {names}.")
+        show.line(f"95 % of the panel's answer is kept by {enough} of {len(panel.kept)} judges{by}: {names}.")
     if found := panel.tested():
         pairs = "; ".join(f"{show.name(one)} and {show.name(other)} {r:.2f}" for one, other, r in found)
         show.line(f"Errors alike beyond chance (correlation): {pairs}.")

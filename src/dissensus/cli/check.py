@@ -98,7 +98,7 @@ def check(
         before = None
         with show.waiting(f"checking {source.title(question)}"):
             if folder is not None:
-                before = _kept(folder, question)
+                before = _kept(folder, question, source.left)
                 model = model if fit.method or fit.setting else before.model
             elif against is not None:
                 before = snapshot(old[question], model)
@@ -123,11 +123,12 @@ def _read(path: Path) -> dict[str, Any]:
         raise UnreadableFile(f"{path} is no TOML: {error}.") from error
 
 
-def _kept(folder: Path, question: str | None) -> Snapshot:
-    """What `aggregate` wrote about a table."""
-    from dissensus.cli.results import load_model
+def _kept(folder: Path, question: str | None, left: list[str]) -> Snapshot:
+    """What `aggregate` wrote about a table; about several, where FILE has one question `left` of them."""
+    from dissensus.cli.results import load_model, question_folders
     from dissensus.questions.check import Snapshot
 
+    question = question or next((one for one in left if one in question_folders(folder)), None)
     model = load_model(folder, question)
     if not model.items_.size or not hasattr(model, "item_total_"):
         raise UnreadableFile(f"{folder} was written without the labels of its items; give the table itself.")

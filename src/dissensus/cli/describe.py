@@ -72,6 +72,9 @@ NO_ANSWER = {
 """Class names, in small letters, that may be no answer at all."""
 
 
+MEND = "; no method can mend that unless a few annotators cause it (`dissensus diagnose`)"
+
+
 def _doubts(about: dict[str, Any]) -> Iterator[str]:
     """What to look at before trusting a result, in plain words."""
     import numpy as np
@@ -83,10 +86,9 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     agreement = about.get("pairwise_agreement")
     checked, spelt = about["items_with_two_annotators"], unsettled_spellings(shares)
     if agreement is not None and about["classes"] > 1 and agreement < chance + AT_CHANCE and checked >= MIN_ITEMS:
-        mend = "" if spelt else "; no method can mend that"
-        yield f"Labels agree about as often as by chance, or less ({show.percent(chance)}){mend}."
-    if about["kind"] == "numbers" and about["sd_within_items"] is not None and about["sd_within_items"] >= about["sd"]:
-        yield "Labels of one item differ as much as those of different items; no method can mend that."
+        yield f"Labels agree about as often as by chance, or less ({show.percent(chance)}){'' if spelt else MEND}."
+    if about["kind"] == "numbers" and checked >= MIN_ITEMS and about["sd_within_items"] >= about["sd"]:
+        yield f"Labels of one item differ as much as those of different items{MEND}."
     if few := about["annotators_with_fewer_than_5"]:
         all_ = show.count(about["annotators"], "annotator")
         yield f"{few:,} of {all_} gave fewer than 5 labels; little is learnt about each."

@@ -116,6 +116,6 @@ def _show(title: str, found: Diff) -> None:
         from dissensus.questions.diff import MIN_LABELS
 
         show.text(
-            f"{few:,} of {found.annotators.size:,} annotators have fewer than {MIN_LABELS} labels before or since that "
-            "others can be compared with; nothing is said of them."
+            f"{few:,} of {found.annotators.size:,} annotators {'has' if few == 1 else 'have'} fewer than {MIN_LABELS} "
+            "labels, before or since, on items that others labelled too; nothing is said of them."
         )

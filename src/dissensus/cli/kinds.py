@@ -87,7 +87,7 @@ def _print_ranking(about: dict[str, Any], model: Aggregator, preview: bool) -> N
             "it by these comparisons."
         )
     else:
-        show.text(f"{show.name(best['thing'])} is best beyond doubt.")
+        show.text(f"{show.name(best['thing'])} is best by the 95 % intervals of ranks.")
     if abs(about["favours_left"]) > 0.01:
         side = "left" if about["favours_left"] > 0 else "right"
         odds = float(np.exp(abs(about["favours_left"])))

@@ -278,7 +278,8 @@ class Source:
             )
         tables: Tables = dict(found) if isinstance(found, Mapping) else {None: found}
         if show.command not in ANY_KIND:
-            tables = _of_classes(tables)
+            several, tables = tables, _of_classes(tables)
+            self.left.extend(str(name) for name, table in several.items() if table is tables.get(None))
             for table in tables.values():
                 check_kind(table.kind, CLASS_KINDS, f"dissensus {show.command}")
         if (reading := next(iter(tables.values())).source) is not None:
@@ -351,6 +352,11 @@ class Source:
     def holds_texts(self) -> bool:
         """True where FILE, once read, is an export with texts of its items."""
         return self.named != "-" and "text" in self.account.get("columns", {}) and "answers" in self.account
+
+    @functools.cached_property
+    def left(self) -> list[str]:
+        """What the one question of an export may be called: by --label, or the only one of classes."""
+        return [] if self.label is None else [self.label]
 
     @functools.cached_property
     def account(self) -> dict[str, Any]:

@@ -100,9 +100,10 @@ def report(
             chosen = fit.name({question: table})
             bar.tell(f"fitting {chosen}")
             fitted = fit.model(table.kind).fit(table, gold=sure)
+            about = parts | {"items": None} if table.kind == "pairs" and items is None else parts  # its items are pairs
             made = Report(
                 table, fitted, gold=codes, known=sure, title=name, names=not pseudonyms, salt=salt,
-                show=show_column or (), seed=seed or 0, on_step=bar.tell, **parts,
+                show=show_column or (), seed=seed or 0, on_step=bar.tell, **about,
             )  # fmt: skip
             files = made.save(pages[question])
         return {

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from dissensus.common import formatting
 from dissensus.common.formatting import count as count
 from dissensus.common.progress import clean as clean
 from dissensus.common.progress import console as console
@@ -42,7 +43,7 @@ def bar(share: float, width: int = 20) -> str:
 
 def percent(share: float) -> str:
     """A share for people."""
-    return f"{100 * share:.1f} %"
+    return formatting.percent(share, 1)
 
 
 def number(value: float) -> str:

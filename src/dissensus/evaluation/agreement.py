@@ -183,10 +183,11 @@ def _estimates(
     place = places(table, scale, values)
     found = statistics(table, scale, place)
     rated = found[np.flatnonzero(np.diff(found.indptr))]  # items without labels are not drawn
-    if rated[:, [PAIRED]].sum() == 0:
+    if (several := rated[:, [PAIRED]].sum()) == 0:
         raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
     sums = bootstrap_sums(rated, **bootstrap)
-    return {name: sums.estimate(partial(_coefficient, name, scale, place), level) for name in names}
+    of = {"percent": several, "percent of items": several}  # shares
+    return {name: sums.estimate(partial(_coefficient, name, scale, place), level, of.get(name, 0)) for name in names}
 
 
 def _coefficient(name: str, scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:

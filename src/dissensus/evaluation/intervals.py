@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, issparse
+from scipy.special import ndtri
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
@@ -49,10 +50,10 @@ class Sums:
     whole: FloatArray  # (S,)
     resampled: FloatArray  # (B, S)
 
-    def estimate(self, statistic: Statistic, level: float = 0.95) -> Estimate:
-        """`statistic` of the sums, with the percentile interval. Resamples where it is undefined (NaN) are left out."""
+    def estimate(self, statistic: Statistic, level: float = 0.95, share_of: float = 0) -> Estimate:
+        """`statistic` of the sums, with its interval; `level` and `share_of` as in `percentile_interval`."""
         value = float(statistic(self.whole[None, :])[0])
-        return percentile_interval(value, statistic(self.resampled), level)
+        return percentile_interval(value, statistic(self.resampled), level, share_of)
 
     def means(self, n_items: int, level: float = 0.95) -> list[Estimate]:
         """The mean over items of each statistic."""
@@ -71,7 +72,7 @@ def bootstrap(
 ) -> Estimate:
     """A function of sums over items, with its percentile interval by bootstrap over items.
 
-    Resamples of items that are all right are all right too: such a share has Wilson's interval.
+    Items that are all right, or all wrong, have Wilson's interval: see `percentile_interval`.
 
     Parameters
     ----------
@@ -98,13 +99,8 @@ def bootstrap(
     sums = bootstrap_sums(table, resamples=resamples, seed=seed, on_step=on_step)
     if statistic is not None:
         return sums.estimate(statistic, level)
-    found = sums.means(table.size, level)[0]
-    if resamples and found.value in (0.0, 1.0) and ((table == 0) | (table == 1)).all():
-        from scipy.special import ndtri
-
-        low, high = score_interval(found.value, table.size, float(ndtri((1 + level) / 2)))
-        return Estimate(found.value, float(low), float(high), level)
-    return found
+    share = ((table == 0) | (table == 1)).all()
+    return sums.estimate(lambda s: s[:, 0] / table.size, level, table.size if share else 0)
 
 
 def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
@@ -162,13 +158,18 @@ def _checked(stats: Any) -> FloatArray:
     return table
 
 
-def percentile_interval(value: float, resampled: Any, level: float = 0.95) -> Estimate:
-    """`value` with the quantiles of its resampled values (B,) that hold the share `level`; NaNs are left out."""
+def percentile_interval(value: float, resampled: Any, level: float = 0.95, share_of: float = 0) -> Estimate:
+    """`value` with the quantiles of its resampled values (B,) that hold the share `level`; NaNs are left out.
+
+    A share of `share_of` items that is 0 or 1 is so in every resample: it has Wilson's interval.
+    """
     check_argument("level", level, float, above=0, below=1)
     known = np.asarray(resampled)[~np.isnan(resampled)]
     if known.size == 0 or np.isnan(value):
         return Estimate(value, float("nan"), float("nan"), level)
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    if share_of and value in (0.0, 1.0):
+        low, high = score_interval(value, share_of, float(ndtri((1 + level) / 2)))
     return Estimate(value, float(low), float(high), level)
 
 
@@ -176,7 +177,8 @@ def score_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
     """Bounds of a share (Wilson 1927) seen in so many trials, z standard errors around; trials need not be whole."""
     middle = (mean + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = z / (1 + z**2 / trials) * np.sqrt(np.maximum(mean * (1 - mean), 0) / trials + z**2 / (4 * trials**2))
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+    low, high = np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+    return np.minimum(low, mean), np.maximum(high, mean)  # beyond rounding
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,7 @@ def calibrate(
     labelled = np.flatnonzero(np.diff(table.item_ptr))
     known = np.intersect1d(known_items(gold), labelled)
     if known.size < 2 * MIN_KNOWN:
-        raise DataError(f"{known.size} labelled items have gold; have {2 * MIN_KNOWN} or more, drawn at random.")
+        raise DataError(f"labelled items with gold: {known.size}; have {2 * MIN_KNOWN} or more, drawn at random.")
     if not numeric and names.size < 2:
         raise DataError("there is only one class; its rate is 1, and no label can change anything.")
     pi = _check_probability(probability, table, known)

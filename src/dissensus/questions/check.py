@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.formatting import count
+from dissensus.common.formatting import count, percent
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.models.base import Aggregator
 from dissensus.questions.compare import named_model, timed_fit
@@ -106,19 +106,22 @@ class _Checks:
     def min_labels(self) -> Found:
         labels = self.table.ratings_per_item
         least = int(labels.min())
-        short = self.table.items[labels < self.enough]
+        short, people = self.table.items[labels < self.enough], self.table.n_annotators
+        whom = "`dissensus recommend` says to whom"
+        if people < self.enough:
+            whom = f"it takes new annotators, as the table has {count(people, 'annotator')}"
         return (
             least,
             f"the item with the fewest annotators has {least:,}",
             f"Send out again the {count(short.size, 'item')} with fewer than {self.enough:,}, such as "
-            f"{_names(short)}; `dissensus recommend` says to whom.",
+            f"{_names(short)}; {whom}.",
         )
 
     def min_settled(self) -> Found:
         share = float(is_settled(self.now.model.posterior_.max(axis=1), self.table.ratings_per_item).mean())
         return (
             share,
-            f"{_percent(share)} of the items are settled",
+            f"{percent(share, 1)} of the items are settled",
             "Decide the others (`dissensus adjudicate`), or buy labels for them (`dissensus recommend`).",
         )
 
@@ -128,7 +131,7 @@ class _Checks:
             return None, "labels have weights or probabilities" if told else "no item has labels by two annotators"
         return (
             self.now.agreement,
-            f"two annotators of one item agree {_percent(self.now.agreement)} of the time",
+            f"two annotators of one item agree {percent(self.now.agreement, 1)} of the time",
             "Look at what people disagree about (`dissensus explain`), then at the guideline.",
         )
 
@@ -140,7 +143,7 @@ class _Checks:
             return None, "classes differ by capitals or spaces only, so nobody can be judged"
         named = found.annotators[np.array([bool(flags) for flags in found.flags])]
         if not named.size and found.too_few_labels == found.active_annotators:
-            return None, "no annotator has enough labels that others' can be compared with"
+            return None, "no annotator has enough labels on items that others labelled too"
         return (
             int(named.size),
             f"{count(named.size, 'annotator')} to look at",
@@ -153,7 +156,8 @@ class _Checks:
             return None, "the agreement is not known of both snapshots"
         return (
             was - now,
-            f"two annotators of one item agree {_percent(now)} of the time, {_percent(was)} before",
+            f"two annotators of one item agree {percent(now, 1)} of the time, {percent(was, 1)} before: a fall of "
+            f"{percent(max(was - now, 0), 1)}",
             "`dissensus diff` of both tables names who and what changed.",
         )
 
@@ -165,7 +169,7 @@ class _Checks:
         flipped = self.table.items[both[[str(a) != str(b) for a, b in zip(then, self.now.model.predict()[both])]]]  # noqa: B905
         return (
             flipped.size / both.size,
-            f"{_percent(flipped.size / both.size)} of {both.size:,} items have another answer than before",
+            f"the answer of {percent(flipped.size / both.size, 1)} of {count(both.size, 'item')} changed",
             f"`dissensus diff` of both tables says why, of {_names(flipped)} and the others.",
         )
 
@@ -174,7 +178,7 @@ class _Checks:
         there = naming.match(then, self.table.items[self.now.labels > 0], "items") >= 0
         return (
             int((~there).sum()),
-            f"{int((~there).sum()):,} of {then.size:,} items that had labels have none now",
+            f"{int((~there).sum()):,} of {count(then.size, 'item')} that had labels lost them",
             f"Was all of it exported? {_names(then[~there])} should be there.",
         )
 
@@ -208,10 +212,6 @@ class _Checks:
             f"{len(new):,} {'class' if len(new) == 1 else 'classes'} that {unknown}",
             f"Rename {_names(new)} (--map OLD=NEW), or add to the classes (--classes).",
         )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _names(names: Any) -> str:

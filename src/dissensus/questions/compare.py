@@ -140,7 +140,8 @@ class Comparison(Shown):
         used = next((one for one in self if one.method == self.used), None)
         behind_used = ""
         if used is not None and not used.tied and used.method != self.best:
-            behind_used = f" {self.used}, which all commands use, is {used.behind.value:.3f} {unit} behind"
+            by = f"{used.behind.value:.3f}" if used.behind.value >= 0.0005 else "less than 0.001"
+            behind_used = f" {self.used}, which all commands use, is {by} {unit} behind"
             behind_used += "; who predicts labels best is not always most often right." if self.measure is LOG else "."
         if self.best == self.least:
             enough = f"{_capital(simple)} predicts hidden annotations best: nothing more elaborate is needed here."

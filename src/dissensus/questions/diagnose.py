@@ -61,7 +61,7 @@ class Diagnosis(Flagged):
 def too_few_sentence(few: int, active: int) -> str:
     """Say how many of the active annotators have too few labels."""
     who = f"{few:,} of {count(active, 'annotator')} {'has' if few == 1 else 'have'}"
-    return f"{who} too few labels that others' can be compared with."
+    return f"{who} too few labels on items that others labelled too."
 
 
 def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | Habits:

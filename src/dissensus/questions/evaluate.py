@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import count, word_list
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
@@ -157,7 +157,7 @@ def evaluate(
     scores = [
         Score(
             kind, score, items,
-            {name: _estimate(*one) for name, one in values.items()},
+            {name: _estimate(*one, items if score == "accuracy" else 0) for name, one in values.items()},
             {
                 name: _estimate(one[0] - values[first][0], one[1] - values[first][1])
                 for name, one in values.items()
@@ -206,8 +206,9 @@ class _Judge:
             best = tied(votes)
             unclear = voted & (best.sum(axis=1) > 1)
             known = np.where(voted & ~unclear, best.argmax(axis=1), -1)
-            if many := (unclear & items).sum():
-                self.notes.append(f"{many:,} items have several most frequent labels; hard scores leave them out.")
+            if many := int((unclear & items).sum()):
+                have = f"{count(many, 'item')} {'has' if many == 1 else 'have'}"
+                self.notes.append(f"{have} several most frequent labels; hard scores leave such items out.")
         self.table = table.select(rows=rows)  # a row that is predicted is of an item that is
         self.rows: BoolArray = rows  # (N,) those of the whole table that are left
         self.y, self.voted = table.soft_labels(), voted & items  # (I, K) shares of all votes; (I,)
@@ -276,8 +277,10 @@ def _correlation(means: FloatArray) -> FloatArray:
     return np.where(known, (ab - a * b) / np.sqrt(np.where(known, scale, 1)), np.nan)
 
 
-def _estimate(value: float, resampled: FloatArray) -> Estimate:
-    return percentile_interval(value, resampled) if np.isfinite(value) else Estimate(value, np.nan, np.nan)
+def _estimate(value: float, resampled: FloatArray, share_of: int = 0) -> Estimate:
+    if not np.isfinite(value):
+        return Estimate(value, np.nan, np.nan)
+    return percentile_interval(value, resampled, share_of=share_of)
 
 
 def _positions(table: Annotations, scale: Scale) -> FloatArray | None:

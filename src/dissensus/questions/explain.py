@@ -64,7 +64,7 @@ Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MEANINGS: dict[Kind, str] = {
     "agreed": "two annotators or more, and one answer",
-    "likely error": "labels differ because somebody erred",
+    "likely error": "one class is clear, and somebody erred",
     "ambiguous": "people take the item for one class or the other",
     "group perspective": "groups of people see the item differently",
     "cannot tell": "too few labels, or labels that fit several reasons",

@@ -111,7 +111,8 @@ class ItemStatus:
     def sentence(self) -> str:
         """How many items have each status, for people."""
         settled, look, split = self.counts().values()
-        rule = f"{100 * self.least:g} % sure, by {MIN_ANNOTATORS} annotators or more"
+        sure = "sure" if self.least == SETTLED else "reliable"
+        rule = f"{100 * self.least:g} % {sure}, by {MIN_ANNOTATORS} annotators or more"
         return (
             f"{settled:,} {'item is' if settled == 1 else 'items are'} settled ({rule}), "
             f"{look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} truly "
@@ -339,16 +340,17 @@ def _reason(
         return f"the only label, {most}, is doubted" if most else "only 1 label"
     if alone:
         return ONE_ANNOTATOR.format(labels)
+    weighed = "" if status else ", weighed by who gave them"  # why the item is settled all the same
     if agree == 1:
-        return f"{labels} labels differ"
+        return f"{labels} labels differ{weighed}"
     if status == 2:
         return f"{agree} of {labels} labels agree where {expected} usually would"
     if tied:
         named = [naming.shown(classes[code]) for code in leaders[tied - 1]]
         answers = word_list(named) if len(named) <= MAX_TIED else f"{len(named)} answers"
-        return f"{answers} are tied, {agree} labels each"
+        return f"{answers} are tied, {agree} labels each{weighed}"
     if most:
-        return f"{'most' if 2 * agree > labels else 'more'} labels ({agree} of {labels}) say {most}"
+        return f"{'most' if 2 * agree > labels else 'more'} labels ({agree} of {labels}) say {most}{weighed}"
     if agree == labels:
         doubt = "" if status == 0 else f", yet below {100 * SETTLED:g} % sure"
         return f"{'both' if labels == 2 else f'all {labels}'} labels agree{doubt}"

@@ -118,20 +118,23 @@ class Recommendation(Shown):
         number = f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}"
         _, per_item = np.unique(self.items, return_counts=True)
         most = f", up to {per_item.max()} for one item" if per_item.max() > 1 else ""
+        ask = f"Ask for {count(len(self), 'label')} about {count(per_item.size, 'item')}{most}, at a cost of "
         said = [
-            f"Ask for {count(len(self), 'label')} about {count(per_item.size, 'item')}{most}, at a cost of "
-            f"{self.cost.sum():g}.",
+            f"{ask}{self.cost.sum():g}.",
             f"About {number} items are expected to change their label{each}."
             if self.changes >= 0.05
             else "No item is expected to change its label.",
         ]
         if (limits := self.limits) is None:
             return " ".join(said)
-        if limits.too_few:
+        if limits.nobody_checked:
+            said[1] = "No item has labels by two annotators, so nothing says how many labels will change."
+        elif limits.too_few:
             said.append(f"{count(limits.too_few, 'item')} may change by more labels than these.")
         if limits.unchecked:
-            these = f"{limits.unchecked:,} of these items {'is' if limits.unchecked == 1 else 'are'}"
-            said.append(f"{these} asked about only because at most one annotator has labelled them so far.")
+            are, them = ("is", "it") if limits.unchecked == 1 else ("are", "them")
+            why = f"only because at most one annotator has labelled {them} so far"
+            said.append(f"{limits.unchecked:,} of these items {are} asked about {why}.")
         if limits.left >= self.cost.min():
             said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
         return " ".join(said)
@@ -194,6 +197,7 @@ class Limits:
     left: float = 0.0  # of the budget
     too_few: int = 0  # items asked about that take more labels than these to change
     unchecked: int = 0  # items asked about that are not expected to change, and have fewer than two annotators
+    nobody_checked: bool = False  # no item of the table has labels by two annotators, and the model knows no more
 
 
 def recommend(
@@ -290,6 +294,7 @@ class _Search:
         self.table, self.rows, self.columns = table, items, annotators  # codes in the table
         self.items, self.annotators = table.items[items], table.annotators[annotators]
         self.item = naming.match(self.items, model.items_, "items")  # codes in the model
+        self.of_table = int(np.sum(getattr(model, "n_annotations_", -1))) == len(table)  # the model knows no more
         self.who = naming.match(self.annotators, model.annotators_, "annotators")
         if (self.item < 0).any() and not hasattr(model, "prior_"):
             some = naming.shown(self.items[self.item < 0][0])
@@ -338,7 +343,8 @@ class _Search:
         done = (sure >= (np.inf if settled is None else settled)) & (self.given >= MIN_ANNOTATORS)
         self.most = np.where(done, 0.0, most)
         full, open_items = int(((most == 0) & ~done).sum()), int((self.most > 0).sum())
-        self.limits = Limits(settled, int(done.sum()), goal, full, open_items, sure.size, False)
+        alone = self.of_table and counts.max(initial=0) == 1
+        self.limits = Limits(settled, int(done.sum()), goal, full, open_items, sure.size, False, nobody_checked=alone)
 
     def room(self, capacity: Any, budget: float) -> FloatArray:
         """(J,) labels that each annotator may be asked for."""

@@ -48,7 +48,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import redundancy as kernels
-from dissensus.evaluation import Estimate, bootstrap_sums
+from dissensus.evaluation import Estimate, bootstrap
 from dissensus.evaluation.hard import hits, tied
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
@@ -166,23 +166,26 @@ class Redundancy(Shown):
         if self.n_classes == 1:
             return "There is only one class; no label can change anything."
         if self.rehearsal is None:
+            which = f": `dissensus recommend --budget {ADVICE_BUDGET}` says which" if len(self.advice) else ""
             return (
                 "No item has labels by two annotators, so nothing says how far they agree or what more labels would "
-                "change. Have some items labelled by a second annotator: "
-                f"`dissensus recommend --budget {ADVICE_BUDGET}` says which."
+                f"change. Have some items labelled by a second annotator{which}."
             )
         after = self.next_label
         sentences = [
             self._so_far(),
             f"By the model's own reckoning one more label each, by the same people, would change the class of "
-            f"{percent(float(after.flips.mean()), 1)} of the items and put a further "
-            f"{percent(after.expected_right_after - after.expected_right, 1)} right{self._rehearsed(self.rehearsal)}.",
+            f"{percent(float(after.flips.mean()), 1)} of the items and put "
+            f"{percent(after.expected_right_after - after.expected_right, 1)} more of them right"
+            f"{self._rehearsed(self.rehearsal)}.",
         ]
         if self.rehearsal.too_sure:
             sentences.append("So labels here are less stable than the forecast says: expect more of them to change.")
         if self.accuracy is not None and self.expected_accuracy is not None:
+            value, low, high = (percent(getattr(self.accuracy, one), 1) for one in ("value", "low", "high"))
+            interval = f" ({low} to {high})" * bool(np.isfinite(self.accuracy.low))  # without resamples there is none
             sentences.append(
-                f"By gold {percent(self.accuracy.value, 1)} of the items are right, where the model believes "
+                f"Of the items with a known label {value} are right{interval}, where the model believes "
                 f"{percent(self.expected_accuracy, 1)}."
             )
         if self.worth is not None:
@@ -280,9 +283,9 @@ def redundancy(
     many = np.flatnonzero(part.ratings_per_item > 1)  # a label by the same person is no check
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
 
-    def estimate(values: FloatArray) -> Any:
+    def estimate(values: FloatArray, statistic: Any = None) -> Any:
         """The mean of (n,) values with its interval; None where n is 0."""
-        return bootstrap_sums(values, resamples=resamples, seed=seed).means(values.size)[0] if values.size else None
+        return bootstrap(values, statistic, resamples=resamples, seed=seed) if values.size else None
 
     def fit(some: Annotations) -> tuple[Aggregator, float]:
         if on_fit is not None:
@@ -315,14 +318,19 @@ def redundancy(
     if many.size:
         expected_flips, expected_gain, changed, risen = _averages(rehearsals)
         rehearsal = Rehearsal(
-            many.size, float(expected_flips), estimate(changed), float(expected_gain), estimate(risen)
+            many.size,
+            float(expected_flips),
+            estimate(changed),
+            float(expected_gain),
+            estimate(risen, lambda s: s[:, 0] / risen.size),  # a difference, no share
         )
     curve = []
     for labels, drawn in draws.items():
         same, right, confidence, seconds = _averages(drawn)
         more = counts > labels if labels < counts.max() else counts > 0  # the rest keep all they have
         kept, n = int(np.minimum(counts, labels).sum()), int(more.sum())
-        stability, accuracy = estimate(same[more]), estimate(right)
+        stability = estimate(same[more]) if labels < counts.max() else Estimate(1.0, 1.0, 1.0)  # the same fit
+        accuracy = estimate(right)
         curve.append(Level(labels, kept, n, stability, accuracy, float(confidence), float(seconds)))
     return Redundancy(
         tuple(curve),

@@ -243,7 +243,8 @@ def _how_settled(study: Study) -> Iterator[str]:
     if study.gold is not None and (known := settled & (study.gold >= 0)).any():
         right = (study.label == study.gold)[known].mean()
         low, high = map(float, wilson(right, right * (1 - right), known.sum()))
-        sure = f"of these {percent(right, 1)} are right by gold ({percent(low, 1)} to {percent(high, 1)})"
+        whose = "these" if known.sum() == n else f"the {known.sum():,} with a known label"
+        sure = f"of {whose} {percent(right, 1)} are right by gold ({percent(low, 1)} to {percent(high, 1)})"
     are = "is" if n == 1 else "are"
     yield f"{count(n, 'item')} ({percent(n / settled.size)}) {are} settled at {percent(SETTLED)}; {sure}."
 

@@ -77,7 +77,8 @@ def _settled(
     done = np.array([name for name, time in decided.items() if time <= end], object)
     place = naming.match(done, then.items, "items") if done.size else np.empty(0, np.int64)
     sure[place[place >= 0]] = True
-    return {"items": then.n_items, "settled": float(sure.mean()), "queue": int((~sure).sum())}
+    waits = ~sure & (np.diff(then.item_ptr) > 1)  # the `queue` of `describe.masks`
+    return {"items": then.n_items, "settled": float(sure.mean()), "queue": int(waits.sum())}
 
 
 def _people(

@@ -44,7 +44,7 @@ SCALE = "Ask how they understand the scale; graded-response takes it into accoun
 WORDS = {
     "unrelated": (
         "give[s] labels that do not depend on the item",
-        "Ask them how they label, and count their labels only once that is clear.",
+        "Ask them how they label before you rely on their labels.",
     ),
     "contrary": (
         "give[s] labels that go against what the others say",
@@ -78,7 +78,7 @@ class Annotators(Section):
         fitted, found = study.fitted, study.diagnosis
         interval = fitted.reliability_interval()
         average = np.nansum(fitted.hits_) / max(float(np.nansum(fitted.total_)), 1e-300)
-        weak = (interval[:, 1] < average) & (not found.unsettled)  # for certain
+        weak = (interval[:, 1] < average) & (not found.unsettled)
         flags = [
             [*one, *(["below"] if below and not one else [])]
             for one, below in zip(found.flags, weak.tolist(), strict=True)
@@ -121,15 +121,16 @@ class Annotators(Section):
             named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:MAX_WEAK_NAMED])
             more = f" and {len(weak) - MAX_WEAK_NAMED:,} more" if len(weak) > MAX_WEAK_NAMED else ""
             yield Finding(
-                f"For certain below the average of {percent(facts['mean_reliability'])} right: {named}{more}.",
-                "Look at what they take for what.",
+                f"Below the average of {percent(facts['mean_reliability'])} right by the method, also at the upper end "
+                f"of the 95 % interval: {named}{more}.",
+                "Look at which classes they confuse.",
                 table="annotators-flagged",
             )
         if few := facts["too_few_labels"]:
             yield Finding(
                 too_few_sentence(few, facts["active"]),
                 "Give the same people more items that others label too, rather than more people a few."
-                if few > facts["active"] / 2
+                if few > max(facts["active"] / 2, 1)
                 else "",
             )
 
@@ -138,7 +139,7 @@ class Annotators(Section):
         yield Numbers(
             [
                 Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
-                *(Number(f"{count:,}", NOUNS[flag], "annotators' answers") for flag, count in flags.items() if count),
+                *(Number(f"{n:,}", NOUNS[flag], "annotator" + "s" * (n != 1)) for flag, n in flags.items() if n),
                 Number(f"{facts['too_few_labels']:,}", "with too few labels to say"),
             ]
         )
@@ -151,7 +152,7 @@ class Annotators(Section):
         else:
             yield Text(f"Too few pairs of annotators share {MIN_SHARED_ITEMS} items to draw who agrees with whom.")
         cut = some_of(people, facts["annotators"], "are here: the flagged and the busiest.")
-        caption = f"Open a row to see what is taken for what.{cut}"
+        caption = f"Open a row to see which classes are confused.{cut}"
         yield _table("annotators", "All annotators", caption, people, facts)
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import count, percent
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.distances import MAX_LABELS, agreement_by_kind
 from dissensus.evaluation.intervals import bootstrap
@@ -16,6 +16,7 @@ from dissensus.questions.scoring import SCORING
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.sections.overview import AT_CHANCE, MIN_ITEMS
 from dissensus.report.study import Study, first_within, plain, range_text, shown, some_of
 from dissensus.table.kinds import CLASS_KINDS, KINDS
 
@@ -24,7 +25,6 @@ MAX_CHARACTERS = 400_000  # of the rows of the table
 MAX_DRAWN = 40  # items or things in a picture
 MAX_SAID = 8  # of them in the text that stands in for a picture
 RESAMPLES = 500  # of the bootstrap of agreement
-AT_CHANCE = 0.05  # α below which labels agree about as often as by chance
 COEFFICIENTS = {
     "icc": "intraclass correlation", "exact_f1": "F1 of two annotators", "krippendorff_alpha": "Krippendorff's α",
     "jaccard_alpha": "Krippendorff's α, Jaccard", "words_alpha": "Krippendorff's α, words",
@@ -49,6 +49,7 @@ class Answers(Section):
             "agreement": None if table.kind in CLASS_KINDS else _agreement(study),
             "gold": None if table.kind in CLASS_KINDS else _against_gold(study),
             "items": table.n_items,
+            "items_with_two_annotators": int((table.ratings_per_item > 1).sum()),
             "finding": None,
             **found,
             "rows": first_within(plain(found["rows"]), MAX_CHARACTERS),
@@ -56,7 +57,8 @@ class Answers(Section):
 
     def findings(self, facts: Facts) -> Findings:
         alpha = next((one for one in facts["agreement"] or () if "α" in one["name"]), None)
-        if alpha is not None and alpha["value"] is not None and alpha["value"] < AT_CHANCE:
+        checked = facts["items_with_two_annotators"] >= MIN_ITEMS
+        if alpha is not None and alpha["value"] is not None and alpha["value"] < AT_CHANCE and checked:
             yield Finding(
                 "Labels of one item agree about as often as chance would, or less "
                 f"({alpha['name']} {alpha['value']:.2f}).",
@@ -192,7 +194,8 @@ def _collect_values(study: Study, fitted: Any) -> Facts:
             [f"{facts['mean_width']:.3g}", "mean width of a 95 % interval", f"labels span {spread:.4g}"],
         ]
         if wide := int((width[some] > spread / 2).sum()):
-            said = f"{wide:,} of {int(some.sum()):,} items have an interval wider than half of the scale."
+            have = f"{count(int(some.sum()), 'item')} {'has' if wide == 1 else 'have'}"
+            said = f"{wide:,} of {have} an interval wider than half of the scale."
             facts["finding"] = [said, "Ask about these again: `dissensus recommend`."]
     return facts
 
@@ -219,7 +222,7 @@ def _collect_ranking(study: Study, fitted: Any) -> Facts:
     rest = [row["thing"] for row in rows[1:] if row["rank_low"] == 1]
     _, left, _ = fitted.crowd_answering_
     best = rows[0]["thing"]
-    finding = [f"{best} is best beyond doubt; 95 % intervals of ranks.", "", "good"]
+    finding = [f"{best} is best by the 95 % intervals of ranks.", "", "good"]
     if rest:
         others = f"{len(rest):,} others" if len(rest) > 3 else " and ".join(rest)
         finding = [f"{best} leads, and {others} cannot be told from it.", "Compare these more: `dissensus recommend`."]

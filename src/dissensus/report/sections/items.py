@@ -266,8 +266,6 @@ def _group_chart(facts: Facts) -> Chart:
     return Chart(
         charts.bars(rows, "column", x, tips, color=charts.color("word", words, columns=1)),
         "Do groups see things differently?",
-        f"By {sure}, groups disagree more than people dealt out at random would."
-        if sure
-        else "No: by whatever is known of them, groups disagree no more than people dealt out at random would.",
+        f"Groups by {sure} differ beyond chance." if sure else "No group shows a difference beyond chance.",
         f"Share of disagreement between groups: {said}.",
     )

@@ -9,6 +9,7 @@ import numpy as np
 from dissensus.common.formatting import count, percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
+from dissensus.models.dependence import MIN_GOLD
 from dissensus.questions.item_status import SETTLED
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
@@ -64,13 +65,15 @@ class Labels(Section):
         if gold is not None:
             gap = gold["expected"] - gold["accuracy"]["value"]
             honest = gold["accuracy"]["low"] <= gold["expected"] <= gold["accuracy"]["high"]
-            word = "agrees with" if honest else "is above" if gap > 0 else "is below"
+            checked = gold["items"] >= MIN_GOLD
+            word = "agrees with" if checked else "cannot be told from"
+            word = word if honest else "is above" if gap > 0 else "is below"
             learn = "; `--known` learns from gold how sure to be" if facts["dependence"] else ""
             yield Finding(
                 f"The mean confidence of {percent(gold['expected'])} {word} the share that is right by gold, "
                 f"{percent(gold['accuracy']['value'], 1)} ({interval_text(gold['accuracy'])}).",
                 "" if honest else f"Do not take its 90 % for 90 %{learn}.",
-                "good" if honest else "bad" if gap > MISLEADING_GAP else "note",
+                "good" if honest and checked else "bad" if gap > MISLEADING_GAP and not honest else "note",
             )
 
     def draw(self, facts: Facts) -> Blocks:

@@ -53,12 +53,14 @@ class Overview(Section):
         alpha = facts["agreement"]["krippendorff_alpha"]["value"]
         checked = facts["items_with_two_annotators"] >= MIN_ITEMS
         said = f"Two annotators of one item agree {percent(facts['agreement']['percent']['value'])} of the time"
-        if alpha is None:
+        if sum(one["votes"] > 0 for one in facts["classes"]) == 1:
             yield Finding("Only one class was ever given: there is nothing to decide.")
-        elif alpha < AT_CHANCE and checked:
+        elif alpha is None:
+            yield Finding("Only one class was given to items with two annotators, so agreement says nothing.")
+        elif alpha < AT_CHANCE and checked and not naming.unsettled_spellings(one["class"] for one in facts["classes"]):
             yield Finding(
                 f"{said}, about as often as chance would, or less (Krippendorff's α {alpha:.2f}).",
-                "No method can mend that: look at the instructions and at the annotators first.",
+                "No method can mend that unless a few annotators cause it: look at them and at the instructions first.",
                 "bad",
             )
         if facts["unlabelled_items"]:

@@ -114,7 +114,7 @@ async function overview() {
   const ends = [days[0].day, days.at(-1).day];
   show(head, h("p", { class: "headline" }, `${count(counts.settled)} of ${things(all, "item")} are settled and ${count(counts.decided)} decided; ${count(counts.queue)} wait for a decision${few ? `, ${count(few)} for more labels` : ""}.`),
     h("dl", { class: "numbers" },
-      number("settled or decided", percent((counts.settled + counts.decided) / all), change(week.settled, percent)),
+      number("settled or decided", percent(week.settled[0] ?? (counts.settled + counts.decided) / all), change(week.settled, percent)),
       number("in the queue", count(counts.queue), change(week.queue, count)),
       number("truly split", count(counts["truly split"]), "people differ on these more than they err elsewhere"),
       number("labels in 7 days", count(week.labels[0]), `${count(week.labels[1])} in the 7 days before`),
