@@ -134,7 +134,8 @@ def test_frame_has_probabilities_flags_and_reasons():
     assert repr(found).startswith(said)
 
 
-def test_who_grades_higher_but_in_the_same_order_is_neither_unrelated_nor_contrary():
+@pytest.mark.parametrize("kind_of_labels", ["graded", "classes"])
+def test_who_grades_higher_but_in_the_same_order_is_neither_unrelated_nor_contrary(kind_of_labels):
     rng = np.random.default_rng(4)
     kinds = np.array(["unrelated", "contrary", "contrary", *["strict"] * 3, *["honest"] * 34], object)
     item = np.repeat(np.arange(300), 6)
@@ -145,8 +146,8 @@ def test_who_grades_higher_but_in_the_same_order_is_neither_unrelated_nor_contra
     )
     names = np.array([f"{name} {at}" for at, name in enumerate(kinds)], object)
     grades = np.clip(np.round(said + 3), 1, 5).astype(int)
-    found = diagnose(Annotations.from_arrays(item, names[annotator], grades, kind="graded"))
+    found = diagnose(Annotations.from_arrays(item, names[annotator], grades, kind=kind_of_labels))
     named = {*found.flagged("unrelated"), *found.flagged("contrary")}
     assert {"contrary 1", "contrary 2"} <= named
     assert not [name for name in named if name.startswith(("strict", "honest"))]
-    assert [name for name in found.flagged("higher") if name.startswith("strict")]
+    assert any(name.startswith("strict") for name in found.flagged("higher")) == (kind_of_labels == "graded")

@@ -1,5 +1,6 @@
 """Honesty: the others' view and the evidence against literal loops, and crowds of which all is known."""
 
+import dataclasses
 from itertools import product
 
 import numpy as np
@@ -18,10 +19,17 @@ def test_what_others_say_is_that_of_a_literal_loop(kind):
     table = random_table(2, **KINDS[kind])
     A = table.n_annotators
     unit = np.arange(A)
-    model = DawidSkene().fit(table)
     found = ask_others(table, unit)
     per_row = table.n_classes if table.proba is not None else 1
     weight = np.ones(len(table)) if table.weight is None else table.weight
+    pairs = list(zip(table.item.tolist(), table.annotator.tolist(), strict=True))
+    once = [w / max(sum(v for v, one in zip(weight, pairs, strict=True) if one == pair), 1)
+            for w, pair in zip(weight, pairs, strict=True)]  # fmt: skip
+    model = DawidSkene().fit(
+        table if len(set(pairs)) == len(pairs) else dataclasses.replace(table, weight=np.array(once))
+    )
+    if per_row == 1:
+        np.testing.assert_allclose(found.weight, once)
     for row in range(len(table)):
         item, who = table.item[row], table.annotator[row]
         same = np.flatnonzero(table.item == item)
@@ -40,6 +48,22 @@ def test_what_others_say_is_that_of_a_literal_loop(kind):
         if per_row == 1:
             np.testing.assert_allclose(found.q[row], q / q.sum(), rtol=1e-6)
             assert found.alone[row] == (not voters)
+
+
+def test_answers_given_five_times_are_evidence_once():
+    table = simulate(60, 8, 3, redundancy=4, seed=3).annotations
+    again = Annotations.from_arrays(
+        *(
+            np.repeat(names[codes], 5)
+            for names, codes in ((table.items, table.item), (table.annotators, table.annotator))
+        ),
+        np.repeat(table.classes[table.label], 5),
+    )
+    unit = np.arange(table.n_annotators)
+    expected = judge(ask_others(table, unit)).probability
+    np.testing.assert_allclose(
+        judge(ask_others(again, unit)).probability, expected, atol=0.02
+    )  # blocks of labels start elsewhere
 
 
 def test_copiers_share_a_vote_and_are_no_evidence_for_each_other():

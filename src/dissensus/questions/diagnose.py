@@ -5,7 +5,8 @@ against the others') are flagged where P(honest | labels) ≤ `MAX_HONEST`, see 
 of honest annotators with the same items would look as extreme; the reason says what was seen, and how many would.
 `copies`: a group agrees on labels that nobody else leads us to expect, see `models.copies`. Who has too few labels is
 never named: there is only their number. Labels that are no classes have tests of their own, see `habits`; grades have
-both, and nobody whose grades rise with the others' is called unrelated or contrary.
+both. Nobody whose grades rise with the others' is called unrelated or contrary, nor whose labels do where three classes
+or more are numbers: they may be grades of which nobody has said so.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from dissensus.questions.habits import MIN_LABELS, SAME_LABEL, Flag, Flagged, Ha
 from dissensus.questions.honesty import Honesty, ask_others, judge
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.kinds import CLASS_KINDS
+from dissensus.table.kinds import CLASS_KINDS, numbers_of
 
 FLAG_WORDS: dict[Flag, str] = {flag: ALL_WORDS[flag] for flag in ("unrelated", "contrary", "copies", "higher", "lower")}
 MAX_RISE = 0.05  # of people whose grades are unrelated to the others', who pass for people whose grades rise with them
+MIN_RISE = 0.2  # Spearman's correlation; of 24 people who label at random, 180 to 340 labels each, it was at most 0.15
+MIN_GRADES = 3  # classes that are numbers, from which on they may be grades
 MAX_HONEST = 0.01  # P(honest) at which somebody is flagged: of a hundred flagged, at most one is honest
 
 
@@ -96,10 +99,11 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     group_of = {code: group for group in copies.groups for code in group}
     unsettled = naming.unsettled_spellings(table.classes)
     habits = find_habits(table).said if table.kind == "graded" and table.proba is None else [{}] * A
+    place = _places(table)
     for code in range(A):
         said: dict[Flag, str] = {}
         if not unsettled and labels[code] >= MIN_LABELS and found.probability[code, 0] <= MAX_HONEST:
-            said |= {} if _grades_rise(table, found, code) else _explain(table, found, code)
+            said |= {} if _grades_rise(place, found, code) else _explain(table, found, code)
         if code in group_of and not unsettled:
             rest = [naming.shown(table.annotators[one]) for one in group_of[code] if one != code]
             who = rest[0] if len(rest) == 1 else f"the other {len(rest)} of a group around {rest[0]}"
@@ -127,21 +131,31 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     )
 
 
-def _grades_rise(table: Annotations, found: Honesty, code: int) -> bool:
+def _places(table: Annotations) -> FloatArray | None:
+    """(K,) where each class stands among grades; None where classes have no order."""
+    if table.kind == "graded":
+        return np.arange(table.n_classes, dtype=np.float64)
+    return numbers_of(table.classes) if table.n_classes >= MIN_GRADES else None
+
+
+def _grades_rise(place: FloatArray | None, found: Honesty, code: int) -> bool:
     """True of grades that are higher where the others' are: who only rates stricter or milder is not named.
 
-    Spearman's test, one-sided at `MAX_RISE`: of people whose grades are unrelated to the others', 5 % pass it.
+    Spearman's test, one-sided at `MAX_RISE`: of people whose grades are unrelated to the others', 5 % pass it. The
+    correlation must reach `MIN_RISE` too: one's own labels have taught the model what the others' are worth, so that
+    labels at random rise a little.
     """
-    if table.kind != "graded":
+    if place is None:
         return False
     from scipy.stats import spearmanr  # takes longer to import than most tables to diagnose
 
     others = found.others
     rows = found.used[others.annotator[found.used] == code]
-    own, expected = others.label[rows], others.q[rows] @ np.arange(table.n_classes)
+    own, expected = place[others.label[rows]], others.q[rows] @ place
     if np.ptp(own) == 0 or np.ptp(expected) == 0:
         return False
-    return bool(spearmanr(own, expected, alternative="greater").pvalue <= MAX_RISE)
+    test = spearmanr(own, expected, alternative="greater")
+    return bool(test.pvalue <= MAX_RISE and test.statistic >= MIN_RISE)
 
 
 def _explain(table: Annotations, found: Honesty, code: int) -> dict[Flag, str]:
