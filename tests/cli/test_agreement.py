@@ -5,6 +5,8 @@ import json
 import pytest
 
 from cli.tables import write_csv
+from dissensus.cli.options import answer_each
+from dissensus.exceptions import DataError
 
 
 def rows(*labels: str) -> list[tuple[str, str, str]]:
@@ -138,6 +140,28 @@ def test_questions_are_answered_one_by_one(cli, questions):
     parsed = json.loads(cli("agreement", questions, "--json").stdout)
     assert set(parsed["questions"]) == {"Tone", "is it good", "is it/good?"}
     assert all("krippendorff_alpha" in one["coefficients"] for one in parsed["questions"].values())
+
+
+def test_a_question_without_an_answer_does_not_stop_the_others(cli, questions):
+    questions.write_text(questions.read_text() + "lonely,i0,a0,x\n")
+    result = cli("agreement", questions, "--json")
+    assert result.exit_code == 0
+    assert set(json.loads(result.stdout)["questions"]) == {"Tone", "is it good", "is it/good?"}
+    assert "warning: question 'lonely': no item of 21 has labels by two annotators" in result.stderr
+    alone = cli("agreement", questions, "--label", "lonely")
+    assert alone.exit_code == 1
+
+
+def test_where_every_question_must_have_an_answer_the_first_without_one_ends_the_command():
+    asked = []
+
+    def answer(table, question):
+        asked.append(question)
+        raise DataError(f"no {table}")
+
+    with pytest.raises(DataError, match=r"^question 'a': no 1$"):
+        answer_each({"a": 1, "b": 2}, answer, every=True)
+    assert asked == ["a"]
 
 
 @pytest.mark.parametrize(

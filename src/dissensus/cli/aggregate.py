@@ -151,7 +151,7 @@ def aggregate(
     else:
         tables = source.read(gold=gold.gold, known=known)
         summary = _head(source, time.perf_counter() - began, model, gold)
-        answers = options.answer_each(tables, answer)
+        answers = options.answer_each(tables, answer, every=True)
         folders = {} if None in tables else results.safe_names(map(str, tables))
         named = {question: {"folder": name} | answers[question].summary for question, name in folders.items()}
         summary |= {"questions": named} if named else answers[None].summary

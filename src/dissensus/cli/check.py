@@ -105,7 +105,7 @@ def check(
             held = ({} if before is None else SINCE) | asked
             return check(snapshot(table, model), before, limits=held, classes=classes)
 
-    answers = options.answer_each(tables, answer)
+    answers = options.answer_each(tables, answer, every=True)
     passed = all(one.passed is not False for found in answers.values() for one in found)
     head: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
     source.print_each(answers, _show, _facts, **head, passed=passed)

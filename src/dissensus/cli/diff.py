@@ -58,7 +58,7 @@ def diff(
         with show.waiting(f"comparing {old} with {source.title(question)}"):
             return diff(before[question], table, method=fit.model(table.kind), level=level)
 
-    answers = options.answer_each(after, answer)
+    answers = options.answer_each(after, answer, every=True)
     head: dict[str, Any] = {"old": show.path(Path(old)), "method": fit.name(after), "level": level}
     if output is not None:
         found = answers[None]

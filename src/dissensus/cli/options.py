@@ -26,7 +26,7 @@ from dissensus.cli import show
 from dissensus.cli.errors import for_command_line, prefix_errors
 from dissensus.common.atomic import reading_only
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.exceptions import BadParameter, DataError, DissensusError
+from dissensus.exceptions import BadParameter, DataError, DataWarning, DissensusError
 
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
@@ -141,7 +141,7 @@ class Gold:
                 raise BadParameter("--gold has no meaning for comparisons of two things; leave it out.")
             return None
         if self.gold is None and table.source is not None and table.source.gold is not None:
-            from dissensus.exceptions import DataWarning, UnknownClass
+            from dissensus.exceptions import UnknownClass
 
             try:
                 if table.kind == "numbers":
@@ -432,12 +432,27 @@ def _of_classes(tables: Tables) -> Tables:
     return chosen if len(chosen) > 1 else {None: next(iter(chosen.values()))}
 
 
-def answer_each(tables: Tables, answer: Callable[[Annotations, str | None], T]) -> dict[str | None, T]:
-    """Question → answer, or None → answer where there is one table; errors and warnings name the question."""
+def answer_each(
+    tables: Tables, answer: Callable[[Annotations, str | None], T], *, every: bool = False
+) -> dict[str | None, T]:
+    """Question → answer, or None → answer where there is one table; errors and warnings name the question.
+
+    A question whose labels give no answer is left out with a warning, if another has one; not if `every` must have.
+    """
     found: dict[str | None, T] = {}
+    failed: list[DataError] = []
     for question, table in tables.items():
-        with nullcontext() if question is None else prefix_errors(f"question {show.name(question)!r}"):
-            found[question] = answer(table, question)
+        try:
+            with nullcontext() if question is None else prefix_errors(f"question {show.name(question)!r}"):
+                found[question] = answer(table, question)
+        except DataError as error:
+            failed.append(error)
+            if every:
+                break
+    if failed and (every or not found):
+        raise failed[0]
+    for one in failed:
+        warnings.warn(str(one), DataWarning, stacklevel=2)
     return found
 
 
