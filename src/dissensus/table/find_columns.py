@@ -30,6 +30,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 """Column names taken for one of ours, in any case and with or without `_id`; our own name wins over its synonyms."""
 
+COUNTS = ("count", "counts", "votes", "n")
+"""Column names, in any case, of how many people gave an item a label, in a table without annotators."""
 GOLD_BESIDE_LABELS = ("gold", "gold_label", "ground_truth", "truth", "true_label")
 """Columns of a table of labels that are taken for known labels of its items."""
 TIMES = ("time", "timestamp", "datetime", "date", "created_at", "submitted_at", "completed_at", "updated_at")
@@ -243,6 +245,8 @@ def no_column(
         return MissingColumn(f"no column '{name}' for {role}; the columns are {listed(there)}.")
     other = ", ".join(SYNONYMS[role])
     wide = ", or say wide=True if each annotator has a column" if role == "annotator" else ""
+    if role == "annotator" and (counts := next((one for one in there if one.strip().lower() in COUNTS), None)):
+        wide = f"; of vote counts, Annotations.from_counts(item, label, {counts}) makes a table in Python"
     others = [f"{listed(flat([column]))} for the {one}" for one, column in (taken or {}).items() if one != "proba"]
     besides = f" besides {', '.join(others)}" if others else ""
     left = f"the columns are {listed(there)}{besides}" if there else f"no column is left for it{besides}"

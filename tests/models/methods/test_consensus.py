@@ -145,6 +145,14 @@ def test_there_is_no_pool_where_its_confusion_matrices_are_too_many(monkeypatch)
     assert dz.consensus(table).member_weights_ is None
 
 
+def test_one_class_is_no_reason_for_a_pool():
+    item, annotator = (one.ravel() for one in np.indices((60, 12)))
+    model = dz.consensus(dz.Annotations.from_arrays(item, annotator, np.ones(item.size, int)))
+    assert model.member_weights_ is None
+    assert model.converged_
+    assert (model.posterior_ == 1).all()
+
+
 def test_gold_of_items_without_labels_says_nothing_of_rho():
     made = simulate(100, 10, 2, redundancy=3, seed=1)
     table = dz.Annotations.from_arrays(

@@ -221,6 +221,11 @@ def test_a_wide_table_is_recognised_and_said(read):
         read(b"id,ann\n1,yes\n2,no\n", wide=True)
 
 
+def test_vote_counts_are_told_from_a_table_whose_annotators_are_called_otherwise(read):
+    with pytest.raises(MissingColumn, match=r"of vote counts, Annotations.from_counts\(item, label, Count\) makes"):
+        read(b"item,label,Count\na,x,3\na,y,1\n")
+
+
 def test_a_wide_table_with_known_labels_and_without_item_names(read):
     table = read(b"ann,bob,gold\n1,2,1\n2,2,2\n1,1,\n")
     assert table.items.tolist() == [0, 1, 2]

@@ -143,11 +143,13 @@ class Consensus(DawidSkene):
     def _members(self, table: Annotations, gold: IntArray | None, total: FloatArray, on_step: OnStep) -> list[Any]:
         """The models of the pool, fitted; none where items have too few labels, `total` (I,) of those that are new."""
         labelled, people = np.count_nonzero(total), mean_people(table, total)
+        if table.n_classes == 1 or table.n_annotators * table.n_classes**2 > MAX_CELLS:
+            return []
         many = people >= PANEL_MEAN_LABELS
         effect = None
         if people >= MIN_MEAN_LABELS and labelled >= MIN_ITEMS:
             effect = self._seen_effect(table, gold, many, on_step)
-        if (effect is None and not many) or table.n_annotators * table.n_classes**2 > MAX_CELLS:
+        if effect is None and not many:
             return []
         passes = 0 if effect is None else effect.n_iter_
         crowd = self._member(HierarchicalDawidSkene)
