@@ -84,6 +84,10 @@ def test_the_report_shows_the_clusters(cli, drawn):
     facts = json.loads((drawn.parent / "report.json").read_text(encoding="utf-8"))["sections"]["clusters"]
     assert len(facts["search"]["points"]) == 4
     assert sum(one["items"] for one in facts["item_clusters"]) == 60
+    (drawn.parent / "out" / "summary.json").write_text("{", encoding="utf-8")
+    result = cli("report", drawn, "--clusters", "out", "-o", "again.html")
+    assert result.exit_code == 1
+    assert "summary.json does not say how clusters were searched; run `dissensus cluster` again" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import Fit, Gold, Source, option
 from dissensus.common.atomic import check_no_input
 from dissensus.common.extras import need
-from dissensus.exceptions import BadParameter
+from dissensus.exceptions import BadParameter, UnreadableFile
 
 if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
@@ -130,7 +130,11 @@ def _read_clusters(folder: Path) -> dict[str, Any]:
     summary, table = folder / SUMMARY, folder / "search.csv"
     if not (summary.is_file() and table.is_file()):
         return {"clustering": model}
-    criterion = json.loads(summary.read_bytes())["search"]["criterion"]
+    try:
+        criterion = json.loads(summary.read_bytes())["search"]["criterion"]
+    except (ValueError, LookupError, TypeError) as error:
+        said = f"{summary} does not say how clusters were searched; run `dissensus cluster` again"
+        raise UnreadableFile(f"{said}, or take search.csv away.") from error
     return {"clustering": model, "search": {"criterion": criterion, "points": read_csv(table).to_pylist()}}
 
 
