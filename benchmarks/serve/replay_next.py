@@ -1,12 +1,12 @@
 """How many labels `next` needs to be as accurate as all labels of a real set, against random assignment.
 
-    python -m benchmarks.serve.replay_next [--sets bluebirds,rte] [--seeds 3] [--processes 2]
+    python -m benchmarks.serve.replay_next [--sets bluebirds,rte] [--seeds 12] [--processes 2]
 
 from the repository's root, with DISSENSUS_DATA naming the data folder. Half of the people are there at a time; the busy
 ones come more often, all give some labels and make room for others. They can only answer what they did answer in the
 set, which is their cap; an item may have three labels more than the median item, the service's own cap. The same people
 come in both arms (in another order, once an arm has told somebody to wait); `random` takes any item of theirs. `next`
-is the project's own, fed event by event, without a store, fitted when the labels grew by `GROWTH`. Both are judged
+is the project's own, fed event by event, without a store, fitted when the service would fit it. Both are judged
 after every `STEP` of the labels by plain `dawid-skene`, so no rule of `consensus` decides; gold only scores, and an
 item without a label is wrong. The curve is the mean over the seeds; an arm that ends before the other keeps its last
 accuracy. *Needs*: the labels from which on the curve stays within `NEAR` of the accuracy of all labels. *First*: those
@@ -18,7 +18,9 @@ than that of all labels; nobody can do that.
 from __future__ import annotations
 
 import argparse
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +28,7 @@ import numpy as np
 import dissensus as dz
 from dissensus.models.base import given_first
 from dissensus.serve.events import KINDS, Stored
-from dissensus.serve.project import Project
+from dissensus.serve.project import CHANGED_SHARE, Project
 from dissensus.serve.store import ROW_COLUMNS
 
 SETS = {  # name → items of it that are replayed, chosen at random
@@ -38,7 +40,6 @@ VISIT = 5.0  # labels that a person gives on one visit, in the mean
 HERE = 0.5  # of the people, at any time
 GO = 0.2  # chance that somebody goes after a visit, for as long as it takes until all others have come and gone
 STEP = 0.02  # of all labels, between two looks
-GROWTH = 0.1  # of the labels, after which the project is fitted at the latest
 NEAR = 0.005  # of the accuracy of all labels
 IDLE = 10  # visits for each of the people, all in a row without a label, after which nobody comes any more
 ANNOTATION = KINDS.index("annotation")
@@ -87,6 +88,7 @@ class NoStore:
         return {}
 
 
+@cache
 def load(name: str, n_items: int) -> Replayed:
     """Items of a set that have a known label, at most so many."""
     data = dz.load_dataset(name)
@@ -176,7 +178,7 @@ def replay(data: Replayed, smart: bool, seed: int, until: float = np.inf) -> Run
             if smart:
                 codes = int(data.item[row]), int(data.annotator[row]), int(data.label[row])
                 project.apply([Stored(n, 1, ANNOTATION, str(row), n, *codes, "", float(n), None)])
-                if project.fits_at_once() or project.n_changed >= GROWTH * n:
+                if project.fits_at_once() or project.n_changed >= CHANGED_SHARE * n:
                     project.refit()
             if n % step(data) == 0:
                 looks.append(accuracy(data, np.array(rows)))
@@ -233,17 +235,34 @@ def bound(data: Replayed, seed: int) -> int:
     raise AssertionError("arrivals have no end")
 
 
-def row(name: str, n_seeds: int) -> str:
+def run(what: str, name: str, seed: int, until: float = np.inf) -> Any:
+    """One replay of a set, by `next` or at random, or its bound."""
+    data = load(name, SETS[name])
+    return bound(data, seed) if what == "bound" else replay(data, what == "next", seed, until)
+
+
+def rows(names: list[str], n_seeds: int, pool: Executor) -> Iterator[str]:
+    """The lines of sets."""
+    asked = {(what, name): [pool.submit(run, what, name, seed) for seed in range(n_seeds)]
+             for what in ("random", "bound") for name in names}  # fmt: skip
+    most = {}
+    for name in names:
+        data = load(name, SETS[name])
+        random = [one.result() for one in asked["random", name]]
+        most[name] = needs(data, random) or data.item.size  # the last label of the set brings it there
+        asked["next", name] = [pool.submit(run, "next", name, seed, most[name]) for seed in range(n_seeds)]
+    for name in names:
+        random, chosen, least = ([one.result() for one in asked[what, name]] for what in ("random", "next", "bound"))
+        yield row(name, random, chosen, float(np.mean(least)), most[name])
+
+
+def row(name: str, random: list[Run], chosen: list[Run], least: float, most: float) -> str:
     """The line of a set."""
-    data, seeds = load(name, SETS[name]), range(n_seeds)
-    random = [replay(data, False, seed) for seed in seeds]
-    most = needs(data, random) or data.item.size  # the last label of the set brings it there
-    chosen = [replay(data, True, seed, most) for seed in seeds]
-    need, ratios = needs(data, chosen), []
+    data, ratios = load(name, SETS[name]), []
+    need = needs(data, chosen)
     for first in (False, True):
         ours, theirs = needs(data, chosen, first), needs(data, random, first) or data.item.size
         ratios.append("over 100 %" if ours is None else f"{100 * ours / theirs:.0f} %")
-    least = np.mean([bound(data, seed) for seed in seeds])
     half = [100 * (data.full - np.mean([at_half(data, run, most) for run in arm])) for arm in (random, chosen)]
     cells = [
         name, f"{data.gold.size:,}", f"{data.item.size / data.gold.size:.1f}", f"{data.full:.1%}", f"{most:,.0f}",
@@ -262,7 +281,7 @@ def at_half(data: Replayed, run: Run, most: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
     columns = (
@@ -272,7 +291,7 @@ def main() -> None:
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     names = options.sets.split(",")
     with ProcessPoolExecutor(options.processes) as pool:
-        for line in pool.map(row, names, [options.seeds] * len(names)):
+        for line in rows(names, options.seeds, pool):
             print(line, flush=True)
 
 
