@@ -274,13 +274,14 @@ class _Said:
         from scipy.sparse import diags_array
 
         J = self.there.shape[1]
-        product, total = np.zeros((J, J)), np.zeros((J, J))
+        product, total, square = np.zeros((J, J)), np.zeros((J, J)), np.zeros((J, J))
         for c, said in enumerate(self.of):
             wrong = self.there - said
             drawn = (diags_array(posterior[:, c]) @ wrong).T
             product += (drawn @ wrong).toarray()
             total += (drawn @ self.there).toarray()
-        return _correlation(product, total, total, (self.there.T @ self.there).toarray())
+            square += (drawn.multiply(wrong.T) @ self.there).toarray()
+        return _correlation(product, total, square, (self.there.T @ self.there).toarray())
 
     def values(self, posterior: FloatArray, price: FloatArray | None) -> tuple[FloatArray, list[tuple[int, float]]]:
         """(J,) value of each judge, and the judges in the order to buy them with the share kept."""
