@@ -67,9 +67,10 @@ def test_every_item_keeps_a_label_and_the_draw_is_the_seed_s():
     for share in (0.2, 0.95):
         mask = hide_rows(table, share, np.random.default_rng(0))
         kept = np.bincount(table.item[~mask], minlength=table.n_items)
+        assert not np.intersect1d(table.rating[mask], table.rating[~mask]).size  # one's own words give nothing away
         assert (kept[some] > 0).all()
         np.testing.assert_array_equal(mask, hide_rows(table, share, np.random.default_rng(0)))
-    assert mask.sum() == len(table) - some.sum()  # all that may be hidden
+    assert np.unique(table.rating[mask]).size == table.rating[-1] + 1 - some.sum()  # all that may be hidden
     assert (mask != hide_rows(table, 0.5, np.random.default_rng(1))).any()
 
 
@@ -237,5 +238,5 @@ def test_wrong_use_is_one_clear_error():
         with pytest.raises(BadParameter, match=message):
             dz.compare(table, **wrong)
     single = Annotations.from_arrays([1, 2, 3], [1, 1, 2], [0, 1, 0])
-    with pytest.raises(DataError, match="no item has two annotations"):
+    with pytest.raises(DataError, match="no item has labels by two annotators"):
         dz.compare(single)
