@@ -375,7 +375,9 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
     if answers := as_list(abstain):
         column = to_array(column, "label")
         named = [one for one in answers if one is not None and one == one and str(one).strip()]  # NaN ≠ NaN
-        keep = ~missing_rows(column) if len(named) < len(answers) else np.ones(len(column), np.bool_)
+        keep = ~missing_rows(column)
+        if len(named) == len(answers) and not keep.all():
+            raise _missing(column, "label")
         if named:
             values = declared(named, column, "abstain")
             with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # of another kind than the labels: none of them occurs
