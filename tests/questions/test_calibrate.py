@@ -72,7 +72,7 @@ def test_samples_of_one_judge_count_once_in_recalls():
     table, truth, said = panel()
     gold, rng = only(truth, 80), np.random.default_rng(1)
     once = calibrate(table, gold).recalls
-    again = calibrate(table.select(rows=np.repeat(np.arange(len(table)), 5)), gold).recalls
+    again = calibrate(Annotations.concat([table] * 5), gold).recalls
     assert again == once
     item, judge, _ = np.nonzero(np.ones((*said.shape, 5)))
     drawn = np.where(rng.random(item.size) < 0.2, 1 - said[item, judge], said[item, judge])
