@@ -43,6 +43,7 @@ def registered(monkeypatch):
 def test_score_is_the_mean_log_probability_of_what_was_hidden():
     table = simulate(50, 6, 3, redundancy=4).annotations
     found = dz.compare(table, ["fixed"], share=0.3, splits=2, seed=5)
+    assert repr(found).startswith("Comparison of 1 method: ")
     hidden = [hide_rows(table, 0.3, np.random.default_rng([5, number])) for number in range(2)]
     logs = [np.log(Fixed().shares[table.label[row]]) for mask in hidden for row in np.flatnonzero(mask)]
     assert found.hidden == len(logs) == 2 * round(0.3 * len(table))

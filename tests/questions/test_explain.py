@@ -481,6 +481,8 @@ def test_one_person_agrees_with_nobody():
 def test_one_label_is_no_agreement():
     table = Annotations.from_arrays([0, 0, 1, 2, 2], list("ababa"), [0, 0, 1, 0, 1])
     found = explain(table, MajorityVote().fit(table))
+    single = table.select(items=[0])
+    assert repr(explain(single, MajorityVote().fit(single))).startswith("Explanation of 1 item: ")
     assert found.kind.tolist() == [AGREED, UNDECIDED, UNDECIDED]
     assert found.of_kind("cannot tell") == [2, 1]
     assert found.of_kind("cannot tell", differing=True) == [2]

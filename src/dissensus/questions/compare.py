@@ -76,7 +76,7 @@ class Comparison(Shown):
     costly: tuple[str, ...] = ()  # methods that would take the table and were not tried, as they take long
 
     def __repr__(self) -> str:
-        return f"Comparison of {len(self)} methods: {self.verdict()}"
+        return f"Comparison of {count(len(self), 'method')}: {self.verdict()}"
 
     @property
     def best(self) -> str:

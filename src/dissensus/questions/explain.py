@@ -48,6 +48,7 @@ import numpy as np
 from scipy.special import erfc, expit, logit, logsumexp, ndtri, softmax
 
 from dissensus.common.arrays import sums_of_ranges
+from dissensus.common.formatting import count
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
@@ -109,9 +110,9 @@ class Explanation(Shown):
     by_group: IntArray  # (I,) which of `groups` explains the item, −1 none
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.counts().items() if count)
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in self.counts().items() if n)
         columns = [effect.column for effect in self.groups if effect.significant]
-        return f"Explanation of {self.items.size:,} items: {counts}" + (
+        return f"Explanation of {count(self.items.size, 'item')}: {counts}" + (
             f"; groups differ by {', '.join(columns)}" if columns else ""
         )
 
