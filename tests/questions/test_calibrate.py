@@ -131,6 +131,7 @@ def test_gold_on_which_nobody_errs_says_nothing_about_errors():
     found = review_panel(Annotations.from_arrays(item, np.tile(range(3), 200), truth[item]), gold=truth)
     assert not found.by_gold
     assert found.effective.value < 1.5
+    assert review_panel(Annotations.from_arrays(item, np.tile(range(3), 200), np.zeros(600, int))) is None
 
 
 def test_one_judge_missing_on_some_items_is_left_out_of_pairs_there():

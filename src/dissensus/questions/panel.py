@@ -109,7 +109,7 @@ def review_panel(
 ) -> PanelReview | None:
     """Review a panel, few annotators who label nearly every item; None where the table is none.
 
-    Also None of scores without gold: nothing says what their errors are.
+    Also None where all say the same of everything, and of scores without gold: nothing says what their errors are.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def review_panel(
     []
     """
     judges = panel_judges(table)
-    if judges.size == 0:
+    if judges.size == 0 or table.n_classes < 2:
         return None
     if model is None and table.kind != "numbers":
         model = methods[DEFAULT_METHOD]().fit(table)
