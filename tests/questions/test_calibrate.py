@@ -188,6 +188,9 @@ def test_scores_that_are_all_known_have_the_mean_of_the_known_ones():
     item, judge = np.divmod(np.arange(120), 3)
     found = calibrate(Annotations.from_arrays(item, judge, said.ravel().round(3), kind="numbers"), truth)
     assert found.rates[0].corrected.value == pytest.approx(truth.mean(), abs=1e-6)
+    times = np.where(judge == 0, 9, 1)  # one judge was asked more often
+    often = Annotations.from_arrays(*(np.repeat(one, times) for one in (item, judge, said.ravel())), kind="numbers")
+    assert calibrate(often, truth).rates[0].judged == pytest.approx(said.mean())
 
 
 def test_a_crowd_has_rates_and_no_panel():

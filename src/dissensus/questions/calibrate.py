@@ -361,9 +361,10 @@ def _check_probability(given: Any, table: Annotations, known: IntArray) -> Float
 
 
 def _mean_scores(table: Annotations) -> FloatArray:
-    """(I,) mean of the numbers given to each item, 0 without any."""
-    sums = np.bincount(table.item, table.values[table.label], table.n_items)
-    return np.asarray(sums / np.maximum(np.diff(table.item_ptr), 1))
+    """(I,) mean of the judges' mean scores of each item, 0 without any."""
+    share = 1 / np.bincount(table.rating)[table.rating]
+    sums = np.bincount(table.item, share * table.values[table.label], table.n_items)
+    return np.asarray(sums / np.maximum(np.bincount(table.item, share, table.n_items), 1))
 
 
 def _draw_notes(table: Annotations, known: IntArray, labelled: IntArray) -> list[str]:
