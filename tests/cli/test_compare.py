@@ -70,7 +70,7 @@ def test_what_cannot_be_compared_is_one_sentence(cli, here):
     single = write_csv(here / "single.csv", ["item", "annotator", "label"], [("a", "x", "1"), ("b", "x", "2")])
     result = cli("compare", single)
     assert result.exit_code == 1
-    assert "no item has two annotations" in result.stderr
+    assert "no item has labels by two annotators" in result.stderr
 
 
 def test_a_method_that_is_always_right_has_an_interval_too(cli, tmp_path):

@@ -34,6 +34,8 @@ def test_doubtful_things_are_said_in_words(cli, here):
     assert "1 annotation repeats an item and annotator: each counts" in text
     one = cli("describe", write_csv(here / "one.csv", ["item", "annotator", "label"], [("a", "x", "cat")])).stdout
     assert "one class only" in one
+    nobody = cli("describe", write_csv(here / "none.csv", ["item", "annotator", "label"], rows[3:]), "--abstain", "?")
+    assert "one class only" not in nobody.stdout
     assert "one annotator only" in one
 
 

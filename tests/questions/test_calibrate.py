@@ -6,7 +6,7 @@ import pytest
 import dissensus as dz
 from dissensus import Annotations, calibrate, review_panel
 from dissensus.exceptions import BadParameter, DataError
-from dissensus.questions.panel import _correlations, _errors, _kish
+from dissensus.questions.panel import _correlations, _errors, _kish, _Said
 
 JUDGES = ["llama-1", "llama-2", "qwen-1", "qwen-2", "human x"]
 
@@ -68,6 +68,33 @@ def test_recalls_are_counts():
         assert mine.recall.low < mine.recall.value < mine.recall.high
 
 
+def test_samples_of_one_judge_count_once_in_recalls():
+    table, truth, said = panel()
+    gold, rng = only(truth, 80), np.random.default_rng(1)
+    once = calibrate(table, gold).recalls
+    again = calibrate(Annotations.concat([table] * 5), gold).recalls
+    assert again == once
+    item, judge, _ = np.nonzero(np.ones((*said.shape, 5)))
+    drawn = np.where(rng.random(item.size) < 0.2, 1 - said[item, judge], said[item, judge])
+    found = calibrate(Annotations.from_arrays(item, judge, drawn), gold).recalls
+    mean = drawn.reshape(600, 5, 5).mean(axis=2)
+    for one, other in zip(found, once, strict=True):
+        here = gold == int(one.name)
+        at = abs(mean[here, int(one.judge)] - 1 + int(one.name)).mean()
+        assert (one.items, one.recall.value) == (other.items, pytest.approx(at))
+        assert one.recall.high - one.recall.low > 1.4 / np.sqrt(one.items)
+
+
+def test_samples_of_one_judge_correlate_as_their_means_do():
+    _, truth, said = panel(300, shared=0.8)
+    item, judge, _ = np.nonzero(np.ones((*said.shape, 5)))
+    drawn = np.where(np.random.default_rng(1).random(item.size) < 0.2, 1 - said[item, judge], said[item, judge])
+    table = Annotations.from_arrays(item, judge, drawn)
+    wrong = (drawn != truth[item]).reshape(300, 5, 5).mean(axis=2)
+    expected = _Said(table, np.arange(5)).expected(np.eye(2)[truth])
+    np.testing.assert_allclose(expected, np.corrcoef(wrong, rowvar=False), atol=1e-9)
+
+
 def test_judges_of_one_family_err_alike():
     table, truth, said = panel(2000, shared=0.8)
     for found in (review_panel(table, gold=truth), calibrate(table, only(truth, 400)).judges):
@@ -104,6 +131,7 @@ def test_gold_on_which_nobody_errs_says_nothing_about_errors():
     found = review_panel(Annotations.from_arrays(item, np.tile(range(3), 200), truth[item]), gold=truth)
     assert not found.by_gold
     assert found.effective.value < 1.5
+    assert review_panel(Annotations.from_arrays(item, np.tile(range(3), 200), np.zeros(600, int))) is None
 
 
 def test_one_judge_missing_on_some_items_is_left_out_of_pairs_there():
@@ -160,6 +188,9 @@ def test_scores_that_are_all_known_have_the_mean_of_the_known_ones():
     item, judge = np.divmod(np.arange(120), 3)
     found = calibrate(Annotations.from_arrays(item, judge, said.ravel().round(3), kind="numbers"), truth)
     assert found.rates[0].corrected.value == pytest.approx(truth.mean(), abs=1e-6)
+    times = np.where(judge == 0, 9, 1)  # one judge was asked more often
+    often = Annotations.from_arrays(*(np.repeat(one, times) for one in (item, judge, said.ravel())), kind="numbers")
+    assert calibrate(often, truth).rates[0].judged == pytest.approx(said.mean())
 
 
 def test_a_crowd_has_rates_and_no_panel():

@@ -43,6 +43,7 @@ def registered(monkeypatch):
 def test_score_is_the_mean_log_probability_of_what_was_hidden():
     table = simulate(50, 6, 3, redundancy=4).annotations
     found = dz.compare(table, ["fixed"], share=0.3, splits=2, seed=5)
+    assert repr(found).startswith("Comparison of 1 method: ")
     hidden = [hide_rows(table, 0.3, np.random.default_rng([5, number])) for number in range(2)]
     logs = [np.log(Fixed().shares[table.label[row]]) for mask in hidden for row in np.flatnonzero(mask)]
     assert found.hidden == len(logs) == 2 * round(0.3 * len(table))
@@ -67,9 +68,10 @@ def test_every_item_keeps_a_label_and_the_draw_is_the_seed_s():
     for share in (0.2, 0.95):
         mask = hide_rows(table, share, np.random.default_rng(0))
         kept = np.bincount(table.item[~mask], minlength=table.n_items)
+        assert not np.intersect1d(table.rating[mask], table.rating[~mask]).size  # one's own words give nothing away
         assert (kept[some] > 0).all()
         np.testing.assert_array_equal(mask, hide_rows(table, share, np.random.default_rng(0)))
-    assert mask.sum() == len(table) - some.sum()  # all that may be hidden
+    assert np.unique(table.rating[mask]).size == table.rating[-1] + 1 - some.sum()  # all that may be hidden
     assert (mask != hide_rows(table, 0.5, np.random.default_rng(1))).any()
 
 
@@ -237,5 +239,5 @@ def test_wrong_use_is_one_clear_error():
         with pytest.raises(BadParameter, match=message):
             dz.compare(table, **wrong)
     single = Annotations.from_arrays([1, 2, 3], [1, 1, 2], [0, 1, 0])
-    with pytest.raises(DataError, match="no item has two annotations"):
+    with pytest.raises(DataError, match="no item has labels by two annotators"):
         dz.compare(single)

@@ -149,6 +149,16 @@ def test_without_drift_the_false_discovery_rate_holds_also_where_items_get_harde
         assert np.mean(someone) <= 0.1  # 0.05 and the noise of 20 crowds
 
 
+def test_samples_of_one_judge_are_no_more_labels_that_drift():
+    old, new = crowd(1, drift=0.3, n_items=80)
+    once, again = (
+        diff(*(Annotations.concat([one] * n) for one in (old, new)), method="majority-vote").drift for n in (1, 5)
+    )
+    np.testing.assert_allclose(again.p_value, once.p_value)
+    np.testing.assert_allclose(again.agreement_since, once.agreement_since)
+    assert again.labels_since.tolist() == (5 * once.labels_since).tolist()
+
+
 def test_the_statistic_is_that_of_its_equation():
     old, new = crowd(1, drift=0.3, n_items=80)
     d = diff(old, new, method="majority-vote").drift

@@ -33,6 +33,7 @@ class Literal:
         self.table, self.q, self.K = table, model.posterior_, table.n_classes
         self.best = self.q.argmax(axis=1)
         weight = np.ones(len(table)) if table.weight is None else table.weight
+        weight = weight / np.maximum(np.bincount(table.rating, weight > 0), 1)[table.rating]  # one person's share one
         self.rows = [
             [
                 (int(table.annotator[r]), int(table.label[r]), weight[r])
@@ -138,6 +139,7 @@ def test_evidence_is_that_of_a_literal_loop(kind, monkeypatch):
 def test_a_perspective_is_one_class_for_each_group(monkeypatch):
     few_rounds(monkeypatch, 2)
     table = random_table(1, n=67, n_items=19)
+    table = table.select(rows=np.unique(table.rating, return_index=True)[1])  # nobody repeats anything
     model, group = DawidSkene().fit(table), np.array([0, 1, 0, 1, 0, -1, 1])
     literal, items = Literal(table, model, 2), np.array([3, 7, 11])
     slips = disagreement._learn_slips(table, model.posterior_)
@@ -157,7 +159,7 @@ def test_a_perspective_is_one_class_for_each_group(monkeypatch):
 @pytest.mark.parametrize("kind", ROWS)
 def test_disagreement_expectation_and_surprise_are_those_of_a_literal_loop(kind, monkeypatch):
     few_rounds(monkeypatch, 2)
-    table = random_table(3, n=67, n_items=19, **ROWS[kind])
+    table = random_table(2, n=67, n_items=19, **ROWS[kind])
     model = DawidSkene().fit(table)
     usual = explain(table, model).surprise
     monkeypatch.setattr(disagreement, "POINTS_PER_SD", 1e4)
@@ -479,6 +481,8 @@ def test_one_person_agrees_with_nobody():
 def test_one_label_is_no_agreement():
     table = Annotations.from_arrays([0, 0, 1, 2, 2], list("ababa"), [0, 0, 1, 0, 1])
     found = explain(table, MajorityVote().fit(table))
+    single = table.select(items=[0])
+    assert repr(explain(single, MajorityVote().fit(single))).startswith("Explanation of 1 item: ")
     assert found.kind.tolist() == [AGREED, UNDECIDED, UNDECIDED]
     assert found.of_kind("cannot tell") == [2, 1]
     assert found.of_kind("cannot tell", differing=True) == [2]
@@ -493,6 +497,20 @@ def test_one_class_is_agreed_and_one_annotator_contradicts_itself():
     table = Annotations.from_arrays([0, 0, 1, 1, 2], ["a"] * 5, [0, 1, 1, 1, 0])
     found = explain(table, DawidSkene().fit(table))
     np.testing.assert_array_equal(found.disagreement, [1, 0, np.nan])
+
+
+def test_samples_of_one_judge_are_no_more_evidence_than_one():
+    """Each judge always says the same of an item, and judges err at random: nothing shows that items are ambiguous."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 200)
+    said = np.where(rng.random((200, 6)) < 0.25, 1 - truth[:, None], truth[:, None]).ravel()
+    item, judge = np.divmod(np.arange(1200), 6)
+    table = Annotations.from_arrays(item, judge, said)
+    model = DawidSkene().fit(table)
+    once = explain(table, model)
+    again = explain(Annotations.concat([table] * 5), model)
+    assert again.counts() == once.counts()
+    np.testing.assert_allclose(again.evidence, once.evidence, atol=0.2)  # of a label the other samples are not left out
 
 
 def test_rows_without_weight_do_not_count():

@@ -75,6 +75,8 @@ def test_who_rates_all_the_same_is_named_where_others_vary(seed):
     assert not any(found[1:])
     assert not any(flags(honest))
     assert not any(flags(rare))
+    alone = Annotations.from_arrays([0], [0], [1.5], kind="numbers")
+    assert repr(habits.find_habits(alone)) == "Habits of 1 annotator: 0 answer unlike the others"
 
 
 def test_grades_have_shifts_beside_the_tests_of_classes():

@@ -88,6 +88,20 @@ def test_labels_that_differ_are_no_split_of_four_people_where_two_gave_them():
     assert found.columns()["status"].to_pylist()[:3] == ["needs a look", "truly split", "needs a look"]
 
 
+def test_samples_of_one_judge_are_no_crowd_that_is_split():
+    """In items 0 and 1 two judges of five differ: 3 of 5 is no rare count where each is right four times of five."""
+    said = np.zeros((40, 5), int)
+    said[np.arange(40), np.arange(40) % 5] = 1
+    said[:2, :2] = 1
+    item, judge = np.divmod(np.arange(200), 5)
+    for times in (1, 6):
+        own = np.repeat(np.arange(200), times)
+        table = Annotations.from_arrays(item[own], judge[own], said.ravel()[own])
+        found = item_status(table, np.zeros(40, int), np.full(40, 0.6))
+        assert found.counts()["truly split"] == 0
+    assert found.reason_of(0) == "18 of 30 labels agree"
+
+
 def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_they_are_many():
     table = Annotations.from_arrays(
         np.repeat(np.arange(3), [4, 4, 8]), np.arange(16), list("bbddaaccaabbccdd"), items=np.arange(3)

@@ -170,6 +170,8 @@ def test_rows_that_all_abstain_leave_a_table_without_rows():
 
 
 def test_a_missing_label_is_an_error_unless_it_is_declared():
+    with pytest.raises(DataError, match=r"column 'label': 1 of 3 rows .* row 2 .* abstain=\[None\]"):
+        Annotations.from_arrays([1, 2, 3], [1, 2, 3], ["?", "a", ""], abstain="?")
     with pytest.raises(DataError, match=r"column 'label': 1 of 2 rows .* row 1 .* abstain=\[None\]"):
         Annotations.from_arrays([1, 2], [1, 2], [0, None])
 

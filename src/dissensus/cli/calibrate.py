@@ -158,7 +158,8 @@ def _without_gold(source: Source, table: Annotations, model: Aggregator, prices:
     with show.waiting(f"fitting {source.file}"):
         found = review_panel(table, model=model.fit(table), cost=prices)
     if found is None:
-        raise BadParameter("there are no human labels to correct by, and this is no panel; give some with --gold FILE.")
+        panel = "this is no panel whose judges differ"
+        raise BadParameter(f"there are no human labels to correct by, and {panel}; give some with --gold FILE.")
     if source.json:
         source.print_json({"panel": panel_facts(found)})
         return

@@ -114,7 +114,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
     names = [label for label in shares if label not in missing]
     if about["kind"] == "classes" and len(names) >= MIN_SCORES and numbers_of(np.array(names, object)) is not None:
         yield "Classes are numbers; --kind numbers takes them for scores, --kind graded for grades in this order."
-    if about.get("classes", about.get("distinct_values", 0)) < 2:
+    if about.get("classes", about.get("distinct_values", 0)) == 1:
         yield "There is one class only; there is nothing to decide."
     if about["annotators"] < 2 and about["annotators_per_item"]["max"] < 2:  # more are votes without ids
         yield "There is one annotator only; nothing can tell whether they are right."

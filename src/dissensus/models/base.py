@@ -27,7 +27,7 @@ from dissensus.common.registry import DEFAULT_METHOD, Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.engines import in_memory, options_of
 from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted
 from dissensus.models import incremental
 from dissensus.models.confusion_pass import judge
 from dissensus.models.dependence import (
@@ -239,13 +239,7 @@ class Aggregator(Parameters, ABC):
         _check_table(table, "partial_fit")
         if type(self)._update is Aggregator._update:
             raise BadParameter(f"{type(self).__name__} cannot be updated; fit it to all annotations again.")
-        try:
-            table = table.to_classes(self.classes_)
-        except UnknownClass as error:
-            found = str(error).split(" Leave out classes")[0]
-            raise UnknownClass(
-                f"{found} The classes of a fitted model stay as they are; fit it to all annotations again."
-            ) from None
+        table = table.to_classes(self.classes_)
         gold = check_gold(gold, table)
         if table.n_annotations == 0 and table.n_items == 0:
             return self

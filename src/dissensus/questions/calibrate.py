@@ -361,9 +361,10 @@ def _check_probability(given: Any, table: Annotations, known: IntArray) -> Float
 
 
 def _mean_scores(table: Annotations) -> FloatArray:
-    """(I,) mean of the numbers given to each item, 0 without any."""
-    sums = np.bincount(table.item, table.values[table.label], table.n_items)
-    return np.asarray(sums / np.maximum(np.diff(table.item_ptr), 1))
+    """(I,) mean of the judges' mean scores of each item, 0 without any."""
+    share = 1 / np.bincount(table.rating)[table.rating]
+    sums = np.bincount(table.item, share * table.values[table.label], table.n_items)
+    return np.asarray(sums / np.maximum(np.bincount(table.item, share, table.n_items), 1))
 
 
 def _draw_notes(table: Annotations, known: IntArray, labelled: IntArray) -> list[str]:
@@ -507,18 +508,24 @@ def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
 def _recalls(
     table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, numeric: bool
 ) -> tuple[Recall, ...]:
-    """Every judge's recall of every class, on items of known class; of two classes: specificity and sensitivity."""
+    """Every judge's recall of every class, on items of known class; of two classes: specificity and sensitivity.
+
+    What a judge says of an item, however often, counts once.
+    """
     from scipy.special import ndtri
 
     if table.kind == "numbers" or numeric:
         return ()
     A, K = table.n_annotators, table.n_classes
     rows = np.flatnonzero(np.isin(table.item, known))
+    _, first, rating = np.unique(table.rating[rows], return_index=True, return_inverse=True)
+    right = np.bincount(rating, table.label[rows] == gold[table.item[rows]]) / np.bincount(rating)
+    rows = rows[first]
     own = table.annotator[rows].astype(np.int64) * K + gold[table.item[rows]]
     weight = np.ones(rows.size) if pi is None else 1 / pi[table.item[rows]]
     count, total = np.bincount(own, minlength=A * K), np.bincount(own, weight, A * K)
     trials = total**2 / np.maximum(np.bincount(own, weight**2, A * K), 1e-300)
-    hits = np.bincount(own, weight * (table.label[rows] == gold[table.item[rows]]), A * K)
+    hits = np.bincount(own, weight * right, A * K)
     z, found = ndtri(0.975), []
     for at in np.flatnonzero(total):
         judge, c = divmod(int(at), K)

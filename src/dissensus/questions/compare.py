@@ -76,7 +76,7 @@ class Comparison(Shown):
     costly: tuple[str, ...] = ()  # methods that would take the table and were not tried, as they take long
 
     def __repr__(self) -> str:
-        return f"Comparison of {len(self)} methods: {self.verdict()}"
+        return f"Comparison of {count(len(self), 'method')}: {self.verdict()}"
 
     @property
     def best(self) -> str:
@@ -200,7 +200,8 @@ def compare(
     gold : (I,) int, optional
         Known classes, −1 where unknown (of numbers, floats and NaN): accuracy is reported beside. It decides nothing.
     share, splits : float, int
-        Share of the annotations that is hidden in each of so many random splits; every item keeps at least one.
+        Share of the annotations that is hidden in each of so many random splits, all of one annotator about an item
+        together; every item keeps an annotator.
     limit : int
         Of a table with more annotations, about so many are compared: a random set of items (of spans, of documents).
     resamples, seed

@@ -10,7 +10,7 @@ answer back, the item flipped because of what was learnt about its annotators fr
 
 An annotator *drifts* where the share of its labels that agree with the others' moved by more, or the other way, than
 everybody else's did. With h of n labels in agreement, before (0) and since (1), each label judged by what the other
-annotators say now of the item,
+annotators say now of the item, and those of one item by one annotator together counted as one,
 
     d_j = logit(h_1, n_1) − logit(h_0, n_0)         logit(h, n) = log((h + ½) / (n − h + ½))
     v_j = Σ_t 1 / (h_t + ½) + 1 / (n_t − h_t + ½)
@@ -88,7 +88,7 @@ class Flips:
 class Drift:
     """Agreement of every annotator with what the others say now, before and since; NaN where it is not tested."""
 
-    labels_before: IntArray  # (A,) that can be judged
+    labels_before: IntArray  # (A,) rows that can be judged
     labels_since: IntArray  # (A,)
     agreement_before: FloatArray  # (A,)
     agreement_since: FloatArray  # (A,)
@@ -389,13 +389,16 @@ def _drift(new: Annotations, changes: Changes, level: float, others: Others | No
     both = changes.new_row[(changes.new_row >= 0) & (changes.old_row >= 0)]  # had another label before
     label_before = changes.old[(changes.new_row >= 0) & (changes.old_row >= 0)]
     right = new.label == said
-    n, h = np.zeros((2, A), np.int64), np.zeros((2, A), np.int64)
+    share = 1 / np.bincount(new.rating)[new.rating]
+    labels, n, h = np.zeros((2, A), np.int64), np.zeros((2, A)), np.zeros((2, A))
     for time, rows, hits in (
         (0, np.append(np.flatnonzero(~since), both), np.append(right[~since], label_before == said[both])),
         (1, np.flatnonzero(since), right[since]),
     ):
         rows, hits = rows[judged[rows]], hits[judged[rows]]
-        n[time], h[time] = (np.bincount(new.annotator[rows], weights, A) for weights in (None, hits))
+        who = new.annotator[rows]
+        labels[time] = np.bincount(who, minlength=A)
+        n[time], h[time] = (np.bincount(who, one, A).round(9) for one in (share[rows], share[rows] * hits))
     tested = (n >= MIN_LABELS).all(axis=0)
     logit = np.log(h + 0.5) - np.log(n - h + 0.5)
     d, v = logit[1] - logit[0], (1 / (h + 0.5) + 1 / (n - h + 0.5)).sum(axis=0)
@@ -405,9 +408,10 @@ def _drift(new: Annotations, changes: Changes, level: float, others: Others | No
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.maximum(0, (Wdd - Wd**2 / W - (m - 1)) / (W - WW / W))  # τ²
         z = (d - Wd / W) / np.sqrt(v + spread + 1 / W + spread * WW / W**2)
-        share, other_share = h / n, (h.sum(axis=1, keepdims=True) - h) / (n.sum(axis=1, keepdims=True) - n)
+        agreement, of_others = h / n, (h.sum(axis=1, keepdims=True) - h) / (n.sum(axis=1, keepdims=True) - n)
     p, adjusted = np.full(A, np.nan), np.full(A, np.nan)
     p[tested] = 2 * ndtr(-np.abs(z[tested]))
     if tested.any():
         adjusted[tested] = false_discovery_control(p[tested])
-    return Drift(n[0], n[1], share[0], share[1], other_share[0], other_share[1], p, adjusted, adjusted <= level)
+    (n0, n1), (a0, a1), (o0, o1) = labels, agreement, of_others
+    return Drift(n0, n1, a0, a1, o0, o1, p, adjusted, adjusted <= level)

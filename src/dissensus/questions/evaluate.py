@@ -85,7 +85,7 @@ class Evaluation(Shown):
         return iter(self.scores)
 
     def __repr__(self) -> str:
-        return f"Evaluation of {', '.join(self.predictions)}: {len(self.scores)} scores"
+        return f"Evaluation of {', '.join(self.predictions)}: {count(len(self.scores), 'score')}"
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per score and predictions, as plain values."""

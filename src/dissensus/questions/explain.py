@@ -32,8 +32,8 @@ normal.
 *Groups*: where columns of metadata matter is found by `questions.perspectives`, Eq. 4. Of the items that a group
 explains a perspective is said where (3) also predicts 20 times better than (1) and (2).
 
-A probabilistic row counts as the label that it finds most probable. Rows without weight do not count; for groups all
-others count alike.
+A probabilistic row counts as the label that it finds most probable. Rows of one annotator and item share the weight of
+one. Rows without weight do not count; for groups all others count alike.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ import numpy as np
 from scipy.special import erfc, expit, logit, logsumexp, ndtri, softmax
 
 from dissensus.common.arrays import sums_of_ranges
+from dissensus.common.formatting import count
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
@@ -109,9 +110,9 @@ class Explanation(Shown):
     by_group: IntArray  # (I,) which of `groups` explains the item, −1 none
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.counts().items() if count)
+        counts = ", ".join(f"{n:,} {kind}" for kind, n in self.counts().items() if n)
         columns = [effect.column for effect in self.groups if effect.significant]
-        return f"Explanation of {self.items.size:,} items: {counts}" + (
+        return f"Explanation of {count(self.items.size, 'item')}: {counts}" + (
             f"; groups differ by {', '.join(columns)}" if columns else ""
         )
 
@@ -184,6 +185,9 @@ def explain(
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
     confidence = posterior.max(axis=1, initial=0)
     rows = dataclasses.replace(table, proba=None).counted
+    times = np.bincount(rows.rating)[rows.rating]
+    if times.max(initial=1) > 1:
+        rows = dataclasses.replace(rows, weight=rows.row_weights / times)
     with Threads(thread_count(threads, len(rows))) as pool:
         n, named = np.diff(rows.item_ptr), rows.votes() > 0
         disagree = named.sum(axis=1) > 1

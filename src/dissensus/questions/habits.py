@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from scipy.special import gammaln, ndtri, stdtr
 
+from dissensus.common import formatting
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
@@ -153,7 +154,8 @@ class Habits(Flagged):
 
     def __repr__(self) -> str:
         n = sum(map(bool, self.said))
-        return f"Habits of {self.active_annotators:,} annotators: {n:,} answer unlike the others"
+        who = formatting.count(self.active_annotators, "annotator")
+        return f"Habits of {who}: {n:,} {'answers' if n == 1 else 'answer'} unlike the others"
 
     def most_contested(self, n: int) -> list[tuple[Any, float]]:
         """The items whose labels differ most, with how far."""

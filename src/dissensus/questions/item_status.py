@@ -5,7 +5,8 @@ asked for so that nine of ten are right: the labels alone do not show how far pe
 the others, one with n labels, of which m agree on the most frequent class, is *truly split* where so few would agree in
 at most `MAX_CHANCE` of the cases if its annotators erred as often as they do elsewhere: P(Binomial(n, r) ≤ m) ≤
 `MAX_CHANCE`, r the mean share of their labels that are the label of the item (each with `CROWD_LABELS` labels of
-average quality added). All others *need a look*: more labels, or an expert, would tell.
+average quality added). Where people repeat themselves n is how many they are, and m their share of the labels that
+agree. All others *need a look*: more labels, or an expert, would tell.
 
 What stands for P(label) and for agreement where labels are no classes:
 
@@ -209,11 +210,12 @@ def _judged(
 
     `unless_apart`: items whose labels hardly ever agree so little are not settled.
     """
-    labels = np.diff(table.item_ptr)
+    labels, people = np.diff(table.item_ptr), table.ratings_per_item
     usual = np.bincount(table.item, share[table.annotator], table.n_items) / np.maximum(labels, 1)
-    apart = bdtr(agree, labels, usual) <= MAX_CHANCE
+    together = np.ceil(agree * people / np.maximum(labels, 1))  # as many people as their share of the labels
+    apart = bdtr(together, people, usual) <= MAX_CHANCE
     settled = settled & ~(apart & unless_apart)
-    status = np.where(settled, 0, np.where(apart & (table.ratings_per_item >= MIN_ANNOTATORS_SPLIT), 2, 1))
+    status = np.where(settled, 0, np.where(apart & (people >= MIN_ANNOTATORS_SPLIT), 2, 1))
     return status.astype(np.int8), np.rint(usual * labels).astype(np.int64)
 
 

@@ -109,7 +109,7 @@ def review_panel(
 ) -> PanelReview | None:
     """Review a panel, few annotators who label nearly every item; None where the table is none.
 
-    Also None of scores without gold: nothing says what their errors are.
+    Also None where all say the same of everything, and of scores without gold: nothing says what their errors are.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def review_panel(
     []
     """
     judges = panel_judges(table)
-    if judges.size == 0:
+    if judges.size == 0 or table.n_classes < 2:
         return None
     if model is None and table.kind != "numbers":
         model = methods[DEFAULT_METHOD]().fit(table)
@@ -274,13 +274,14 @@ class _Said:
         from scipy.sparse import diags_array
 
         J = self.there.shape[1]
-        product, total = np.zeros((J, J)), np.zeros((J, J))
+        product, total, square = np.zeros((J, J)), np.zeros((J, J)), np.zeros((J, J))
         for c, said in enumerate(self.of):
             wrong = self.there - said
             drawn = (diags_array(posterior[:, c]) @ wrong).T
             product += (drawn @ wrong).toarray()
             total += (drawn @ self.there).toarray()
-        return _correlation(product, total, total, (self.there.T @ self.there).toarray())
+            square += (drawn.multiply(wrong.T) @ self.there).toarray()
+        return _correlation(product, total, square, (self.there.T @ self.there).toarray())
 
     def values(self, posterior: FloatArray, price: FloatArray | None) -> tuple[FloatArray, list[tuple[int, float]]]:
         """(J,) value of each judge, and the judges in the order to buy them with the share kept."""

@@ -153,7 +153,7 @@ class Redundancy(Shown):
     worth: CountedLabels | None = None  # of an item's labels, in independent ones; None where they are taken for such
 
     def __repr__(self) -> str:
-        return f"Redundancy at {len(self)} levels: {self.verdict()}"
+        return f"Redundancy at {count(len(self), 'level')}: {self.verdict()}"
 
     def __iter__(self) -> Iterator[Level]:
         return iter(self.levels)

@@ -2,12 +2,12 @@
 
 | kind | hidden | score of an answer, a higher one is better | simple methods beside the registered ones |
 |---|---|---|---|
-| classes, graded | answers | log P(answer) | majority-vote is one of those |
+| classes, graded | ratings: all that one annotator says of an item | log P(answer) | majority-vote is one of those |
 | pairs | answers, as long as all things stay connected | log P(answer) | win-rate |
-| sets | answers | Σ over options, log P(ticked or not) | votes |
+| sets | ratings | Σ over options, log P(ticked or not) | votes |
 | spans | all that somebody said of a document | log P(tag) | majority-vote and dawid-skene, token by token |
-| numbers | answers | −abs(answer − what was expected) | mean, median |
-| objects | answers | −distance to the method's answer | medoid: all annotators count alike |
+| numbers | ratings | −abs(answer − what was expected) | mean, median |
+| objects | ratings | −distance to the method's answer | medoid: all annotators count alike |
 """
 
 from __future__ import annotations
@@ -168,9 +168,10 @@ class Medoid(Simple):
 
 
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """(N,) True for hidden rows: a random share of all rows; every item keeps one."""
-    none = "no item has two annotations; none can be hidden and predicted from the others."
-    return _drawn(random_ranks(table.item, rng) > 0, share, rng, none)
+    """(N,) True for hidden rows: all that a random share of ratings said; every item keeps one rating."""
+    rated = table.item[np.diff(table.rating, prepend=-1) > 0]
+    none = "no item has labels by two annotators; none can be hidden and predicted from the others."
+    return _drawn(random_ranks(rated, rng) > 0, share, rng, none)[table.rating]
 
 
 def _drawn(free: BoolArray, share: float, rng: np.random.Generator, none: str) -> BoolArray:

@@ -702,7 +702,8 @@ class Annotations(ReadOnlyArrays, Named):
         at = naming.match(self.classes, classes, "classes")
         unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
         if unknown.any():
-            raise naming.unknown_label(np.asarray(unknown), self.classes[self.label], len(classes))
+            advice = "The classes of a fitted model stay as they are; fit it to all annotations again."
+            raise naming.unknown_label(np.asarray(unknown), self.classes[self.label], len(classes), advice=advice)
         return self._recoded(classes, at, self.kind)
 
     def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:

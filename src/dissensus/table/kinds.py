@@ -120,7 +120,7 @@ def vocabulary(kind: str, classes: Names, ordered: bool = False) -> tuple[Names,
         if (place < 0).any():
             raise DataError(
                 f"label {naming.shown(classes[place < 0][0])} says of no pair which is better; labels of pairs are "
-                f"{', '.join(OUTCOMES)}, and map= renames others."
+                f"{', '.join(OUTCOMES)} or name one of the two; map= renames others, abstain= leaves them out."
             )
         return np.array(OUTCOMES, object), place
     if kind == "sets":

@@ -227,10 +227,12 @@ def bad_rows(what: str, bad: BoolArray, problem: str, values: Any = None, row_nu
     return f"{what}: {bad.sum():,} of {bad.size:,} {problem}; first at row {row} (from 0){holds}."
 
 
-def unknown_label(bad: BoolArray, labels: Names, n_classes: int, row_numbers: IntArray | None = None) -> UnknownClass:
+def unknown_label(
+    bad: BoolArray, labels: Names, n_classes: int, row_numbers: IntArray | None = None,
+    advice: str = "Leave out classes to take them from the rows, or declare it in abstain.",
+) -> UnknownClass:  # fmt: skip
     """Make the error for labels (N,) outside the declared classes."""
-    problem = f"rows hold a name outside the {n_classes} classes given"
-    advice = "Leave out classes to take them from the rows, or declare it in abstain."
+    problem = f"rows hold a name outside the {n_classes} {'class' if n_classes == 1 else 'classes'} given"
     said = bad_rows("column 'label'", bad, problem, labels, row_numbers)
     return UnknownClass(f"{said} {advice}")
 
@@ -375,7 +377,9 @@ def encode_labels(column: Any, classes: Any, abstain: Any) -> tuple[Names, IntAr
     if answers := as_list(abstain):
         column = to_array(column, "label")
         named = [one for one in answers if one is not None and one == one and str(one).strip()]  # NaN ≠ NaN
-        keep = ~missing_rows(column) if len(named) < len(answers) else np.ones(len(column), np.bool_)
+        keep = ~missing_rows(column)
+        if len(named) == len(answers) and not keep.all():
+            raise _missing(column, "label")
         if named:
             values = declared(named, column, "abstain")
             with suppress(pa.ArrowInvalid, pa.ArrowTypeError):  # of another kind than the labels: none of them occurs

@@ -647,8 +647,9 @@ def test_an_updated_model_is_saved_scored_and_updated_with_gold(name, tmp_path):
     dissensus.save(model, tmp_path)
     assert_same(model, dissensus.load(tmp_path))
     assert model.predict_proba(Annotations.from_arrays([5], [77], [1])).shape == (1, table.n_classes)
-    with pytest.raises(UnknownClass, match=r"99\. The classes of a fitted model stay as they are; fit it"):
-        model.partial_fit(Annotations.from_arrays([1], [0], [99]))
+    for use in (model.partial_fit, model.predict, model.predict_annotations):
+        with pytest.raises(UnknownClass, match=r"99\. The classes of a fitted model stay as they are; fit it"):
+            use(Annotations.from_arrays([1], [0], [99]))
     with pytest.raises(DataError, match=r"items: .*integers.*text"):
         model.partial_fit(Annotations.from_arrays(["x"], [0], [0]))
 

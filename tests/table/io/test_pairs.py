@@ -59,10 +59,21 @@ def test_an_elo_file_has_winners_and_losers():
     assert outcomes(table) == [("x", "y", "anonymous", "left"), ("y", "z", "anonymous", "left")]
 
 
+def test_verdicts_that_name_nobody_are_left_out_or_renamed():
+    log = pa.table({"a": ["x"] * 4, "b": ["y"] * 4, "judge": list("pqrs"), "winner": ["A", "N/A", None, "y"]})
+    found = read(log, abstain=["N/A", ""])
+    assert outcomes(found) == [("x", "y", "p", "left"), ("x", "y", "s", "right")]
+    assert found.annotators.tolist() == list("pqrs")
+    assert "2 rows without an answer" in found.source.left_out()
+    assert outcomes(read(log, abstain=[None], map={"N/A": "tie"}))[1] == ("x", "y", "q", "tie")
+    with pytest.raises(DataError, match=r"column 'label': 1 of 4 rows are blank .* row 2 .* abstain"):
+        read(log, abstain="N/A")
+
+
 @pytest.mark.parametrize(
     ("columns", "error", "says"),
     [
-        ({"a": ["x"], "b": ["y"], "winner": ["perhaps"]}, DataError, "1 of 1 rows name neither of the two"),
+        ({"a": ["x"], "b": ["y"], "winner": ["perhaps"]}, DataError, "'perhaps' says of no pair which is better"),
         ({"a": ["x"], "b": ["x"], "winner": ["a"]}, DataError, "1 of 1 rows compare a thing with itself"),
         ({"a vs": ["x"], "c": ["y"], "winner": ["a"]}, MissingColumn, "model_a, model_b and winner"),
         ({"a": ["x vs z"], "b": ["y"], "winner": ["a"]}, DataError, "'x vs z' cannot name a thing"),

@@ -182,7 +182,7 @@ def test_weights_and_abstentions_and_classes_reach_the_table(tmp_path):
         (
             "a,p,x\nb,p,cta\n",
             UnknownClass,
-            r"1 of 2 rows .* outside the 1 classes given; first at row 1 \(from 0\): 'cta'",
+            r"1 of 2 rows .* outside the 1 class given; first at row 1 \(from 0\): 'cta'",
         ),
         ("a,p,\nb,p,x\n", DataError, r"column 'label': 1 of 2 rows .*abstain=\[None\]"),
     ],

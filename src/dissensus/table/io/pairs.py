@@ -90,12 +90,10 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
         plain = value.strip().lower()
         code = next((k for k, words in enumerate((LEFT, RIGHT, TIE)) if plain in words), -1)
         better[(winner == value) & (better < 0)] = code
-    if (better < 0).any():
-        problem = "rows name neither of the two, nor a tie"
-        raise DataError(naming.bad_rows("column of winners", better < 0, problem, winner))
     items = kinds.pair_items(data[found["left"]], data[found["right"]], context)
     people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
-    return {"item": items, "annotator": people, "label": np.array(kinds.OUTCOMES, object)[better]}, reading
+    label = np.where(better < 0, winner, np.array(kinds.OUTCOMES, object)[better])  # abstain= or map= may take others
+    return {"item": items, "annotator": people, "label": label}, reading
 
 
 def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
