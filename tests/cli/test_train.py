@@ -491,6 +491,15 @@ def test_items_of_another_file_or_a_column_judge_and_do_not_teach(cli, splits):
     assert summary(here / "by_column")["held_out"] == dev.n_items
     assert not model.teaches_[at].any()
 
+    scored = ("--features", "items.csv", "--split", "split", "--gold", "gold.csv", "-o", "scored", "--json")
+    about = json.loads(cli("train", splits, *QUICK, *scored).stdout)
+    counts = {basis: one["items"] for basis, one in about["gold"]["model"].items()}
+    assert counts == {"held out": 9, "without labels": 14, "trained on": 17}  # what judged is no test
+    assert (about["taught"], about["held_out"], about["without_labels"]) == (17, 9, 19)  # 5 of 45 have no labels
+    cli("report", splits, "--method", "dawid-skene", "--model", "scored", "--gold", "gold.csv")
+    shown = json.loads((here / "report.json").read_text(encoding="utf-8"))["sections"]["model"]
+    assert (shown["basis"], shown["chosen_by"]) == ("not seen", True)
+
     gold = ("--validation", "dev_gold.csv", "--known", "gold.csv", "-o", "by_gold")
     result = cli("train", splits, *common, "plain.csv", *gold)
     assert f"{dev.n_items} items of dev_gold.csv have labels in {splits} too; these do not teach." in result.stderr
