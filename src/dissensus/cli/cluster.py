@@ -107,9 +107,10 @@ def cluster(
         show.json(summary, folder=output)
         return
     _show(model, found, summary)
-    searched = () if found is None else ((item_clusters, found.K), (annotator_clusters, found.L))
-    if any(":" in asked and len(tried) <= tried[-1] - tried[0] for asked, tried in searched):
-        show.text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
+    if found is not None:
+        searched = (item_clusters, found.K), (annotator_clusters, found.L)
+        if any(":" in asked and len(tried) <= tried[-1] - tried[0] for asked, tried in searched):
+            show.text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
     show.written(output, "Results are", "FOLDER")
 
 
