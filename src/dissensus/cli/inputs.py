@@ -109,6 +109,13 @@ class Inputs:
             names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
         if not len(names):
             raise DataError(f"{path}: there is no row.")
+        if self.kind == "features" and X.dtype.kind == "f" and len(bad := np.argwhere(~np.isfinite(X))):
+            row, *column = bad[0].tolist()
+            where = repr(self.columns[column[0]]) if self.columns else ", ".join(map(str, column))
+            raise DataError(
+                f"{path}: item {show.name(names[row])!r} has {X[tuple(bad[0])]} in column {where} "
+                f"({show.count(len(bad), 'such value')}); leave those items out, or fill the gaps."
+            )
         return _once(names, X, path)
 
     def _read_arrays(self, path: Path) -> tuple[Names, Any]:

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from dissensus.cli import folder, keywords, options, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import Gold, InputFiles, SourceOfTables, option
-from dissensus.exceptions import BadParameter, MissingExtra
+from dissensus.exceptions import BadParameter, DataError, MissingExtra
 
 if TYPE_CHECKING:
     from dissensus.cli.inputs import Inputs
@@ -142,22 +142,27 @@ def train(
     store = output / "checkpoint"
     if fresh and store.exists():
         shutil.rmtree(store)
-    if store.exists():
+    if goes_on := store.exists():
         say(f"going on from {store}, where an earlier run was stopped; --fresh starts anew.")
     model.set_params(checkpoint=store)
     began = time.perf_counter()
     apart: OutOfFold | None = None
     passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))  # auto: nobody knows how many
-    with show.waiting(f"training on {source.file}", passes) as on_step:
-        model.fit(table, X, gold=sure, validation=judges, on_step=on_step)
-        model.held_out_ |= judging
-        if folds is not None:
-            from dissensus.learning import out_of_fold
+    try:
+        with show.waiting(f"training on {source.file}", passes) as on_step:
+            model.fit(table, X, gold=sure, validation=judges, on_step=on_step)
+            model.held_out_ |= judging
+            if folds is not None:
+                from dissensus.learning import out_of_fold
 
-            apart = out_of_fold(
-                model, table, X, gold=sure, validation=judges, folds=folds, seed=model.seed or 0,
-                on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
-            )  # fmt: skip
+                apart = out_of_fold(
+                    model, table, X, gold=sure, validation=judges, folds=folds, seed=model.seed or 0,
+                    on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
+                )  # fmt: skip
+    except (BadParameter, DataError):
+        if not goes_on:  # the next run has other keywords or data
+            shutil.rmtree(store, ignore_errors=True)
+        raise
     summary: dict[str, Any] = {
         **show.paths(input=source.file, inputs_file=file, gold_file=gold.gold, known_file=known),
         "reading": source.account,
