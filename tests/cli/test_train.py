@@ -352,6 +352,13 @@ def test_known_labels_teach_and_are_not_measured_by(cli, labels, features):
     assert about["gold"]["model"]["without labels"]["items"] == 30
 
 
+def test_where_all_that_is_known_was_taught_no_empty_table_is_shown(cli, labels, features):
+    known = ("--known", "gold.csv", "--gold", "gold.csv", "-o", "model")
+    result = cli("train", labels, "--features", features, *SMALL, *known)
+    assert "warning: no item has a known label that was not taught; accuracy cannot be measured." in result.stderr
+    assert "By gold" not in result.stdout
+
+
 def test_help_lists_every_encoder_and_objective(cli):
     from dissensus.learning.encoders import encoders
     from dissensus.learning.objectives import objectives

@@ -326,4 +326,5 @@ def _show(about: dict[str, Any]) -> None:
             bounds = f"{one['accuracy_low']:.4f} to {one['accuracy_high']:.4f}"
             rows.append((what, f"{one['items']:,}", f"{one['accuracy']:.4f}", bounds, f"{one['log_loss']:.3f}"))
     columns = ("what", "items", "accuracy", "95 % interval", "log loss")
-    show.table("By gold", columns, rows, numbers=columns[1:3])
+    if rows:
+        show.table("By gold", columns, rows, numbers=columns[1:3])
