@@ -173,7 +173,10 @@ def test_gold_columns_can_be_named_and_absent_gold_warns(cli, labels, here):
     assert "Name it: --gold-item COLUMN." in advice
     write_csv(here / "other.csv", ["item", "label"], [("i000", "")])
     result = cli("aggregate", labels, "--gold", "other.csv", "--json")
-    assert result.stderr == "dissensus: warning: none of the items has a known label; accuracy cannot be measured.\n"
+    assert (
+        result.stderr
+        == "dissensus: warning: no item has a known label that was not taught; accuracy cannot be measured.\n"
+    )
     assert json.loads(result.stdout)["gold"] == {"items": 0, "accuracy": None}
 
 

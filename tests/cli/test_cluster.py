@@ -122,14 +122,21 @@ def test_questions_are_taken_one_by_one(cli, questions):
     assert "has 3 questions; take each by itself" in result.stderr
 
 
-def test_of_a_range_four_numbers_are_tried_unless_all_are_asked_for():
-    from dissensus.cli.cluster import _numbers
-
-    assert _numbers("3:20", "-k", "coarse") == [3, 6, 11, 20]
-    assert _numbers("3:20", "-k", "full") == list(range(3, 21))
-    assert _numbers("2:5", "-k", "coarse") == [2, 3, 4, 5]
-    assert _numbers("3,5,8,9,11", "-k", "coarse") == [3, 5, 8, 9, 11]
-    assert _numbers("1:1000", "-k", "coarse") == [1, 10, 100, 1000]
+@pytest.mark.parametrize("method", ["pgm-bp", "fmm"])
+def test_a_range_is_cut_to_the_items_and_annotators_that_are_there(cli, here, method):
+    table = draw(16, 5, 3, item_clusters=2, annotator_clusters=2, redundancy=3, seed=1).annotations
+    rows = zip(table.items[table.item], table.annotators[table.annotator], table.label, strict=True)
+    few = write_csv(here / "few.csv", ["item", "annotator", "label"], rows)
+    result = cli("cluster", few, "--method", method, "-o", "out")
+    assert (result.exit_code, result.stderr) == (0, "")
+    points = frame(here / "out" / "search.csv")
+    assert sorted({int(point["K"]) for point in points}) == [3, 5, 8, 12]  # 12 of 16 items are fitted
+    assert sorted({int(point["L"]) for point in points}) == ([3, 4, 5] if method == "pgm-bp" else [1])
+    assert "--search full tries all of a range" in result.stdout
+    result = cli("cluster", few, "--item-clusters", "2:3", "--annotator-clusters", "7:9", "--method", method)
+    assert result.exit_code == 0
+    assert "full" not in result.stdout  # all of these ranges were tried
+    assert "ask for fewer clusters" in cli("cluster", few, "--annotator-clusters", "2,9").stderr  # no range: as asked
 
 
 def test_a_search_fits_no_pair_twice(cli, drawn):

@@ -156,7 +156,12 @@ def test_features_may_be_a_table_and_names_numbers(cli, here):
     write_csv(here / "bad.csv", ["id", "a", "b"], [(1, 2, 3), (1, 2, 4)])
     assert "item 1 has 2 rows; keep one" in cli("predict", "model", "bad.csv").stderr.replace("'", "")
     write_csv(here / "bad.csv", ["id", "a", "b"], [(1, "", 3)])
-    assert "X has nan in row 0, column 0" in cli("predict", "model", "bad.csv").stderr
+    assert "bad.csv: item '1' has nan in column 'a' (1 such value); leave" in cli("predict", "model", "bad.csv").stderr
+    names, x = [f"i{i:03}" for i in range(40)][::-1], np.ones((40, 2))
+    x[3, 1] = np.inf
+    np.savez(here / "bad.npz", item=np.array(names), x=x)  # in another order than the table's
+    result = cli("train", labels, "--features", "bad.npz", "-o", "other")
+    assert "bad.npz: item 'i036' has inf in column 1 (1 such value); leave those items out" in result.stderr
 
 
 def test_texts_are_found_and_remembered(cli, labels, texts):
@@ -301,6 +306,13 @@ def test_a_checkpoint_of_another_run_is_refused_unless_started_anew(cli, labels,
     assert cli(*command, "--seed", "5", "--fresh").exit_code == 0
 
 
+def test_a_run_that_ended_in_an_error_leaves_nothing_in_the_way_of_what_it_advises(cli, labels, features):
+    command = ("train", labels, "--features", features, *QUICK, "--objective", "soft", "-o", "model")
+    assert "lower the learning rate" in cli(*command, "--learning-rate", "1e30").stderr
+    result = cli(*command, "--learning-rate", "0.01")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 def test_folds_are_written_and_the_report_rests_on_them(cli, labels, features):
     command = ("train", labels, "--features", features, *SMALL, "--gold", "gold.csv", "-o", "model")
     about = json.loads(cli(*command, "--folds", "2", "--json").stdout)
@@ -338,6 +350,13 @@ def test_known_labels_teach_and_are_not_measured_by(cli, labels, features):
     assert (about["taught"], about["without_labels"]) == (11, 34)
     assert about["gold"]["model"] == {"without labels": about["gold"]["model"]["without labels"]}
     assert about["gold"]["model"]["without labels"]["items"] == 30
+
+
+def test_where_all_that_is_known_was_taught_no_empty_table_is_shown(cli, labels, features):
+    known = ("--known", "gold.csv", "--gold", "gold.csv", "-o", "model")
+    result = cli("train", labels, "--features", features, *SMALL, *known)
+    assert "warning: no item has a known label that was not taught; accuracy cannot be measured." in result.stderr
+    assert "By gold" not in result.stdout
 
 
 def test_help_lists_every_encoder_and_objective(cli):
@@ -394,7 +413,7 @@ def test_bad_usage_is_one_sentence_and_leaves_nothing(cli, labels, features, tex
     assert message in result.stderr
     assert (result.exit_code, result.stderr.count("\n")) == (code, 1)
     folder = labels.parent / "model"
-    assert not folder.exists() or [path.name for path in folder.iterdir()] == ["checkpoint"]
+    assert not folder.exists() or not list(folder.iterdir())
 
 
 def test_questions_are_taken_one_by_one(cli, questions, here):
@@ -490,6 +509,15 @@ def test_items_of_another_file_or_a_column_judge_and_do_not_teach(cli, splits):
     assert loss == pytest.approx(model.history_[model.best_epoch_ - 1]["cross-entropy"], abs=1e-6)
     assert summary(here / "by_column")["held_out"] == dev.n_items
     assert not model.teaches_[at].any()
+
+    scored = ("--features", "items.csv", "--split", "split", "--gold", "gold.csv", "-o", "scored", "--json")
+    about = json.loads(cli("train", splits, *QUICK, *scored).stdout)
+    counts = {basis: one["items"] for basis, one in about["gold"]["model"].items()}
+    assert counts == {"held out": 9, "without labels": 14, "trained on": 17}  # what judged is no test
+    assert (about["taught"], about["held_out"], about["without_labels"]) == (17, 9, 19)  # 5 of 45 have no labels
+    cli("report", splits, "--method", "dawid-skene", "--model", "scored", "--gold", "gold.csv")
+    shown = json.loads((here / "report.json").read_text(encoding="utf-8"))["sections"]["model"]
+    assert (shown["basis"], shown["chosen_by"]) == ("not seen", True)
 
     gold = ("--validation", "dev_gold.csv", "--known", "gold.csv", "-o", "by_gold")
     result = cli("train", splits, *common, "plain.csv", *gold)

@@ -10,6 +10,7 @@ from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
 from dissensus.cli.cluster import cluster
 from dissensus.clustering import FMM, PGMBP
+from dissensus.clustering.select import _tried
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, DataError, UnknownClass, UnknownName, UnwritableFile
 from tables import KINDS
@@ -164,3 +165,29 @@ def test_annotator_clusters_predict_hidden_labels_of_jobs_q3_better(data_folder)
     items_only = select_clusters(train, "fmm", K=[8], dev=dev, criterion="likelihood").best
     both = select_clusters(train, "pgm-bp", K=[8], L=[8], dev=dev, criterion="likelihood").best
     assert both.log_likelihood > items_only.log_likelihood + 0.08
+
+
+@pytest.mark.parametrize(
+    ("numbers", "there", "sizes", "tried"),
+    [
+        (range(3, 21), 100, 4, [3, 6, 11, 20]),
+        (range(3, 21), 100, None, list(range(3, 21))),
+        (range(3, 21), 10, 4, [3, 4, 7, 10]),
+        (range(3, 21), 2, 4, [2]),
+        (range(2, 6), 100, 4, [2, 3, 4, 5]),
+        (range(5, 1, -1), 4, None, [2, 3, 4]),
+        (range(1, 1001), 1000, 4, [1, 10, 100, 1000]),
+        ([3, 5, 8, 9, 11], 4, 4, [3, 5, 8, 9, 11]),
+    ],
+)
+def test_of_a_range_the_numbers_that_fit_are_tried_or_some_of_them(numbers, there, sizes, tried):
+    assert _tried(numbers, there, sizes) == tried
+
+
+def test_the_default_ranges_fit_few_annotators():
+    table = draw(12, 4, 3, item_clusters=2, annotator_clusters=2, redundancy=3, seed=1).annotations
+    found = select_clusters(table)
+    assert found.K == [3, 4, 5, 6, 7, 8, 9]
+    assert found.L == [3, 4]
+    with pytest.raises(DataError, match="give other ones as dev, or say how many clusters"):
+        select_clusters(table.select(items=table.items == table.items[0]))

@@ -83,3 +83,17 @@ def test_held_out_items_are_needed():
     model = CrowdClassifier(objective="soft", epochs=1, device="cpu").fit(table, X)
     with pytest.raises(BadParameter, match="predict_sets needs items that were held out"):
         model.predict_sets(X)
+
+
+def test_few_items_that_are_all_covered_are_no_certainty():
+    covered = label_sets(np.eye(2), np.arange(2), np.eye(2), np.eye(2), 0.9).covered
+    assert (covered.value, covered.high) == (1, 1)
+    assert 0.3 < covered.low < 0.4  # Wilson's; it was 1
+
+
+def test_auto_of_too_few_items_says_how_many_it_takes():
+    table, X, _ = blobs(120)
+    few = np.arange(120) < 9
+    model = CrowdClassifier(device="cpu").fit(table.select(items=few), X[few])
+    with pytest.raises(BadParameter, match="give validation to fit, or auto ten items that teach"):
+        model.predict_sets(X)

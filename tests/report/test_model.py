@@ -57,7 +57,7 @@ def test_numbers_are_those_of_the_evaluation_on_items_held_out():
     assert (facts["best_epoch"], facts["taught"], facts["held_out"]) == (model.best_epoch_, 70, 30)
     said = blocks("model", facts, Text)[0].text
     assert "on items that it was not trained on (30 items)" in said
-    assert "Which epoch to keep was decided by some of them" in said
+    assert "What to keep of the training was decided by some of them" in said
     titles = [chart.title for chart in blocks("model", facts, Chart)]
     curves = ["Training", "Validation", "Validation: right"]
     assert titles == [*curves, "Model against gold", "Can the confidence be believed?"]

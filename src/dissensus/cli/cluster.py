@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -33,7 +34,11 @@ def cluster(
     output: Path | None = options.OUTPUT_FOLDER,
     method: str = option("pgm-bp", "pgm-bp, or fmm for items only.", "--method", "-m", metavar="NAME"),
     item_clusters: str = option(
-        "3:20", "A number, or a range to search: 3:20.", "--item-clusters", "--items-clusters", metavar="K"
+        "3:20",
+        "A number, or a range to search; it is cut to what FILE has.",
+        "--item-clusters",
+        "--items-clusters",
+        metavar="K",
     ),
     annotator_clusters: str = option(
         "3:20", "The same of annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
@@ -62,8 +67,8 @@ def cluster(
 
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
     """
-    K = _numbers(item_clusters, "--item-clusters", search)
-    L = _numbers(annotator_clusters, "--annotator-clusters", search)
+    K = _numbers(item_clusters, "--item-clusters")
+    L = _numbers(annotator_clusters, "--annotator-clusters")
     folder.check(output, FILES)
     from dissensus.models.base import clusterings
 
@@ -78,7 +83,8 @@ def cluster(
     items_only = method == "fmm"
     found: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and not items_only):
-        found = _search(table, method, output, K=K, L=L, dev=held_out, criterion=criterion, **settings)
+        sizes = COARSE_SIZES if search == "coarse" else None
+        found = _search(table, method, output, K=K, L=L, sizes=sizes, dev=held_out, criterion=criterion, **settings)
         model = found.estimator()
     else:
         counts = {"n_clusters": K[0]} if items_only else {"item_clusters": K[0], "annotator_clusters": L[0]}
@@ -101,20 +107,19 @@ def cluster(
         show.json(summary, folder=output)
         return
     _show(model, found, summary)
-    if search == "coarse" and found is not None and ":" in item_clusters + annotator_clusters:
-        show.text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
+    if found is not None:
+        searched = (item_clusters, found.K), (annotator_clusters, found.L)
+        if any(":" in asked and len(tried) <= tried[-1] - tried[0] for asked, tried in searched):
+            show.text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
     show.written(output, "Results are", "FOLDER")
 
 
-def _numbers(text: str, option: str, search: str) -> list[int]:
-    """5, 3:20 (both ends) or 3,5,8; of a range only some, each larger than the one before by the same factor."""
+def _numbers(text: str, option: str) -> Sequence[int]:
+    """5, 3:20 (both ends) or 3,5,8."""
     try:
         if ":" in text:
             first, last = (int(part) for part in text.split(":"))
-            numbers = list(range(first, last + 1))
-            if search == "coarse" and len(numbers) > COARSE_SIZES and first > 0:
-                steps = COARSE_SIZES - 1
-                numbers = sorted({round(first * (last / first) ** (step / steps)) for step in range(steps + 1)})
+            numbers: Sequence[int] = range(first, last + 1)
         else:
             numbers = [int(part) for part in text.split(",")]
     except ValueError:

@@ -109,6 +109,13 @@ class Inputs:
             names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
         if not len(names):
             raise DataError(f"{path}: there is no row.")
+        if self.kind == "features" and X.dtype.kind == "f" and len(bad := np.argwhere(~np.isfinite(X))):
+            row, *column = bad[0].tolist()
+            where = repr(self.columns[column[0]]) if self.columns else ", ".join(map(str, column))
+            raise DataError(
+                f"{path}: item {show.name(names[row])!r} has {X[tuple(bad[0])]} in column {where} "
+                f"({show.count(len(bad), 'such value')}); leave those items out, or fill the gaps."
+            )
         return _once(names, X, path)
 
     def _read_arrays(self, path: Path) -> tuple[Names, Any]:
@@ -184,13 +191,13 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: P
     return whole, take(X, order)
 
 
-def judged_by_share_or_file(text: str, table: Annotations, X: Any, source: Source) -> tuple[BoolArray, Any]:
-    """What --validation says: (I,) items that do not teach, and what `fit` takes for `validation`."""
+def judged_by_share_or_file(text: str, table: Annotations, X: Any, source: Source) -> tuple[BoolArray, BoolArray, Any]:
+    """What --validation says: (I,) items that do not teach, (I,) that judge, and what `fit` takes for `validation`."""
     from dissensus.learning.inputs import take
 
     nobody = np.zeros(table.n_items, np.bool_)
     with suppress(ValueError):
-        return nobody, float(text)
+        return nobody, nobody, float(text)
     path = Path(text)
     if not path.exists():
         raise BadParameter(f"--validation {text} is neither a share, such as 0.1, nor a file that is there.")
@@ -206,10 +213,10 @@ def judged_by_share_or_file(text: str, table: Annotations, X: Any, source: Sourc
     if both := int((judge & (np.diff(table.item_ptr) > 0)).sum()):
         say(f"warning: {both:,} items of {path} have labels in {source.file} too; these do not teach.")
     labels = other.select(items=there) if gold is None else other.classes[gold[there]]
-    return judge, (take(X, at[there]), labels)
+    return judge, judge, (take(X, at[there]), labels)
 
 
-def judged_by_column(column: str, file: Path, table: Annotations, X: Any) -> tuple[BoolArray, Any]:
+def judged_by_column(column: str, file: Path, table: Annotations, X: Any) -> tuple[BoolArray, BoolArray, Any]:
     """The same by a column of the file of inputs, which says train, dev or test of each item."""
     from dissensus.learning.inputs import take
 
@@ -229,8 +236,9 @@ def judged_by_column(column: str, file: Path, table: Annotations, X: Any) -> tup
     judge, voted = part == "judge", np.diff(table.item_ptr) > 0
     if not ((part == "teach") & voted).any():
         raise DataError(f"{file}: column {column!r} says train of no item with labels; nothing would teach.")
-    judges = (take(X, np.flatnonzero(judge)), table.select(items=judge)) if (judge & voted).any() else None
-    return part != "teach", judges
+    judge &= voted
+    judges = (take(X, np.flatnonzero(judge)), table.select(items=judge)) if judge.any() else None
+    return part != "teach", judge, judges
 
 
 def in_kind_of(others: Names, names: Names) -> Names:

@@ -458,4 +458,4 @@ def gold_scores(gold: IntArray, right: BoolArray | FloatArray, posterior: FloatA
 
 def warn_of_no_gold() -> None:
     """Say why there is no accuracy."""
-    say("warning: none of the items has a known label; accuracy cannot be measured.")
+    say("warning: no item has a known label that was not taught; accuracy cannot be measured.")

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 from dissensus.cli import folder, keywords, options, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import Gold, InputFiles, SourceOfTables, option
-from dissensus.exceptions import BadParameter, MissingExtra
+from dissensus.exceptions import BadParameter, DataError, MissingExtra
 
 if TYPE_CHECKING:
     from dissensus.cli.inputs import Inputs
@@ -113,6 +113,8 @@ def train(
 
     Example: dissensus train labels.csv --features features.npz --objective hard --set objective.labels=mace -o model
     """
+    import numpy as np
+
     from dissensus.cli.inputs import Inputs, align_inputs, judged_by_column, judged_by_share_or_file
 
     folder.check(output, (*FILES, Path(MODEL)))
@@ -126,42 +128,46 @@ def train(
     table = source.read_one() if own_texts is None else own_texts
     table, X = align_inputs(table, *inputs.read(file), source.file, file)
     sure, truth = gold.read_file(known, table), gold.read(table)
-    judges: Any = None
+    judging, judges = np.zeros(table.n_items, np.bool_), None
     if validation is not None or split is not None:
         if validation is not None and split is not None:
             raise BadParameter("--validation and --split both say which items judge; give one.")
         if split is not None:
-            aside, judges = judged_by_column(split, file, table, X)
+            aside, judging, judges = judged_by_column(split, file, table, X)
         else:
-            aside, judges = judged_by_share_or_file(str(validation), table, X, source)
+            aside, judging, judges = judged_by_share_or_file(str(validation), table, X, source)
         table = table.select(rows=~aside[table.item])
         sure = None if sure is None else (sure + 1) * ~aside - 1  # −1 where aside
 
     store = output / "checkpoint"
     if fresh and store.exists():
         shutil.rmtree(store)
-    if store.exists():
+    if goes_on := store.exists():
         say(f"going on from {store}, where an earlier run was stopped; --fresh starts anew.")
     model.set_params(checkpoint=store)
     began = time.perf_counter()
     apart: OutOfFold | None = None
     passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))  # auto: nobody knows how many
-    with show.waiting(f"training on {source.file}", passes) as on_step:
-        model.fit(table, X, gold=sure, validation=judges, on_step=on_step)
-        if folds is not None:
-            from dissensus.learning import out_of_fold
+    try:
+        with show.waiting(f"training on {source.file}", passes) as on_step:
+            model.fit(table, X, gold=sure, validation=judges, on_step=on_step)
+            model.held_out_ |= judging
+            if folds is not None:
+                from dissensus.learning import out_of_fold
 
-            apart = out_of_fold(
-                model, table, X, gold=sure, validation=judges, folds=folds, seed=model.seed or 0,
-                on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
-            )  # fmt: skip
+                apart = out_of_fold(
+                    model, table, X, gold=sure, validation=judges, folds=folds, seed=model.seed or 0,
+                    on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
+                )  # fmt: skip
+    except (BadParameter, DataError):
+        if not goes_on:  # the next run has other keywords or data
+            shutil.rmtree(store, ignore_errors=True)
+        raise
     summary: dict[str, Any] = {
         **show.paths(input=source.file, inputs_file=file, gold_file=gold.gold, known_file=known),
         "reading": source.account,
         **_summary(model, inputs, table, apart, time.perf_counter() - began),
     }
-    if isinstance(judges, tuple):
-        summary["held_out"] = len(judges[1].items) if hasattr(judges[1], "items") else len(judges[1])
     if truth is not None:
         from dissensus.questions.scoring import unseen
 
@@ -245,7 +251,7 @@ def _summary(
         "items": int(model.items_.size),
         "taught": int(taught.sum()),
         "held_out": int(model.held_out_.sum()),
-        "without_labels": int((~model.teaches_).sum()),
+        "without_labels": int((~model.teaches_ & ~model.held_out_).sum()),
         "note": model.note_,
         "candidates": model.candidates_,
         "epochs": model.n_iter_,
@@ -272,7 +278,11 @@ def _against_gold(model: CrowdClassifier, gold: IntArray, apart: OutOfFold | Non
     if apart is not None:
         result["model"]["out of fold"] = scores(apart.proba, apart.fold >= 0)
         result["labels out of fold"] = scores(apart.posterior, annotated)
-    for basis, rows in (("held out", model.held_out_), ("without labels", ~annotated), ("trained on", taught)):
+    for basis, rows in (
+        ("held out", model.held_out_),
+        ("without labels", ~annotated & ~model.held_out_),
+        ("trained on", taught),
+    ):
         result["model"][basis] = scores(model.proba_, rows)
     result["model"] = {basis: one for basis, one in result["model"].items() if one["items"]}
     if not (gold >= 0).any():
@@ -316,4 +326,5 @@ def _show(about: dict[str, Any]) -> None:
             bounds = f"{one['accuracy_low']:.4f} to {one['accuracy_high']:.4f}"
             rows.append((what, f"{one['items']:,}", f"{one['accuracy']:.4f}", bounds, f"{one['log_loss']:.3f}"))
     columns = ("what", "items", "accuracy", "95 % interval", "log loss")
-    show.table("By gold", columns, rows, numbers=columns[1:3])
+    if rows:
+        show.table("By gold", columns, rows, numbers=columns[1:3])

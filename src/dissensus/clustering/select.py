@@ -121,6 +121,7 @@ def select_clusters(
     dev: Annotations | float = 0.25,
     criterion: Criterion = "likelihood",
     held_out: float | None = None,
+    sizes: int | None = None,
     epsilon: float = EPSILON,
     store: str | Path | None = None,
     on_point: OnPoint | None = None,
@@ -137,6 +138,7 @@ def select_clusters(
     method : str
         A name in `clusterings`; `fmm` has no use for L.
     K, L : numbers of item and of annotator clusters
+        A `range` is cut to the items and annotators with labels that are fitted.
     dev : Annotations, or float
         The development items, or the share of the table's items that are kept for it.
     criterion : "likelihood" or "kl"
@@ -144,6 +146,8 @@ def select_clusters(
     held_out : float, optional
         Share of a development item's annotators whose labels are hidden when it is placed, and by which it is judged.
         None: a half; with `criterion="kl"` none, the paper's way.
+    sizes : int, optional
+        Try so many numbers of a `range`, each larger than the one before by the same factor; None: all.
     epsilon : float
         Smoothing of the votes in `inverse_kl`.
     store : path, optional
@@ -176,11 +180,12 @@ def select_clusters(
     dev = dev.to_classes(table.classes)  # raises where the development items have a class that was not fitted
     dev = dev.select(items=np.diff(dev.item_ptr) > 0)
     if dev.n_items == 0:
-        raise DataError("no development item has annotations; there is nothing to judge by.")
+        raise DataError("no development item has annotations; give other ones as dev, or say how many clusters.")
     given, judged = (dev, dev) if held_out is None else hide_annotators(dev, held_out, seed)
     keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
     joint = clusterings.entry(method).facts["annotators"]
-    grid = list(product(sorted({int(k) for k in K}), sorted({int(n) for n in L}) if joint else [1]))
+    items, people = (int(np.count_nonzero(np.diff(ptr))) for ptr in (table.item_ptr, table.annotator_ptr))
+    grid = list(product(_tried(K, items, sizes), _tried(L, people, sizes) if joint else [1]))
     if not grid:
         raise BadParameter("K and L must each hold at least one number.")
 
@@ -232,6 +237,17 @@ def select_clusters(
                 raise
     kept = {key: value for key, value in keywords.items() if key != "threads"}
     return Selection(method, criterion, tuple(done[place] for place in grid), kept)
+
+
+def _tried(numbers: Iterable[int], there: int, sizes: int | None) -> list[int]:
+    """The numbers of clusters to try; of a range those that fit what is there, and only so many of them."""
+    if isinstance(numbers, range) and numbers:
+        first, last = (max(min(end, there), 1) for end in (min(numbers), max(numbers)))
+        numbers = [number for number in numbers if first <= number <= last] or [last]
+        if sizes is not None and len(numbers) > sizes:
+            steps = sizes - 1
+            numbers = [round(first * (last / first) ** (step / steps)) for step in range(sizes)]
+    return sorted({int(number) for number in numbers})
 
 
 def _numbers(method: str, K: int, L: int) -> dict[str, int]:

@@ -245,7 +245,9 @@ class CrowdClassifier(Learner, Training):
         """
         self._check_fitted()
         if self.judged_ is None:
-            raise BadParameter("predict_sets needs items that were held out; give validation to fit, or take auto.")
+            raise BadParameter(
+                "predict_sets needs items that were held out; give validation to fit, or auto ten items that teach."
+            )
         return label_sets(self.predict_proba(X), self.classes_, *self.judged_, coverage)
 
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, Names
-from dissensus.evaluation import Estimate, paired_bootstrap
+from dissensus.evaluation import Estimate, bootstrap
 
 FOLDS = 10  # of the held-out items, to say what the coverage is
 
@@ -54,8 +54,7 @@ def label_sets(
         limit = threshold(held_out[~here], truth[~here], coverage)
         inside[here] = (truth[here] * (held_out[here] >= limit)).sum(axis=1)
     limit = threshold(held_out, truth, coverage)
-    covered = paired_bootstrap(inside, np.zeros(len(inside)), seed=0).mean
-    return LabelSets(proba >= limit, classes, limit, covered, len(truth))
+    return LabelSets(proba >= limit, classes, limit, bootstrap(inside), len(truth))
 
 
 def threshold(held_out: FloatArray, truth: FloatArray, coverage: float) -> float:

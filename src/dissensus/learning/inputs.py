@@ -149,7 +149,8 @@ def vectors(X: Any) -> Any:
     if isinstance(X, nw.DataFrame | nw.Series):
         X = X.to_numpy()
     try:
-        array = X if isinstance(X, Mapped) else np.asarray(X, np.float32)
+        with np.errstate(over="ignore"):  # the error below says that it is infinite
+            array = X if isinstance(X, Mapped) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise DataError(
             "X must hold numbers, one row of features per item; for texts take a text encoder, such as 'transformer'."

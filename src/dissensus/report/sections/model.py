@@ -170,7 +170,7 @@ def _judgement(study: Study, proba: FloatArray, seen: Any) -> Facts:
         "judged": rows.sum(),
         "basis": basis,
         "reference": "gold" if by_gold else "crowd",
-        "chosen_by": bool(basis == "not seen" and study.model.best_epoch_ and (seen[rows] == "held out").any()),
+        "chosen_by": basis == "not seen" and bool((seen[rows] == "held out").any()),
         "accuracy": bootstrap(right, seed=study.seed),
         "crowd_accuracy": None if crowd is None else bootstrap(crowd, seed=study.seed),
         "ahead": None if crowd is None else paired_bootstrap(right, crowd, seed=study.seed).mean,
@@ -217,7 +217,7 @@ def _basis(facts: Facts) -> str:
             "network that did not; --validation holds items out."
         )
     if facts["chosen_by"]:
-        text += " Which epoch to keep was decided by some of them, so this is still a little too good."
+        text += " What to keep of the training was decided by some of them, so this is still a little too good."
     if facts["items"] < facts["of"]:
         text += f" Of the {facts['of']:,} items here, the model knows {facts['items']:,}."
     return text
