@@ -31,7 +31,7 @@ def test_doubtful_things_are_said_in_words(cli, here):
     assert "2 of 3 annotators gave fewer than 5 labels" in text
     assert "1 of 3 annotators gave no label that counts" in text
     assert "1 of 2 items have no annotation" in text
-    assert "1 annotation repeats an item and annotator: each counts" in text
+    assert "1 annotation repeats an item and annotator: they share one vote" in text
     one = cli("describe", write_csv(here / "one.csv", ["item", "annotator", "label"], [("a", "x", "cat")])).stdout
     assert "one class only" in one
     nobody = cli("describe", write_csv(here / "none.csv", ["item", "annotator", "label"], rows[3:]), "--abstain", "?")

@@ -78,7 +78,7 @@ def test_people_who_choose_several_classes_of_an_item_are_said():
     item, annotator = np.repeat(np.arange(50), 2), np.tile(["ann", "ben"], 50)
     label = np.where(item % 3 == 0, "x", "y")
     rows = {"item": [*item, *item[:7]], "annotator": [*annotator, *annotator[:7]], "label": [*label, *["z"] * 7]}
-    said = "7 labels are another class for an item by the same annotator, and each counts; if people may choose several"
+    said = "7 labels are another class for an item by the same annotator; if people may choose several"
     assert read(pa.table(rows)).source.notes == [f"{said}: kind='sets'."]
     assert read(pa.table({name: values[:-3] for name, values in rows.items()})).source.notes == []
     assert read(pa.table(rows), kind="classes").source.notes == []

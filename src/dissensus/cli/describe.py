@@ -99,7 +99,7 @@ def _doubts(about: dict[str, Any]) -> Iterator[str]:
         yield f"{bare:,} of {about['items']:,} items have no annotation; each will get {gets}."
     if again := about["repeated_pairs"]:
         repeat = "1 annotation repeats" if again == 1 else f"{again:,} annotations repeat"
-        yield f"{repeat} an item and annotator: each counts as a vote, but not as another person."
+        yield f"{repeat} an item and annotator: they share one vote in `consensus`, and count each elsewhere."
     if spelt:
         yield "Some classes differ by capitals or spaces only; --normalize merges them."
     if missing := [label for label in shares if " ".join(label.casefold().split()) in NO_ANSWER]:

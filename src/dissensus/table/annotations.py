@@ -448,7 +448,11 @@ class Annotations(ReadOnlyArrays, Named):
 
     @property
     def counted(self) -> Annotations:
-        """The table without its rows of weight 0."""
+        """The table without its rows of weight 0.
+
+        >>> len(Annotations.from_arrays([1, 1], ["ann", "ben"], ["x", "y"], weight=[1, 0]).counted)
+        1
+        """
         return self if self.weight is None else self.select(rows=self.weight > 0)
 
     def votes(self) -> FloatArray:

@@ -219,6 +219,27 @@ def test_members_of_a_group_share_one_label_of_an_item():
     assert counted_once(table, np.full(6, -1)) is table
 
 
+def test_what_one_annotator_repeats_about_an_item_is_one_label():
+    rows = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 2, 0], [0, 1, 1, 0, 0, 1]
+    table = dz.Annotations.from_arrays(*rows, weight=[1, 3, 1, 1, 1, 2])
+    assert counted_once(table, np.full(3, -1)).weight.tolist() == [0.75, 2.25, 1, 1, 1, 2]
+    assert counted_once(table, np.array([-1, 0, 0])).weight.tolist() == [0.75, 2.25, 1, 0.5, 0.5, 2]
+    shared = dz.Annotations.from_arrays([0, 0], [0, 0], [0, 1], weight=[0.5, 0.5])
+    assert counted_once(shared, np.array([-1])).weight.tolist() == [0.5, 0.5]
+    votes = dz.Annotations.from_counts([0, 0, 1], ["a", "b", "a"], [3, 2, 4])  # nobody knows whose
+    assert counted_once(votes, np.array([-1])) is votes
+
+
+@pytest.mark.parametrize("redundancy", [3, 9])
+def test_five_samples_of_every_judge_are_as_sure_as_one(redundancy):
+    table = simulate(200, 12, 3, redundancy=redundancy, seed=5).annotations
+    five = dz.Annotations.concat([table] * 5)
+    once, again = dz.consensus(table), dz.consensus(five)
+    np.testing.assert_allclose(again.posterior_, once.posterior_, atol=1e-6)
+    np.testing.assert_allclose(again.reliability_interval(), once.reliability_interval(), atol=1e-6)
+    np.testing.assert_allclose(once.predict_proba(five), once.predict_proba(table), atol=1e-9)
+
+
 def test_copies_count_once_and_the_labels_are_better_for_it(digits):
     table = digits.annotations
     ours, theirs = (dz.methods[name]().fit(table) for name in ("consensus", "dawid-skene"))

@@ -217,7 +217,7 @@ def test_it_is_said_that_many_rows_repeat_others(tmp_path):
     path.write_text("item,annotator,label\n" + "".join(rows + rows))
     table = io.read(path)
     assert table.ratings_per_item.tolist() == [1] * 100
-    said = "100 of 200 rows repeat item, annotator and label of another row, and each counts"
+    said = "100 of 200 rows repeat item, annotator and label of another row, and methods but consensus count each"
     assert table.source.lines()[1] == f"{said}: remove rows that the file holds twice."
 
 

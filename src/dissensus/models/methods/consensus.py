@@ -7,7 +7,7 @@ item, on average, are worth n^(1 − γ) independent ones, γ = `POWER`,
     ρ = (n^γ − 1) / (n − 1)        0.71 with two labels, 0.61 with five, 0.54 with ten
 
 Labels that are copies say nothing new: a group that copies (`models.copies` finds it, without gold) shares one label on
-every item,
+every item, as do all labels that one annotator gives it,
 
     log q_i(c) = log π_c + Σ_j w_ij log Θ_j[c, y_ij] + const.        w_ij = 1 / members of j's group with a label on i
 
@@ -340,13 +340,20 @@ def crowd_factor(n: float) -> float:
 
 
 def counted_once(table: Annotations, group: IntArray) -> Annotations:
-    """The table in which the members of a group (A,), −1 for none, share one label on every item."""
-    if (group < 0).all():
+    """The table in which what one annotator says of an item is one label, and what a group (A,), −1 for none, says.
+
+    Labels of an annotator are scaled to weigh 1 together, or as much as the heaviest of them, if they weigh more.
+    """
+    rating = table.rating
+    first = np.flatnonzero(np.diff(rating, prepend=-1))
+    if (group < 0).all() and first.size == len(table):
         return table
-    own = group[table.annotator]
-    at = np.flatnonzero((own >= 0) & (table.row_weights > 0))
-    key = table.item[at].astype(np.int64) * (group.max() + 1) + own[at]
-    _, place, size = np.unique(key, return_inverse=True, return_counts=True)
-    weight = table.row_weights.copy()
-    weight[at] /= size[place]
-    return replace(table, weight=weight)
+    total, most = np.bincount(rating, table.row_weights), np.ones(first.size)
+    np.maximum.at(most, rating, table.row_weights)
+    scale = most / np.maximum(total, most)
+    own = group[table.annotator[first]]
+    at = np.flatnonzero((own >= 0) & (total > 0))
+    _, place, size = np.unique(table.item[first[at]] * np.int64(own.max(initial=0) + 1) + own[at],
+                               return_inverse=True, return_counts=True)  # fmt: skip
+    scale[at] /= size[place]
+    return replace(table, weight=table.row_weights * scale[rating])

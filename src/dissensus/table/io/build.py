@@ -226,7 +226,7 @@ def in_guessed_kind(table: Annotations) -> tuple[Annotations, str]:
     n = np.unique(table.rating).size
     several = int(pair_starts(table.rating, table.label).sum()) - n
     if several >= max(MIN_COPIES, MIN_COPIED_SHARE * n):
-        said = f"{several:,} labels are another class for an item by the same annotator, and each counts"
+        said = f"{several:,} labels are another class for an item by the same annotator"
         return table, f"{said}; if people may choose several: kind='sets'."
     if kinds.look_graded(table.classes):
         return table, "Labels are classes without an order; if they are ratings: kind='graded'."
@@ -460,8 +460,8 @@ def _about_copies(table: Annotations) -> str:
     copies = len(table) - int(pair_starts(table.rating, table.label).sum())
     if table.proba is not None or copies < max(MIN_COPIES, MIN_COPIED_SHARE * len(table)):
         return ""
-    said = f"{copies:,} of {len(table):,} rows repeat item, annotator and label of another row, and each counts"
-    return f"{said}: remove rows that the file holds twice."
+    said = f"{copies:,} of {len(table):,} rows repeat item, annotator and label of another row"
+    return f"{said}, and methods but consensus count each: remove rows that the file holds twice."
 
 
 def _check_classes(table: Annotations, label: str) -> None:
