@@ -66,7 +66,7 @@ def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -
     What one person says of an item, however often, weighs 1 at most.
     """
     rows, A = hard_rows(table), table.n_annotators
-    if np.unique(unit).size < A or np.unique(table.rating).size < len(table):
+    if np.unique(unit).size < A or table.repeats:
         ones = np.ones(len(table)) if table.weight is None else table.weight
         _, _, share = _one_vote(table.item, unit[table.annotator], ones)
         model = DawidSkene(threads=threads).fit(dataclasses.replace(table, weight=share))

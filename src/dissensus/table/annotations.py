@@ -433,8 +433,17 @@ class Annotations(ReadOnlyArrays, Named):
 
         Votes without annotator ids are a rating each.
         """
+        return np.cumsum(pair_starts(self.item, self.annotator)) - 1 if self.repeats else np.arange(len(self))
+
+    @cached_property
+    def repeats(self) -> bool:
+        """True where an annotator has several rows about an item.
+
+        >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).repeats
+        True
+        """
         anonymous = self.n_annotators == 1 and self.annotators[0] == ANONYMOUS
-        return np.arange(len(self)) if anonymous else np.cumsum(pair_starts(self.item, self.annotator)) - 1
+        return not anonymous and not bool(pair_starts(self.item, self.annotator).all())
 
     @cached_property
     def ratings_per_item(self) -> IntArray:

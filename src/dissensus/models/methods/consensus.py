@@ -344,10 +344,10 @@ def counted_once(table: Annotations, group: IntArray) -> Annotations:
 
     Labels of an annotator are scaled to weigh 1 together, or as much as the heaviest of them, if they weigh more.
     """
+    if (group < 0).all() and not table.repeats:
+        return table
     rating = table.rating
     first = np.flatnonzero(np.diff(rating, prepend=-1))
-    if (group < 0).all() and first.size == len(table):
-        return table
     total, most = np.bincount(rating, table.row_weights), np.ones(first.size)
     np.maximum.at(most, rating, table.row_weights)
     scale = most / np.maximum(total, most)
