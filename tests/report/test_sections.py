@@ -15,7 +15,7 @@ from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
-from dissensus.report.sections.items import _group_finding, look_first
+from dissensus.report.sections.items import _group_finding, _reason_to_look, look_first
 from dissensus.table.datasets import load_dataset
 from dissensus.table.io.jsonl import dumps
 from report.reports import FEW_METHODS, Page, blocks, check_section, crowd, people, report, things
@@ -286,6 +286,18 @@ def test_items_with_one_label_are_not_told_to_agree():
     assert said.startswith("10 % of the items have two annotators or more, and one answer. The others: cannot tell 9 (")
     single = report(SMALL["one item"]).facts["sections"]["items"]
     assert "all labels agree" not in str(list(blocks("items", single)))
+
+
+def test_who_is_trusted_has_said_it():
+    item = {
+        "votes": [["6", 0.6, 3], ["3", 0.2, 1], ["7", 0.2, 1]],
+        "labels": 5,
+        "confidence": 0.22,
+        "kind": "cannot tell",
+    }
+    assert _reason_to_look(item | {"label": "7"}) == "60 % say 6, but the method trusts those who say 7 (22 %)."
+    doubted = "60 % say 6; the method doubts all that was said, and says 5 (22 %)."
+    assert _reason_to_look(item | {"label": "5"}) == doubted
 
 
 def test_the_first_items_are_those_with_the_most_reason_to_look():

@@ -190,8 +190,10 @@ def _reason_to_look(one: Facts) -> str:
         said = f"Its one label is {top}; the method says {one['label']} ({sure})."
     elif others and others[0][1] == share:
         said = f"No class leads the votes; the method says {one['label']} ({sure})."
-    elif one["label"] != top:
+    elif one["label"] in [name for name, *_ in others]:
         said = f"{percent(share)} say {top}, but the method trusts those who say {one['label']} ({sure})."
+    elif one["label"] != top:
+        said = f"{percent(share)} say {top}; the method doubts all that was said, and says {one['label']} ({sure})."
     else:
         said = f"{percent(share)} say {top}; the method is {sure} sure."
     if one["kind"] == "group perspective":
