@@ -33,7 +33,10 @@ class Literal:
         self.table, self.q, self.K = table, model.posterior_, table.n_classes
         self.best = self.q.argmax(axis=1)
         weight = np.ones(len(table)) if table.weight is None else table.weight
-        weight = weight / np.maximum(np.bincount(table.rating, weight > 0), 1)[table.rating]  # one person's share one
+        most = np.array([max(1, weight[table.rating == of].max()) for of in range(table.rating.max() + 1)])
+        weight = (
+            weight * (most / np.maximum(np.bincount(table.rating, weight), most))[table.rating]
+        )  # one person's: one
         self.rows = [
             [
                 (int(table.annotator[r]), int(table.label[r]), weight[r])

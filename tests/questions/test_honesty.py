@@ -23,8 +23,8 @@ def test_what_others_say_is_that_of_a_literal_loop(kind):
     per_row = table.n_classes if table.proba is not None else 1
     weight = np.ones(len(table)) if table.weight is None else table.weight
     pairs = list(zip(table.item.tolist(), table.annotator.tolist(), strict=True))
-    once = [w / max(sum(v for v, one in zip(weight, pairs, strict=True) if one == pair), 1)
-            for w, pair in zip(weight, pairs, strict=True)]  # fmt: skip
+    said = [[w for w, one in zip(weight, pairs, strict=True) if one == pair] for pair in pairs]
+    once = [w * (most := max(1, *of)) / max(sum(of), most) for w, of in zip(weight, said, strict=True)]
     model = DawidSkene().fit(
         table if len(set(pairs)) == len(pairs) else dataclasses.replace(table, weight=np.array(once))
     )

@@ -32,8 +32,8 @@ normal.
 *Groups*: where columns of metadata matter is found by `questions.perspectives`, Eq. 4. Of the items that a group
 explains a perspective is said where (3) also predicts 20 times better than (1) and (2).
 
-A probabilistic row counts as the label that it finds most probable. Rows of one annotator and item share the weight of
-one. Rows without weight do not count; for groups all others count alike.
+A probabilistic row counts as the label that it finds most probable. Rows of one annotator and item weigh one
+together. Rows without weight do not count; for groups all others count alike.
 """
 
 from __future__ import annotations
@@ -184,10 +184,7 @@ def explain(
         posterior = np.where((known >= 0)[:, None], posterior, fitted.predict_proba(table))
     best = arg_max(posterior, table.items, table.classes, fitted.tie_seed_)
     confidence = posterior.max(axis=1, initial=0)
-    rows = dataclasses.replace(table, proba=None).counted
-    times = np.bincount(rows.rating)[rows.rating]
-    if times.max(initial=1) > 1:
-        rows = dataclasses.replace(rows, weight=rows.row_weights / times)
+    rows = dataclasses.replace(table, proba=None).counted.once
     with Threads(thread_count(threads, len(rows))) as pool:
         n, named = np.diff(rows.item_ptr), rows.votes() > 0
         disagree = named.sum(axis=1) > 1

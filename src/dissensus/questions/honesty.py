@@ -63,10 +63,11 @@ class Others:
 def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -> Others:
     """Fit Dawid-Skene and leave out every annotator in turn, with all of its unit (A,).
 
-    What one person says of an item, however often, weighs 1 at most.
+    What one person says of an item, however often, is one label.
     """
+    table = table.once
     rows, A = hard_rows(table), table.n_annotators
-    if np.unique(unit).size < A or table.repeats:
+    if np.unique(unit).size < A:
         ones = np.ones(len(table)) if table.weight is None else table.weight
         _, _, share = _one_vote(table.item, unit[table.annotator], ones)
         model = DawidSkene(threads=threads).fit(dataclasses.replace(table, weight=share))
@@ -76,7 +77,6 @@ def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -
     item = np.repeat(np.arange(table.n_items, dtype=np.int64), np.diff(rows.item_ptr))
     annotator, label = rows.annotator.astype(np.int64), rows.label.astype(np.int64)
     weight = np.ones(item.size) if rows.weight is None else rows.weight
-    weight = _one_vote(item, annotator, weight)[2]  # who repeats an answer gives no more evidence
     of_slot, slot, share = _one_vote(item, unit[annotator], weight)
     log = np.log(confusion[annotator, :, label]) * share[:, None]
     total, own = _sums(log, item, table.n_items), _sums(log, slot, of_slot.size)

@@ -8,7 +8,7 @@ that the order of a file never changes a result. Two indexes make both direction
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 from warnings import warn
@@ -463,6 +463,22 @@ class Annotations(ReadOnlyArrays, Named):
         1
         """
         return self if self.weight is None else self.select(rows=self.weight > 0)
+
+    @property
+    def once(self) -> Annotations:
+        """The table in which all that an annotator says of an item weighs 1, or as its heaviest row if that is more.
+
+        Rows that weigh less together stay as they are.
+
+        >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).once.weight.tolist()
+        [0.5, 0.5]
+        """
+        if not self.repeats:
+            return self
+        rating, weight = self.rating, self.row_weights
+        most = np.ones(rating[-1] + 1)
+        np.maximum.at(most, rating, weight)
+        return replace(self, weight=weight * (most / np.maximum(np.bincount(rating, weight), most))[rating])
 
     def votes(self) -> FloatArray:
         """(I, K) how often (by weight) each item was given each class."""

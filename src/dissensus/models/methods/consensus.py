@@ -340,20 +340,15 @@ def crowd_factor(n: float) -> float:
 
 
 def counted_once(table: Annotations, group: IntArray) -> Annotations:
-    """The table in which what one annotator says of an item is one label, and what a group (A,), −1 for none, says.
-
-    Labels of an annotator are scaled to weigh 1 together, or as much as the heaviest of them, if they weigh more.
-    """
-    if (group < 0).all() and not table.repeats:
+    """The table in which what an annotator, or a group (A,), −1 for none, says of an item is one label."""
+    table = table.once
+    if (group < 0).all():
         return table
-    rating = table.rating
-    first = np.flatnonzero(np.diff(rating, prepend=-1))
-    total, most = np.bincount(rating, table.row_weights), np.ones(first.size)
-    np.maximum.at(most, rating, table.row_weights)
-    scale = most / np.maximum(total, most)
+    rating, first = table.rating, np.flatnonzero(np.diff(table.rating, prepend=-1))
     own = group[table.annotator[first]]
-    at = np.flatnonzero((own >= 0) & (total > 0))
-    _, place, size = np.unique(table.item[first[at]] * np.int64(own.max(initial=0) + 1) + own[at],
-                               return_inverse=True, return_counts=True)  # fmt: skip
-    scale[at] /= size[place]
-    return replace(table, weight=table.row_weights * scale[rating])
+    at = np.flatnonzero((own >= 0) & (np.bincount(rating, table.row_weights) > 0))
+    key = table.item[first[at]].astype(np.int64) * (group.max() + 1) + own[at]
+    _, place, size = np.unique(key, return_inverse=True, return_counts=True)
+    members = np.ones(first.size)
+    members[at] = size[place]
+    return replace(table, weight=table.row_weights / members[rating])

@@ -223,7 +223,7 @@ def in_guessed_kind(table: Annotations) -> tuple[Annotations, str]:
         return table, "Labels are classes; if they are numbers, write decimal points in place of their commas."
     if kinds.look_like_sets(table.classes):
         return table.as_kind("sets"), "Labels are sets of options; change with kind='classes'."
-    n = np.unique(table.rating).size
+    n = int(table.rating.max(initial=-1)) + 1
     several = int(pair_starts(table.rating, table.label).sum()) - n
     if several >= max(MIN_COPIES, MIN_COPIED_SHARE * n):
         said = f"{several:,} labels are another class for an item by the same annotator"
