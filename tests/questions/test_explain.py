@@ -162,7 +162,7 @@ def test_a_perspective_is_one_class_for_each_group(monkeypatch):
 @pytest.mark.parametrize("kind", ROWS)
 def test_disagreement_expectation_and_surprise_are_those_of_a_literal_loop(kind, monkeypatch):
     few_rounds(monkeypatch, 2)
-    table = random_table(2, n=67, n_items=19, **ROWS[kind])
+    table = random_table(5, n=67, n_items=19, **ROWS[kind])
     model = DawidSkene().fit(table)
     usual = explain(table, model).surprise
     monkeypatch.setattr(disagreement, "POINTS_PER_SD", 1e4)
