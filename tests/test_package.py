@@ -15,8 +15,8 @@ SOURCE = Path(dissensus.__file__).parent
 
 # The way of the data. A module imports from its own layer and from those before it, never from those after.
 LAYERS = [
-    "exceptions", "common", "table", "compute", "evaluation", "models", "questions", "clustering", "features",
-    "learning", "report", "serve", "cli",
+    "messages", "exceptions", "common", "table", "compute", "evaluation", "models", "questions", "clustering",
+    "features", "learning", "report", "serve", "cli", "testing",
 ]  # fmt: skip
 
 

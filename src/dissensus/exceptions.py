@@ -16,25 +16,18 @@
 Warnings: `DissensusWarning` (UserWarning) ← `DataWarning` (doubtful data) ← `RowsLeftOut`, `ConvergenceWarning`,
 `PluginWarning`.
 
-Each message is one sentence or two: what is wrong, where, the value, what to do.
+These are the kinds that callers catch. What exactly is wrong is a subclass with fields and one template sentence, in
+the `exceptions.py` of the package that raises it (see `dissensus.messages`). Each message is one sentence or two:
+what is wrong, where, the value, what to do.
 """
 
 from __future__ import annotations
 
-MAX_MESSAGE_LENGTH = 1000  # characters; a file may have names of any length
+from dissensus.messages import Message
 
 
-class DissensusError(Exception):
+class DissensusError(Message, Exception):
     """Base of all errors raised on purpose."""
-
-    def __init__(self, *args: object):
-        super().__init__(*(_cut(one) if isinstance(one, str) else one for one in args))
-
-
-def _cut(message: str) -> str:
-    """The message without its middle, where it is long: its end says what to do."""
-    half = MAX_MESSAGE_LENGTH // 2
-    return message if len(message) <= MAX_MESSAGE_LENGTH else f"{message[:half]} … {message[-half:]}"
 
 
 class DataError(DissensusError, ValueError):
@@ -72,9 +65,6 @@ class Conflict(BadParameter):
 class UnknownName(DissensusError, KeyError):
     """No entry of that name."""
 
-    def __str__(self) -> str:  # KeyError would print the repr, quotes and all
-        return str(self.args[0]) if self.args else ""
-
 
 class NotFitted(DissensusError, ValueError, AttributeError):
     """A result was asked for before `fit`."""
@@ -84,7 +74,7 @@ class MissingExtra(DissensusError, ImportError):
     """An optional dependency is needed and not installed."""
 
 
-class DissensusWarning(UserWarning):
+class DissensusWarning(Message, UserWarning):
     """Base of all warnings."""
 
 

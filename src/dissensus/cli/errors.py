@@ -13,8 +13,10 @@ from typing import Any, NoReturn
 
 import typer
 
+from dissensus.cli.face import COMMAND_LINE
 from dissensus.cli.show import clean
 from dissensus.exceptions import BadParameter, DissensusError, DissensusWarning, RowsLeftOut, UnknownName
+from dissensus.messages import Message
 
 BAD_DATA, BAD_USAGE, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
@@ -44,12 +46,12 @@ def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable
             with warnings.catch_warnings():
                 warnings.simplefilter("always", DissensusWarning)
                 warnings.simplefilter("ignore", RowsLeftOut)  # the line that says how FILE was read counts them
-                warnings.showwarning = lambda message, *_, **__: say(f"warning: {for_command_line(str(message))}")
+                warnings.showwarning = lambda message, *_, **__: say(f"warning: {for_command_line(message)}")
                 command(*args, **kwargs)
             sys.stdout.flush()
         except DissensusError as error:
             usage = isinstance(error, BadParameter | UnknownName)
-            _exit_with(str(error), BAD_USAGE if usage else bad_data, error)
+            _exit_with(for_command_line(error), BAD_USAGE if usage else bad_data, error)
         except KeyboardInterrupt as error:
             _exit_with("interrupted.", INTERRUPTED, error)
         except BrokenPipeError as error:  # such as `dissensus methods | head -1`
@@ -66,8 +68,9 @@ def reported(command: Callable[..., None], bad_data: int = BAD_DATA) -> Callable
     return run
 
 
-def for_command_line(message: str) -> str:
-    """What the library says, with options instead of keywords."""
+def for_command_line(error: object) -> str:
+    """Render a message of the library with options instead of keywords."""
+    message = error.render(COMMAND_LINE) if isinstance(error, Message) else str(error)
     for pattern, words in LIBRARY_ADVICE:
         message = pattern.sub(words, message)
     return message
@@ -86,13 +89,14 @@ def prefix_errors(what: str) -> Iterator[None]:
         try:
             yield
         except DissensusError as error:
-            raise type(error)(f"{what}: {error}") from error.__cause__
+            error.within(what)
+            raise
     for warning in caught:
-        warnings.warn_explicit(
-            f"{what}: {warning.message}", warning.category, warning.filename, warning.lineno, registry={}
-        )
+        message = warning.message
+        message = message.within(what) if isinstance(message, Message) else f"{what}: {message}"
+        warnings.warn_explicit(message, warning.category, warning.filename, warning.lineno, registry={})
 
 
 def _exit_with(message: str, code: int, error: BaseException) -> NoReturn:
-    say(for_command_line(message))
+    say(message)
     raise typer.Exit(code) from error

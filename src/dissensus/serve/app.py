@@ -240,7 +240,7 @@ def json_of(body: bytes) -> Any:
             raise RecursionError
         return said
     except (ValueError, RecursionError) as error:
-        why = error.args[0] if isinstance(error, ValueError) and error.args else "too many brackets"
+        why = str(error) if isinstance(error, ValueError) and str(error) else "too many brackets"
         why = error.reason if isinstance(error, UnicodeDecodeError | UnicodeEncodeError) else why
         raise BadParameter(f"the body is no JSON ({why}); send an object or a list of objects.") from None
 

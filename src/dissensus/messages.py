@@ -1,0 +1,150 @@
+"""Messages that carry facts: errors, warnings and findings are small classes with fields and one template sentence.
+
+    class TooFewThreads(BadParameter):
+        template = "{param[threads]} must be at least 1, got {threads}."
+        threads: int
+
+    raise TooFewThreads(threads=0)
+
+The computing code gives the facts; the face that prints a message (Python, command line, report, service) fills in its
+own words for the parameters: `{param[threads]}` is `threads` in Python and `--threads` on the command line,
+`{param[wide=True]}` is `wide=True` in Python and `--wide` there. A fact of type `ParameterName` is rendered likewise.
+A template may name fields and properties of its class, with a format specification: `{n_rows:,}`. A part of a sentence
+that depends on the facts, such as a plural or a guess, is a property.
+
+Every class annotates its fields: the test of all messages (`tests/messages.txt`) fills them in by their types, or with
+the facts in `example`, where a type does not say enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Self, get_type_hints
+
+MAX_MESSAGE_LENGTH = 1000  # characters; a file may have names of any length
+NOT_FACTS = {"template", "example", "about"}  # annotated names of a class of messages that are no facts
+
+
+class ParameterName(str):
+    """A fact that names a parameter: a face renders it as it renders `{param[…]}`."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Face:
+    """How one interface words messages.
+
+    `parameter` turns a keyword, or a keyword with its value (`wide=True`), into the words of the interface.
+    `templates` replaces the sentence of some messages, where only another sentence helps its reader.
+    """
+
+    parameter: Callable[[str], str] = str
+    templates: Mapping[type, str] = field(default_factory=dict)
+
+    def template_of(self, kind: type[Message]) -> str:
+        """Return the template of a class of messages in this interface."""
+        return next((self.templates[base] for base in kind.__mro__ if base in self.templates), kind.template)
+
+
+PYTHON = Face()
+
+
+class _ParameterWords:
+    """What `{param[…]}` in a template stands for."""
+
+    def __init__(self, face: Face):
+        self.face = face
+
+    def __getitem__(self, name: str) -> str:
+        return self.face.parameter(name)
+
+
+class _Facts(Mapping[str, Any]):
+    """Fields and properties of a message by name, as a face words them."""
+
+    def __init__(self, message: Message, face: Face):
+        self.message, self.face = message, face
+
+    def __getitem__(self, name: str) -> Any:
+        if name == "param":
+            return _ParameterWords(self.face)
+        value = getattr(self.message, name)
+        return self.face.parameter(value) if isinstance(value, ParameterName) else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.message.facts)
+
+    def __len__(self) -> int:
+        return len(self.message.facts)
+
+
+class Message:
+    """Facts and a sentence about them.
+
+    >>> class TooFewThreads(Message):
+    ...     template = "{param[threads]} must be at least 1, got {threads}."
+    ...     threads: int
+    >>> found = TooFewThreads(threads=0)
+    >>> found.threads, str(found), found.render(Face(lambda name: f"--{name}"))
+    (0, 'threads must be at least 1, got 0.', '--threads must be at least 1, got 0.')
+    """
+
+    template: ClassVar[str] = "{sentence}"
+    example: ClassVar[Mapping[str, Any]] = {}  # facts for the test of all messages
+    sentence: str  # all of it, of a message that is made with a sentence instead of facts
+    facts: dict[str, Any]
+    about: tuple[str, ...] = ()  # what the message is about, such as a file or a question; the outermost first
+
+    def __init__(self, sentence: str | None = None, **facts: Any):
+        super().__init__()
+        self.facts = facts if sentence is None else {"sentence": sentence, **facts}
+        kind: Any = type(self)
+        expected = message_fields(kind) if sentence is None else {"sentence": str}
+        if self.facts.keys() != expected.keys():
+            raise TypeError(f"{type(self).__name__} takes the facts {sorted(expected)}, got {sorted(self.facts)}.")
+        for name, value in self.facts.items():
+            setattr(self, name, value)
+
+    def render(self, face: Face = PYTHON) -> str:
+        """Return the sentence in the words of an interface; the middle of a very long one is left out."""
+        template = "{sentence}" if "sentence" in self.facts else face.template_of(type(self))
+        sentence = "".join(f"{one}: " for one in self.about) + template.format_map(_Facts(self, face))
+        half = MAX_MESSAGE_LENGTH // 2
+        return sentence if len(sentence) <= MAX_MESSAGE_LENGTH else f"{sentence[:half]} … {sentence[-half:]}"
+
+    def within(self, subject: str) -> Self:
+        """Say what the message is about, in front of what is said already; return the message."""
+        self.about = (subject, *self.about)
+        return self
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.facts.items())})"
+
+    def __reduce__(self) -> Any:
+        return _restore, (type(self), self.facts, self.about)
+
+
+@cache
+def message_fields(kind: Any) -> dict[str, Any]:
+    """Return the fields of a class of messages, inherited ones first, with their types; "sentence" if it has none."""
+    own: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if issubclass(base, Message) and base is not Message:
+            own |= {name: None for name in vars(base).get("__annotations__", {}) if name not in NOT_FACTS}
+    if not own:
+        return {} if kind.template != Message.template else {"sentence": str}
+    hints = get_type_hints(kind)
+    return {name: hints[name] for name in own}
+
+
+def _restore(kind: type[Message], facts: dict[str, Any], about: tuple[str, ...]) -> Message:
+    """Make a message again that was pickled, such as an error of another process."""
+    message = kind(**facts)
+    message.about = about
+    return message
