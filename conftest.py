@@ -57,7 +57,7 @@ def kernels_for_short_tables(monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
     """Tests of models and engines are of the compiled passes, though their tables are short; not those `readable`."""
     folders = request.path.relative_to(request.config.rootpath).parts
     if COMPILED.intersection(folders) and request.node.get_closest_marker("readable") is None:
-        monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", 0)
+        monkeypatch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", 0)
         monkeypatch.setattr("dissensus.models.methods.community_bcc.MIN_KERNEL_NUMBERS", 0)
 
 

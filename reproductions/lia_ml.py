@@ -185,7 +185,7 @@ class LIAML(LIAMLKeywords, LIA):
         (question,) = self._asked([question])
         (codes, whom), K = self._found(items, annotators), self.classes_[question].size
         found = np.empty((codes.size, whom[0].size, K, K))
-        for at, pairs in self._confusions(codes, whom, question):
+        for at, pairs in self.confusions_of(codes, whom, question):
             found[at] = pairs
         return found
 
@@ -305,11 +305,11 @@ class LIAML(LIAMLKeywords, LIA):
     def _competence(self, question: str, items: IntArray, whom: Whom) -> FloatArray:
         """(items, annotators) Σ_k q_i(k) Q_ij[k, k] of codes."""
         found = np.empty((items.size, whom[0].size))
-        for at, pairs in self._confusions(items, whom, question):
+        for at, pairs in self.confusions_of(items, whom, question):
             found[at] = np.einsum("ik,ijkk->ij", self.posterior_[question][items[at]], pairs)
         return found
 
-    def _confusions(self, items: IntArray, whom: Whom, question: str) -> Iterator[tuple[slice, FloatArray]]:
+    def confusions_of(self, items: IntArray, whom: Whom, question: str) -> Iterator[tuple[slice, FloatArray]]:
         """Yield (rows of items, Q (rows, annotators, K, K) in a question), some items at a time."""
         (number, q), K = self._place[question], self.classes_[question].size
         block = self._blocks[number]

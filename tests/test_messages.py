@@ -69,9 +69,7 @@ def rendered():
 
 
 def test_the_golden_file_holds_every_message():
-    assert rendered() == GOLDEN.read_text(encoding="utf-8"), (
-        "run this file and read the difference"
-    )
+    assert rendered() == GOLDEN.read_text(encoding="utf-8"), "run this file and read the difference"
 
 
 def test_a_message_takes_its_own_facts_and_no_others():

@@ -110,7 +110,13 @@ def measure(name: str, data: Any) -> Row:
     before = dz.methods["dawid-skene"](threads=1, dependence=None).fit(table)
     known = np.flatnonzero((gold >= 0) & (n_labels > 0))
     case = Case(
-        name, None, after._independent()[known], after.item_total_[known], gold[known], after.dependence_, after.held_
+        name,
+        None,
+        after.untempered_posterior()[known],
+        after.item_total_[known],
+        gold[known],
+        after.dependence_,
+        after.damping_,
     )
     rho = best_by_gold(case)
     n = case.n_labels

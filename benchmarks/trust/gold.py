@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.trust.posterior import LEVELS, Case, cases, scores
-from dissensus.models.dependence import from_gold, soften
+from dissensus.models.tempering import temper, tempering_from_gold
 
 SIZES = (30, 50, 100, 200, 1000)  # gold items
 MAX_SHARE = 0.6  # of a set's gold that is used up
@@ -27,12 +27,12 @@ def judge(case: Case, size: int, seed: int) -> Any:
     """(3, 2) log loss and accuracy of items that were not drawn: by the default, with ρ by gold, and with shifts."""
     order = np.random.default_rng([seed, size]).permutation(case.gold.size)
     known, rest = order[:size], order[size : size + JUDGED]
-    found = from_gold(case.posterior[known], case.n_labels[known], case.gold[known])
-    alone = from_gold(case.posterior[known], case.n_labels[known], case.gold[known], shifts=False)
+    found = tempering_from_gold(case.posterior[known], case.n_labels[known], case.gold[known])
+    alone = tempering_from_gold(case.posterior[known], case.n_labels[known], case.gold[known], shifts=False)
     soft = [
-        case.soften(case.dependence)[rest],
-        soften(case.posterior[rest], case.n_labels[rest], alone.dependence),
-        soften(case.posterior[rest], case.n_labels[rest], found.dependence, found.shift),
+        case.temper(case.dependence)[rest],
+        temper(case.posterior[rest], case.n_labels[rest], alone.dependence),
+        temper(case.posterior[rest], case.n_labels[rest], found.dependence, found.shift),
     ]
     return np.array([scores(one, case.gold[rest])[:2] for one in soft])
 

@@ -17,8 +17,8 @@ import numpy as np
 
 import dissensus as dz
 from benchmarks.trust.posterior import scores
-from dissensus.models.dependence import from_gold, soften
 from dissensus.models.gold_weights import Panel, panel_judges
+from dissensus.models.tempering import temper, tempering_from_gold
 from dissensus.questions.panel import review_panel
 from dissensus.table.datasets.folder import data_folder
 from dissensus.table.io import read_frame
@@ -91,7 +91,7 @@ def main() -> None:
         model = dz.methods["consensus"]().fit(some.annotations)
         items = np.flatnonzero((some.gold >= 0) & (np.diff(some.annotations.item_ptr) > 0))
         panel = Panel(some.annotations, panel_judges(some.annotations), some.annotations.n_classes, model.posterior_)
-        blind, total = model._independent(), model.item_total_
+        blind, total = model.untempered_posterior(), model.item_total_
         for size in (30, 50, 100, 200):
             if size > 0.6 * items.size:
                 continue
@@ -99,8 +99,8 @@ def main() -> None:
             for draw in range(min(draws, 20)):
                 order = np.random.default_rng([draw, size]).permutation(items)
                 known, rest = order[:size], order[size:]
-                one = from_gold(blind[known], total[known], some.gold[known])
-                by_shifts = soften(blind[rest], total[rest], one.dependence, one.shift)
+                one = tempering_from_gold(blind[known], total[known], some.gold[known])
+                by_shifts = temper(blind[rest], total[rest], one.dependence, one.shift)
                 by_weights = panel.learn(known, some.gold[known]).posterior(rest)
                 tried = (model.posterior_[rest], by_shifts, by_weights)
                 found.append([scores(q, some.gold[rest])[0] for q in tried])

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import dissensus as dz
-from dissensus.models.dependence import DEFAULT, soften
+from dissensus.models.tempering import DEFAULT, temper
 from dissensus.questions.item_status import SETTLED
 
 SETS = (
@@ -45,13 +45,13 @@ class Case:
     n_labels: Any
     gold: Any
     dependence: float
-    held: Any  # β log π of `models.dependence`, or None
+    held: Any  # β log π of `models.tempering`, or None
     shares: Any = None  # (K,) π, for `best_of_family`
     unanimous: Any = None  # items whose labels, two or more, all agree
 
-    def soften(self, rho: float) -> Any:
+    def temper(self, rho: float) -> Any:
         """The posterior with another ρ."""
-        return soften(self.posterior, self.n_labels, rho, None, self.held)
+        return temper(self.posterior, self.n_labels, rho, None, self.held)
 
     def best_of_family(self) -> Any:
         """The posterior with the least log loss by gold over ρ, a power of π and a share left to chance."""
@@ -59,10 +59,10 @@ class Case:
         tried = []
         for rho in RHO[::2]:
             for power in POWERS:
-                known = soften(self.posterior, self.n_labels, rho, power * logs)[at]
+                known = temper(self.posterior, self.n_labels, rho, power * logs)[at]
                 tried += [(-np.log((1 - e) * known + e / K + 1e-12).mean(), rho, power, e) for e in LAPSES]
         _, rho, power, lapse = min(tried)
-        return (1 - lapse) * soften(self.posterior, self.n_labels, rho, power * logs) + lapse / K
+        return (1 - lapse) * temper(self.posterior, self.n_labels, rho, power * logs) + lapse / K
 
 
 def cases(method: str, levels: Sequence[int | None] = LEVELS) -> Iterator[Case]:
@@ -78,11 +78,11 @@ def cases(method: str, levels: Sequence[int | None] = LEVELS) -> Iterator[Case]:
                 known = np.flatnonzero((data.gold >= 0) & (n_labels > 0))
                 model = dz.methods[method]().fit(table)
                 n_labels, rho = model.item_total_, model.dependence_
-                posterior = model._independent()[known]
+                posterior = model.untempered_posterior()[known]
                 votes = np.asarray(table.votes())[known]
                 agree = (votes.max(axis=1) == votes.sum(axis=1)) & (votes.sum(axis=1) >= 2)
                 yield Case(
-                    name, level, posterior, n_labels[known], data.gold[known], rho, model.held_, model.prior_, agree
+                    name, level, posterior, n_labels[known], data.gold[known], rho, model.damping_, model.prior_, agree
                 )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ def by_set(found: list[Case], rho: Any) -> dict[str, Any]:
     rows: dict[str, dict[int | None, list[Any]]] = defaultdict(lambda: defaultdict(list))  # set → labels → seeds
     for case in found:
         chosen = rho(case)
-        scored = scores(case.soften(chosen) if np.ndim(chosen) == 0 else chosen, case.gold)
+        scored = scores(case.temper(chosen) if np.ndim(chosen) == 0 else chosen, case.gold)
         rows[case.name][case.level].append(scored)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a set without a settled item
@@ -110,7 +110,7 @@ def by_set(found: list[Case], rho: Any) -> dict[str, Any]:
 
 def best_by_gold(case: Case) -> float:
     """ρ with the least log loss on this very table."""
-    return float(min(RHO, key=lambda rho: scores(case.soften(rho), case.gold)[0]))
+    return float(min(RHO, key=lambda rho: scores(case.temper(rho), case.gold)[0]))
 
 
 def show(title: str, rows: dict[str, Any]) -> None:

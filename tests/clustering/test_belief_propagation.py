@@ -119,7 +119,7 @@ def test_with_one_annotator_cluster_an_em_step_is_the_mixtures(kind):
     table, priors = random_table(5, **KINDS[kind]), model.Priors()
     params = some_params(3, 1, table.n_classes, 5)
     _, evidence, counts = settled(table, params, rounds=1)
-    objective, after = Votes(table.votes(), priors).em_pass(params)
+    objective, after = Votes(table.votes(), priors).em_step(params)
     np.testing.assert_allclose(evidence + model.log_prior(params, priors), objective, rtol=1e-13)
     found = model.maximise(counts, priors)
     np.testing.assert_allclose(found.theta, after.theta, rtol=1e-12)

@@ -18,7 +18,7 @@ def test_one_pass_is_the_literal_em_step(kind):
     table, priors = random_table(2, **KINDS[kind]), Priors(2.5, 1.7)
     params = some_params(3, 1, table.n_classes, 2)
     psi, theta, n = params.psi, params.theta[:, 0], table.votes()
-    objective, after = Votes(n, priors).em_pass(params)
+    objective, after = Votes(n, priors).em_step(params)
     total = 1.5 * np.log(theta).sum() + 0.7 * np.log(psi).sum()
     counts, sizes = np.full(theta.shape, 1.5), np.full(3, 0.7)
     for i in range(table.n_items):

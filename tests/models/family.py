@@ -3,11 +3,11 @@
 import numpy as np
 
 from dissensus import Annotations, methods
-from dissensus.compute.engines.base import hard_rows
-from dissensus.compute.readable import FULL, LIKELIHOOD, Part, confusion_pass
+from dissensus.compute.chunk import expand_rows
+from dissensus.compute.chunk import FULL, LIKELIHOOD, Chunk, confusion_pass
 from dissensus.models.base import methods_for
-from dissensus.models.confusion import ConfusionModel, Counts, OwnCells
-from dissensus.models.even_classes import EvenClasses
+from dissensus.models.class_shares import UniformClassPrior
+from dissensus.models.confusion import ConfusionModel, ExpectedCounts, OwnLabelLikelihood
 from dissensus.models.methods.consensus import UNEVEN_PRICE
 from tables import placed
 
@@ -17,42 +17,42 @@ FAMILY = [name for name in methods_for("classes") if issubclass(methods[name], C
 def begun(model: ConfusionModel, table: Annotations, gold=None) -> ConfusionModel:
     """A model that knows what is fixed before EM begins."""
     with placed(table, gold) as engine:
-        model._begin(engine)
+        model._prepare(engine)
     return model
 
 
 def full(cells, n_classes: int) -> np.ndarray:
-    return cells.full(n_classes) if isinstance(cells, OwnCells) else cells
+    return cells.full(n_classes) if isinstance(cells, OwnLabelLikelihood) else cells
 
 
-def readable_pass(table: Annotations, prior, confusion, gold=None) -> tuple[np.ndarray, Counts]:
+def readable_pass(table: Annotations, prior, confusion, gold=None) -> tuple[np.ndarray, ExpectedCounts]:
     """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
-    part = Part(hard_rows(table).arrays, gold, table.n_annotators, table.n_classes)
+    part = Chunk(expand_rows(table).arrays, gold, table.n_annotators, table.n_classes)
     *sums, posterior = confusion_pass(part, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior))
-    return posterior, Counts(*sums)
+    return posterior, ExpectedCounts(*sums)
 
 
 def readable_objective(model: ConfusionModel, table: Annotations, params, gold=None) -> tuple[np.ndarray, float]:
     """Posterior (I, K) and objective at some parameters, by `readable_pass`."""
-    posterior, sums = readable_pass(table, params.prior, full(model.cells(params), table.n_classes), gold)
+    posterior, sums = readable_pass(table, params.prior, full(model.label_likelihood(params), table.n_classes), gold)
     density = 0.0 if model.fixed_prior_ is not None else model.class_pseudo_ @ np.log(params.prior)
-    if isinstance(params, EvenClasses):
+    if isinstance(params, UniformClassPrior):
         votes = table.votes()
         named = (votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-300)).sum(axis=0) + 1 / table.n_classes
         priced = np.minimum(named / named.sum() * table.n_classes / 0.25, 1).sum() - 1
         uneven = UNEVEN_PRICE * min(table.n_items / 50, 1) * priced * np.log(table.n_items) * (1 - params.even[0])
         density = model.class_pseudo_ @ np.log(params.shares) - uneven
-    return posterior, sums.evidence + model.log_penalty(params) + density
+    return posterior, sums.evidence + model.log_prior(params) + density
 
 
-def sums_by(model: ConfusionModel, table: Annotations, posterior: np.ndarray) -> Counts:
+def sums_by(model: ConfusionModel, table: Annotations, posterior: np.ndarray) -> ExpectedCounts:
     """The sums of a pass that found this posterior (I, K), by loops over rows; evidence 0."""
     labels = np.zeros((table.n_annotators, table.n_classes, table.n_classes))
     for row in range(len(table)):
         says = np.eye(table.n_classes)[table.label[row]] if table.proba is None else table.proba[row]
         weight = 1.0 if table.weight is None else table.weight[row]
         labels[table.annotator[row]] += weight * np.outer(posterior[table.item[row]], says)
-    return Counts(0.0, posterior.sum(axis=0), in_shape(labels, model.shape))
+    return ExpectedCounts(0.0, posterior.sum(axis=0), in_shape(labels, model.layout))
 
 
 def in_shape(labels: np.ndarray, shape: int) -> np.ndarray:

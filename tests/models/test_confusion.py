@@ -10,17 +10,17 @@ import dissensus
 from dissensus import Annotations, methods
 from dissensus.common.parameters import param
 from dissensus.compute.engines import Disk, Torch
-from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Local, Threads
 from dissensus.compute.kernels.confusion import chunk_rows
-from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
+from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models import confusion
-from dissensus.models.confusion import Classes, ConfusionModel, Focused, OwnCells, soft_counts
-from dissensus.models.confusion_pass import ConfusionPass, Likelihood, label_totals
-from dissensus.models.em import Climb
+from dissensus.models.confusion import ClassParams, ConfusionModel, Focused, OwnLabelLikelihood, soft_counts
+from dissensus.models.confusion import ConfusionPass, EStepParams, label_totals
+from dissensus.models.em import EMRun
 from dissensus.models.matrices import expected_pseudo, log_sum, vote_counts
-from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, moved, positive, real
+from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, em_parameter, positive, real
 from dissensus.table.simulate import simulate
 from models.family import FAMILY, begun, full, in_shape, readable_objective, readable_pass, sums_by
 from tables import KINDS, placed, random_table, shares_of, some_gold
@@ -39,7 +39,7 @@ def random_cells(seed: int, table: Annotations, shape: int, sharp: float):
     if shape == FULL:
         return np.maximum(rng.dirichlet(np.full(K, 1 / sharp), (A, K)), 1e-12)
     right = np.clip(rng.beta(2 / sharp, 1 / sharp, (A, K if shape == OWN else 1)), 1e-12, 1 - 1e-12)
-    return OwnCells(right, (1 - right) / max(K - 1, 1))
+    return OwnLabelLikelihood(right, (1 - right) / max(K - 1, 1))
 
 
 def literal_pass(table: Annotations, prior, cells, gold=None):
@@ -95,25 +95,25 @@ def expected_pass(source: int, shape: int, table: Annotations, prior, cells, giv
 def engines_of(table: Annotations, gold, monkeypatch):
     """The same table as a short one, in one thread, in three, and in torch in parts of a few rows."""
     with monkeypatch.context() as patch:
-        patch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", len(table) * 10)
+        patch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", len(table) * 10)
         yield placed(table, gold)
     yield placed(table, gold)
     yield placed(table, gold, 3)
     torch = pytest.importorskip("torch", reason="needs the `learning` extra")
-    yield Torch(device="cpu", part_rows=17).place(None, table, gold)
+    yield Torch(device="cpu", part_rows=17).open(None, table, gold)
     if torch.cuda.is_available():  # where there is Triton too, hard rows without gold go through its kernel
-        yield Torch(device="cuda").place(None, table, gold)
+        yield Torch(device="cuda").open(None, table, gold)
 
 
 @pytest.mark.parametrize("source", ["votes", "likelihood"])
 def test_an_item_without_labels_has_the_prior_or_even_votes(source, monkeypatch):
     table = Annotations.from_arrays([1, 1, 3], [0, 1, 0], [0, 2, 1], classes=3, items=np.arange(5), annotators=[0, 1])
     prior = np.array([0.5, 0.3, 0.2])
-    params = Likelihood.of(prior, random_cells(1, table, FULL, 1.0)) if source == "likelihood" else None
+    params = EStepParams.of(prior, random_cells(1, table, FULL, 1.0)) if source == "likelihood" else None
     for engine in engines_of(table, None, monkeypatch):
         out = np.full((5, 3), np.nan)
         with engine:
-            engine.sweep(ConfusionPass(SOURCES[source], FULL), params, {"posterior": out})
+            engine.run(ConfusionPass(SOURCES[source], FULL), params, {"posterior": out})
         expected = np.full(3, 1 / 3) if params is None else prior
         np.testing.assert_allclose(out[[0, 2, 4]], np.stack([expected] * 3))
 
@@ -129,7 +129,7 @@ def test_every_pass_on_every_engine_is_the_readable_one(source, shape, kind, wit
     prior = rng.dirichlet(np.ones(4), table.n_items if "prior" in source else None)
     given, cells = rng.dirichlet(np.ones(4), table.n_items), random_cells(2, table, SHAPES[shape], sharp)
     expected = expected_pass(code, SHAPES[shape], table, prior, cells, given, gold)
-    params = Likelihood.of(prior, cells) if code == LIKELIHOOD else None
+    params = EStepParams.of(prior, cells) if code == LIKELIHOOD else None
     if params is not None:
         assert (chunk_rows(params.table) < np.diff(table.item_ptr).max()) == (sharp > 1)
     for engine in engines_of(table, gold, monkeypatch):
@@ -137,7 +137,7 @@ def test_every_pass_on_every_engine_is_the_readable_one(source, shape, kind, wit
         walk.given = given if code == GIVEN else None
         with engine:
             for _ in range(2):  # the second time, what a pass keeps between passes is used again
-                sums = engine.sweep(walk, params, {"posterior": out})
+                sums = engine.run(walk, params, {"posterior": out})
         for found, value in zip((out, sums.classes, sums.labels), expected[:3], strict=True):
             np.testing.assert_allclose(found, value, atol=1e-10)
         np.testing.assert_allclose(sums.evidence, expected[3], rtol=1e-10, atol=1e-9)
@@ -151,7 +151,7 @@ def test_votes_can_be_counted_without_gold(with_gold, monkeypatch):
         q[some_gold(table) >= 0] = np.eye(4)[2]
     for engine in engines_of(table, some_gold(table), monkeypatch):
         with engine:
-            found = engine.sweep(ConfusionPass(VOTES, FULL, with_gold), None)
+            found = engine.run(ConfusionPass(VOTES, FULL, with_gold), None)
         np.testing.assert_allclose(found.labels, soft_counts(table, q), atol=1e-11)
     if with_gold:
         np.testing.assert_allclose(vote_counts(table, some_gold(table)).labels, found.labels)
@@ -162,7 +162,7 @@ def test_draws_are_the_same_on_every_engine(monkeypatch):
     found = []
     for engine in engines_of(table, some_gold(table), monkeypatch):
         with engine:
-            found.append(engine.sweep(ConfusionPass(GIVEN, OWN, rng=np.random.default_rng(7)), None))
+            found.append(engine.run(ConfusionPass(GIVEN, OWN, rng=np.random.default_rng(7)), None))
     for other in found[1:]:
         np.testing.assert_allclose(other.labels, found[0].labels, atol=1e-11)
         np.testing.assert_allclose(other.classes, found[0].classes, atol=1e-11)
@@ -176,8 +176,8 @@ def test_any_number_of_classes(n_classes, shape):
     expected = expected_pass(LIKELIHOOD, SHAPES[shape], table, prior, cells, np.empty(0), None)
     out = np.empty((table.n_items, n_classes))
     with placed(table) as engine:
-        sums = engine.sweep(ConfusionPass(LIKELIHOOD, SHAPES[shape]), Likelihood.of(prior, cells), {"posterior": out})
-    if n_classes > 1 or shape == "full":  # of one class `OwnCells.full` says that nothing can go wrong
+        sums = engine.run(ConfusionPass(LIKELIHOOD, SHAPES[shape]), EStepParams.of(prior, cells), {"posterior": out})
+    if n_classes > 1 or shape == "full":  # of one class `OwnLabelLikelihood.full` says that nothing can go wrong
         np.testing.assert_allclose(sums.evidence, expected[3], rtol=1e-10)
     np.testing.assert_allclose(out, expected[0], atol=1e-12)
     np.testing.assert_allclose(sums.labels, expected[2], atol=1e-10)
@@ -191,7 +191,7 @@ def test_an_item_with_thousands_of_labels_is_scored_exactly(shape):
     expected = expected_pass(LIKELIHOOD, SHAPES[shape], table, prior, cells, np.empty(0), None)
     out = np.empty((1, 3))
     with placed(table) as engine:
-        sums = engine.sweep(ConfusionPass(LIKELIHOOD, SHAPES[shape]), Likelihood.of(prior, cells), {"posterior": out})
+        sums = engine.run(ConfusionPass(LIKELIHOOD, SHAPES[shape]), EStepParams.of(prior, cells), {"posterior": out})
     np.testing.assert_allclose(out, expected[0], atol=1e-9)
     np.testing.assert_allclose(sums.evidence, expected[3], rtol=1e-12)
 
@@ -240,9 +240,9 @@ def test_a_step_of_a_bounded_number_ends_at_the_bound():
 
 @dataclass(frozen=True)
 class Some(Params):
-    prior: np.ndarray = moved(SIMPLEX)
-    each: np.ndarray = moved(real(), "A")
-    data: np.ndarray = moved(axes="A")
+    prior: np.ndarray = em_parameter(SIMPLEX)
+    each: np.ndarray = em_parameter(real(), "A")
+    data: np.ndarray = em_parameter(axes="A")
 
 
 def test_what_is_not_moved_stays_and_rows_are_taken_and_put():
@@ -253,7 +253,7 @@ def test_what_is_not_moved_stays_and_rows_are_taken_and_put():
     assert back.data is some.data
     taken = some.take(np.array([2, 0]))
     assert (taken.each.tolist(), taken.data.tolist()) == ([[4, 5], [0, 1]], [9, 7])
-    put = some.put(np.array([2, 0]), Some(np.array([0.1, 0.9]), -taken.each, taken.data + 10))
+    put = some.to_backend(np.array([2, 0]), Some(np.array([0.1, 0.9]), -taken.each, taken.data + 10))
     assert (put.each.tolist(), put.data.tolist()) == ([[0, -1], [2, 3], [-4, -5]], [17, 8, 19])
     assert put.prior.tolist() == [0.1, 0.9]
     assert some.data.tolist() == [7, 8, 9]  # what somebody else holds does not change
@@ -287,14 +287,14 @@ def test_the_objective_never_falls_and_ends_at_what_is_returned(name, keywords, 
         gold = some_gold(table) if seed % 2 else None
         exact = {"tol": 1e-9, "max_iter": 5000, "dependence": None}
         model = methods[name](accelerate=accelerate, **exact, **keywords).fit(table, gold=gold)
-        table = model._weigh(table, np.arange(table.n_annotators))  # what somebody repeats is one label of consensus
+        table = model._reweight(table, np.arange(table.n_annotators))  # what somebody repeats is one label of consensus
         assert (np.diff(model.trace_) >= -1e-9 * np.abs(model.trace_[1:])).all()
         params = model._params()
         _, objective = readable_objective(model, table, params, gold)
         np.testing.assert_allclose(model.trace_[-1], objective, rtol=1e-10)
-        posterior, sums = readable_pass(table, params.prior, full(model.mean_cells(params), 4), gold)
+        posterior, sums = readable_pass(table, params.prior, full(model.expected_label_likelihood(params), 4), gold)
         np.testing.assert_allclose(model.posterior_, posterior, atol=1e-10)
-        np.testing.assert_allclose(model.confusion_, full(model.mean_cells(params), 4))
+        np.testing.assert_allclose(model.confusion_, full(model.expected_label_likelihood(params), 4))
         np.testing.assert_allclose(model.class_counts_, sums.classes, atol=1e-9)
         if model.restarts == 1 and "communities" not in keywords:
             assert model.n_iter_ == len(model.trace_) - 1
@@ -308,7 +308,7 @@ def test_no_small_move_from_the_answer_is_better(name, keywords):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = methods[name](tol=1e-15, accelerate=accelerate, max_iter=20_000, **keywords).fit(table)
-    table = model._weigh(table, np.arange(table.n_annotators))
+    table = model._reweight(table, np.arange(table.n_annotators))
     best, rng = model._params(), np.random.default_rng(0)
     vector, top = best.to_vector(), readable_objective(model, table, best)[1]
     for _ in range(300):
@@ -338,7 +338,7 @@ def test_a_fit_starts_with_an_m_step_from_the_shares_of_the_votes(kind, with_gol
     if gold is not None:
         shares[gold >= 0] = np.eye(4)[2]
     model = begun(methods[name](), table, gold)
-    started, expected = model.start(placed(table, gold), None), model._next(sums_by(model, table, shares), None)
+    started, expected = model.start(placed(table, gold), None), model._next_params(sums_by(model, table, shares), None)
     for one in fields(started):
         np.testing.assert_allclose(getattr(started, one.name), getattr(expected, one.name), atol=1e-12)
 
@@ -366,7 +366,7 @@ def test_restarts_start_apart_and_keep_gold(name):
 )
 def test_every_restart_is_climbed_and_the_best_is_kept(name, keywords, monkeypatch):
     table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
-    method, firsts, ends, start, run = methods[name], [], [], methods[name].start, Climb.run
+    method, firsts, ends, start, run = methods[name], [], [], methods[name].start, EMRun.run
 
     def watched_start(self, *arguments):
         firsts.append(start(self, *arguments))
@@ -378,7 +378,7 @@ def test_every_restart_is_climbed_and_the_best_is_kept(name, keywords, monkeypat
         return done
 
     monkeypatch.setattr(method, "start", watched_start)
-    monkeypatch.setattr(Climb, "run", watched_run)
+    monkeypatch.setattr(EMRun, "run", watched_run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = method(restarts=4, seed=3, tol=1e-9, **keywords).fit(table)
@@ -439,7 +439,7 @@ def test_an_unseen_annotator_is_like_the_population_and_an_empty_item_has_the_pr
     model = methods[name]().fit(simulate(300, 9, 3, seed=4).annotations)
     scored = model.predict_proba(Annotations.from_arrays([7, 8], [999, 3], [1, 2], classes=3, items=[5, 7, 8]))
     np.testing.assert_allclose(scored[0], model.prior_)
-    unseen = full(model.mean_cells(model.population(model._params())), 3)[0]
+    unseen = full(model.expected_label_likelihood(model.population(model._params())), 3)[0]
     for item, matrix, label in ((1, unseen, 1), (2, model.confusion_[3], 2)):
         expected = model.prior_ * matrix[:, label]
         np.testing.assert_allclose(scored[item], expected / expected.sum())
@@ -453,7 +453,7 @@ def test_the_population_is_all_labels_as_one_annotators(name):
     together = Annotations.from_arrays(table.item, np.zeros(len(table), int), table.label, classes=3)
     pseudo = {"crowd_labels": 0} if name == "dawid-skene" else {}  # which would be those of another crowd
     every, one = (methods[name](**pseudo).fit(each, gold=gold) for each in (table, together))
-    np.testing.assert_allclose(every._confusions(np.array([-1]))[0], one.confusion_[0], atol=1e-9)
+    np.testing.assert_allclose(every.confusions_of(np.array([-1]))[0], one.confusion_[0], atol=1e-9)
 
 
 @family
@@ -461,7 +461,7 @@ def test_reliability_equals_its_definition(name):
     for kind in ("hard", "both"):
         table = random_table(9, **KINDS[kind])
         model = methods[name]().fit(table)
-        table = model._weigh(table, np.arange(table.n_annotators))
+        table = model._reweight(table, np.arange(table.n_annotators))
         right, n = np.zeros(7), np.zeros(7)
         for row in range(len(table)):
             right[table.annotator[row]] += shares_of(table, row) @ model.posterior_[table.item[row]]
@@ -484,11 +484,11 @@ def test_a_pass_over_some_items_bounds_the_evidence_and_is_exact_where_it_began(
     table, code = random_table(3), SHAPES[shape]
     prior, walk = np.array([0.4, 0.3, 0.2, 0.1]), ConfusionPass(LIKELIHOOD, code)
     keep = np.arange(table.n_items) % 2 == 0
-    with placed(table) as engine, Local(engine.rows_of(keep), 7, 4, Threads(1), None) as rest:
-        here, *others = (Likelihood.of(prior, random_cells(seed, table, code, 1.0)) for seed in range(20))
-        focused = Focused.of(engine.sweep(walk, here), rest, here, walk)
+    with placed(table) as engine, Local(engine.select_rows(keep), 7, 4, Threads(1), None) as rest:
+        here, *others = (EStepParams.of(prior, random_cells(seed, table, code, 1.0)) for seed in range(20))
+        focused = Focused.of(engine.run(walk, here), rest, here, walk)
         for likelihood in (here, *others):
-            found, whole = focused.sweep(walk, likelihood), engine.sweep(walk, likelihood)
+            found, whole = focused.run(walk, likelihood), engine.run(walk, likelihood)
             if likelihood is here:
                 np.testing.assert_allclose(found.evidence, whole.evidence, rtol=1e-12)
                 np.testing.assert_allclose(found.labels, whole.labels, atol=1e-11)
@@ -519,10 +519,10 @@ def test_a_fit_that_turns_to_the_items_in_doubt_ends_where_one_that_does_not_doe
 
 
 @dataclass(frozen=True)
-class ByClass(Classes):
+class ByClass(ClassParams):
     """How often an annotator is right about each class, (A, K)."""
 
-    right: np.ndarray = moved(SHARE, "A K")
+    right: np.ndarray = em_parameter(SHARE, "A K")
 
 
 class ClassAccuracy(ConfusionModel[ByClass]):
@@ -531,15 +531,15 @@ class ClassAccuracy(ConfusionModel[ByClass]):
     pseudo: float = param(2.0, "pseudo-count of right labels; half of it of wrong ones", above=0)
     Params = ByClass
 
-    def cells(self, params):
+    def label_likelihood(self, params):
         right = params.right[:, :, None]
         return np.where(np.eye(params.prior.size, dtype=bool), right, (1 - right) / (params.prior.size - 1))
 
-    def maximise(self, labels, totals, params):
+    def m_step(self, labels, totals, params):
         right = np.einsum("akk->ak", labels) + self.pseudo
         return ByClass(params.prior, right / (labels.sum(axis=2) + 1.5 * self.pseudo))
 
-    def log_penalty(self, params):
+    def log_prior(self, params):
         return float((self.pseudo * np.log(params.right) + self.pseudo / 2 * np.log1p(-params.right)).sum())
 
 
@@ -582,7 +582,7 @@ def test_a_method_in_twenty_lines_has_all_that_the_family_gives(toy, tmp_path):
 def test_totals_are_the_weights_of_all_labels():
     for kind in KINDS:
         table = random_table(3, **KINDS[kind])
-        with Local(hard_rows(table), 7, 4, Threads(1), some_gold(table)) as engine:
+        with Local(expand_rows(table), 7, 4, Threads(1), some_gold(table)) as engine:
             found = label_totals(engine)[:, 0]
         expected = np.zeros((7, 4))
         for row in range(len(table)):

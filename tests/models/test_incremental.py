@@ -8,12 +8,12 @@ from dissensus.compute.engines.local import Local
 from dissensus.models import incremental
 from dissensus.models.base import Aggregator, methods_for
 from dissensus.models.confusion import MAX_UPDATE_PASSES, UPDATE_TOL
-from dissensus.models.matrices import MIN_BEFORE
+from dissensus.models.confusion import MIN_BEFORE
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, shares_of, some_gold
 
-UPDATED = [name for name in methods_for("classes") if methods[name]._update is not Aggregator._update]
+UPDATED = [name for name in methods_for("classes") if methods[name]._partial_update is not Aggregator._partial_update]
 
 
 @pytest.mark.parametrize("names", [list("bdfh"), [2, 4, 6, 8], []])

@@ -34,10 +34,10 @@ class Expects(Aggregator):
     def _score(self, table, known):
         return self.posterior_
 
-    def _confusions(self, known):
+    def confusions_of(self, known):
         return self.confusion_[known]
 
-    def _confusion_size(self):
+    def confusion_support(self):
         return None if self.labels is None else np.array(self.labels)[:, :, None]
 
 

@@ -11,8 +11,8 @@ from dissensus.evaluation import Estimate, accuracy, expected_accuracy
 from dissensus.evaluation.hard import TIE, hits
 from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.models.base import Aggregator, Likelihoods, methods_for
-from dissensus.models.dependence import CountedLabels
 from dissensus.models.methods import DawidSkene, MajorityVote, OneCoin
+from dissensus.models.tempering import EffectiveLabels
 from dissensus.questions.recommend import Recommendation
 from dissensus.questions.redundancy import Level, NextLabel, Redundancy, Rehearsal, redundancy
 from dissensus.table.simulate import simulate
@@ -47,7 +47,7 @@ class Expects(Aggregator):
     def _score(self, table, known):
         return self.posterior_
 
-    def _confusions(self, known):
+    def confusions_of(self, known):
         return np.array(self.confusion)[known]
 
 
@@ -354,7 +354,9 @@ def test_the_average_annotator_would_tell_less_than_annotators_do():
         sim.truth.astype(int), model.posterior_
     )
     gain, _ = next_label(model)
-    average = Likelihoods(model.posterior_, lambda *_: model._confusions(np.array([-1])).transpose(0, 2, 1)[None], True)
+    average = Likelihoods(
+        model.posterior_, lambda *_: model.confusions_of(np.array([-1])).transpose(0, 2, 1)[None], True
+    )
     of_average, _ = inside._next_label(average, np.array([-1]), np.ones(1))
     assert abs(gain.mean() - rose.mean()) < abs(of_average.mean() - rose.mean()) / 2
     order = np.argsort(-gain)[:800]
@@ -486,7 +488,7 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     assert some in found_with(items=40, labels_per_item=7.25).verdict()
     assert "With at most 5 labels" in found_with(labels_per_item=7.25).verdict()
     assert "that all their labels give" in found_with(labels_per_item=7.25).verdict()
-    worth = found_with(worth=CountedLabels(1.6, 1.0, 6.0, labels=24)).verdict()
+    worth = found_with(worth=EffectiveLabels(1.6, 1.0, 6.0, labels=24)).verdict()
     assert "Confidence counts the 24.0 labels of an item as 1.6 (1.0 to 6.0): they share the item. Next: " in worth
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97).verdict()
     assert (

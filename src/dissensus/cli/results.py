@@ -17,16 +17,18 @@ import pyarrow as pa
 from dissensus.cli import kinds, show
 from dissensus.cli.diagnose import flagged, print_flags
 from dissensus.cli.errors import say
+from dissensus.cli.face import COMMAND_LINE
 from dissensus.cli.folder import SUMMARY, tables
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.compute.engines import name_of
+from dissensus.compute.engines import engine_name
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
 from dissensus.evaluation.hard import hits
 from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.dependence import labels_per_item
+from dissensus.models.confidence import ask_for_gold
 from dissensus.models.saving import load, save
+from dissensus.models.tempering import labels_per_item
 from dissensus.questions.item_status import ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -353,7 +355,8 @@ def _worth(result: Result) -> str:
     if worth is None:
         return ""
     fresh = result.fitted and "new_annotations" not in result.summary
-    return f" {worth} {result.model.ask_for_gold() if fresh else ''}".rstrip()
+    advice = ask_for_gold(result.model) if fresh else None
+    return f" {worth}" + ("" if advice is None else f" {advice.render(COMMAND_LINE)}")
 
 
 def _print_annotators(model: Aggregator) -> None:
@@ -417,7 +420,7 @@ def item_facts(
 def fit_facts(model: Aggregator, seconds: float) -> dict[str, Any]:
     """What a summary says of a fit, whatever the kind of labels."""
     # where it ran, without the options: they name folders and devices of this machine
-    engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
+    engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     return {
         "method": methods.name_of(type(model)),
         "parameters": model.get_params(deep=False) | engine,

@@ -156,7 +156,7 @@ class Clustering(Aggregator):
         self.posterior_ = self.snap_items(self.snap)
         votes = table.votes().sum(axis=1)
         self.labels_per_item_ = float(votes[votes > 0].mean()) if (votes > 0).any() else 1.0
-        self._judge(*self._agreement(table, self.posterior_))
+        self._set_reliability(*self._count_agreement(table, self.posterior_))
 
     def _best(self, table: Annotations, on_step: OnStep) -> Run:
         """Run all starts, in threads where the table is small; return the best, the first of ties."""
@@ -206,11 +206,11 @@ class Clustering(Aggregator):
             factors.sweep(self.psi_, believed[edges.annotator], outgoing, belief, pair, pool)
         return belief
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         found = self.snapped(self._place(table, known), self.snap)
         return np.where((np.diff(table.item_ptr) > 0)[:, None], found, self.prior_)
 
-    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+    def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         return self._expected(np.where((item >= 0)[:, None], self.item_clusters_[item], self.psi_), annotator)
 
     def _expected(self, of_item: FloatArray, annotator: IntArray) -> FloatArray:

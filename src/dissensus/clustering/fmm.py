@@ -16,7 +16,7 @@ from dissensus.common.parameters import param
 from dissensus.common.types import OnStep
 from dissensus.compute.engines.local import Threads
 from dissensus.models.base import clusterings
-from dissensus.models.em import Accelerate, climb
+from dissensus.models.em import Accelerate, run_em
 
 
 @clusterings.register(
@@ -41,10 +41,10 @@ class FMM(Clustering):
         self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
     ) -> Run:
         first = votes.seeded(self.n_clusters, rng)
-        done = climb(
-            votes.em_pass, first, max_iter=self.max_iter, tol=self.tol, accelerate=self.accelerate, on_step=on_step
+        done = run_em(
+            votes.em_step, first, max_iter=self.max_iter, tol=self.tol, accelerate=self.accelerate, on_step=on_step
         )
-        A, (objective, _) = edges.annotators.size, votes.em_pass(done.params)
+        A, (objective, _) = edges.annotators.size, votes.em_step(done.params)
         of_item = votes.posterior(done.params)
         clusters = Clusters(of_item, np.ones((A, 1)), of_item.argmax(axis=1), np.zeros(A, np.int64))
         return Run(done.params, clusters, [*done.trace, objective], done.converged)

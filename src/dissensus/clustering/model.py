@@ -32,7 +32,7 @@ from scipy.sparse import csr_array, eye_array, vstack
 
 from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import clustering as kernels
 from dissensus.models import params
@@ -51,9 +51,9 @@ MIN_LOG_FACTOR = -200.0  # log F − log max F of one edge goes no lower: the pr
 class Params(params.Params):
     """ψ (K,), Ω (L,), Θ (K, L, P)."""
 
-    psi: FloatArray = params.moved(params.SIMPLEX)
-    omega: FloatArray = params.moved(params.SIMPLEX)
-    theta: FloatArray = params.moved(params.SIMPLEX)
+    psi: FloatArray = params.em_parameter(params.SIMPLEX)
+    omega: FloatArray = params.em_parameter(params.SIMPLEX)
+    theta: FloatArray = params.em_parameter(params.SIMPLEX)
 
 
 class Priors(NamedTuple):
@@ -113,7 +113,7 @@ class Edges:
     """The graph: one edge per (item, annotator) pair, sorted by item; `bag` says which labels it carries."""
 
     def __init__(self, table: Annotations):
-        rows = hard_rows(table)
+        rows = expand_rows(table)
         self.n_classes = table.n_classes
         self.row_item = np.repeat(np.arange(table.n_items, dtype=np.int32), np.diff(rows.item_ptr))
         self.row_annotator, self.row_label = rows.annotator, rows.label.astype(np.int64)

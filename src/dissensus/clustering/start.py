@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from dissensus.clustering import model
 from dissensus.clustering.model import Counts, Edges, Params, Priors
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.models.em import climb
+from dissensus.models.em import run_em
 
 WARM_UP_PASSES = 20  # of the mixture, in a start
 HARD_STEPS = 5  # of the annotators' clusters
@@ -46,7 +46,7 @@ class Votes:
         logs /= total
         return logs, float((top + np.log(total)).sum())
 
-    def em_pass(self, params: Params) -> tuple[float, Params]:
+    def em_step(self, params: Params) -> tuple[float, Params]:
         """The objective of the parameters, and the parameters after one EM step."""
         objective = model.log_prior(params, self.priors)
         sizes, labels = np.zeros_like(params.psi), np.zeros_like(params.theta[:, 0])
@@ -109,7 +109,7 @@ def start(
         item = shares.argmax(axis=1)
     else:
         first, nobody = votes.seeded(K, rng), lambda step, objective: None
-        mixture = climb(votes.em_pass, first, max_iter=WARM_UP_PASSES, tol=1e-5, accelerate=None, on_step=nobody)
+        mixture = run_em(votes.em_step, first, max_iter=WARM_UP_PASSES, tol=1e-5, accelerate=None, on_step=nobody)
         item = votes.posterior(mixture.params).argmax(axis=1)
     annotator = np.zeros(edges.annotators.size, np.int64)
     counts = model.hard_counts(edges, item, annotator, K, 1)

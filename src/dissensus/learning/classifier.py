@@ -224,7 +224,7 @@ class CrowdClassifier(Learner, Training):
     def likelihoods(self) -> Likelihoods:
         """What the model believes of its items, and how probable it thinks every label of any annotator."""
         self._check_fitted()
-        everyone = given_first(self._confusions())
+        everyone = given_first(self.confusions_of())
         return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -262,7 +262,7 @@ class CrowdClassifier(Learner, Training):
         columns, network = self.encoder_.prepare(X), self.network_
         if not self.objective_.models_annotators or not codes.size:
             known = softmax(self.power_ * self._ask(network.logits, columns), axis=1)
-            return np.asarray(np.einsum("ic,acl->ial", known, self._confusions()[codes]))  # −1 takes the last
+            return np.asarray(np.einsum("ic,acl->ial", known, self.confusions_of()[codes]))  # −1 takes the last
         who = self.network_.to(self.place()).placed(codes, features)
         proba = self._ask(
             lambda batch: self.objective_.label_proba(network.head, network.encoder(**batch), *who), columns
@@ -287,7 +287,7 @@ class CrowdClassifier(Learner, Training):
                 raise DataError("annotators: this model was fitted without a frame of annotators; leave it out.")
             features = self.annotator_features_.of(annotators, table.annotators)
         network, head, objective = self.network_, self.network_.head, self.objective_
-        confusion = torch.as_tensor(self._confusions())
+        confusion = torch.as_tensor(self.confusions_of())
 
         def modelled(z: Tensor, row: Tensor, at: IntArray) -> Tensor:
             who = table.annotator[at]
@@ -404,7 +404,7 @@ class CrowdClassifier(Learner, Training):
         found = self._ask(some, columns, bag, rows=items)
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
-    def _confusions(self) -> FloatArray:
+    def confusions_of(self) -> FloatArray:
         """(A + 1, K, K) those of the annotators; the last is that of one who was not there."""
         return np.concatenate([self.confusion_, self.population_confusion_[None]])
 

@@ -23,7 +23,8 @@ import numpy as np
 from scipy.special import softmax
 
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.models.matrices import MIN_BEFORE, LearntMatrices, learn_matrices, matrices_by, vote_counts
+from dissensus.models.confusion import MIN_BEFORE
+from dissensus.models.matrices import LearntMatrices, learn_matrices, matrices_by, vote_counts
 from dissensus.models.methods.dawid_skene import DawidSkene, crowd_pseudo
 from dissensus.table.annotations import Annotations
 

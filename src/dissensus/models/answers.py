@@ -58,9 +58,9 @@ class SpanModel(Aggregator, ABC):
         self._check_fitted()
         return as_frame(spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend)
 
-    def _columns(self, kind: str) -> dict[str, Any]:
+    def _frame_columns(self, kind: str) -> dict[str, Any]:
         if kind != "items":
-            return super()._columns(kind)
+            return super()._frame_columns(kind)
         q, tags = self.posterior_, self.tags_
         columns = {"item": self.items_, "label": self.classes_[tags], "confidence": q[np.arange(tags.size), tags]}
         return columns | {f"p_{name}": q[:, k] for k, name in enumerate(self.classes_)}

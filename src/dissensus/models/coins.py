@@ -7,37 +7,45 @@ from typing import Annotated
 
 import numpy as np
 
-from dissensus.models.confusion import COIN, SIMPLEX, Classes, ConfusionModel, FloatArray, OwnCells, moved
+from dissensus.models.confusion import (
+    COIN,
+    SIMPLEX,
+    ClassParams,
+    ConfusionModel,
+    FloatArray,
+    OwnLabelLikelihood,
+    em_parameter,
+)
 
 
 @dataclass(frozen=True)
-class Coins(Classes):
+class Coins(ClassParams):
     """The parameters: π (K,) and the coins (A, 2) [right, wrong].
 
     Both p and 1 − p are kept: 1 − p of a nearly perfect annotator would have lost its digits.
     """
 
-    coin: FloatArray = moved(SIMPLEX, "A 2")
+    coin: FloatArray = em_parameter(SIMPLEX, "A 2")
 
-    def cells(self) -> OwnCells:
+    def label_likelihood(self) -> OwnLabelLikelihood:
         """P and (1 − p)/(K − 1)."""
-        return OwnCells(self.coin[:, :1], self.coin[:, 1:] / max(self.prior.size - 1, 1))
+        return OwnLabelLikelihood(self.coin[:, :1], self.coin[:, 1:] / max(self.prior.size - 1, 1))
 
 
 class CoinModel(ConfusionModel[Coins]):
     """A method whose annotators have coins."""
 
-    Params, shape = Coins, COIN
+    Params, layout = Coins, COIN
     coin_: FloatArray
     population_coin_: Annotated[FloatArray, "1 2 share"]
 
-    def cells(self, params: Coins) -> OwnCells:
+    def label_likelihood(self, params: Coins) -> OwnLabelLikelihood:
         """Those of the coins."""
-        return params.cells()
+        return params.label_likelihood()
 
-    def describe(self) -> None:
+    def set_derived_results(self) -> None:
         """The coin (1, 2) of an annotator who was not there."""
-        self.population_coin_ = self.population(self._params()).coin
+        self.population_coin_ = self.population_params(self._params()).coin
 
     @property
     def accuracy_(self) -> FloatArray:

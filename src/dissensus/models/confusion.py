@@ -1,22 +1,24 @@
-"""The confusion family: how probable a label is depends on the annotator, the label and the class, and on nothing else.
+"""The confusion family: the likelihood of a label depends on the annotator, the label and the class, and on nothing
+else.
 
     z_i ~ Cat(π)        P(y_ij = l | z_i = c) = L_j[c, l]
 
 E step  q_i(c) ∝ π_c Π_{j∈M_i} L_j[c, y_ij]
-sums    n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
-M step  π_c ∝ b_c + n_c, or as it was; the rest is the method's: `maximise`
+counts  n_j[c, l] = Σ_{i: y_ij = l} q_i(c)        n_c = Σ_i q_i(c)
+M step  π_c ∝ b_c + n_c, or fixed; the annotators' parameters are the method's
 
-A method states its parameters (`Params`), the likelihoods that they make (`cells`), its M step (`maximise`), the log
-prior density of its parameters (`log_penalty`) and, where it needs more than one pseudo-item of every class, what is
-fixed while EM runs (`prepare`); docs/contributing/method.md has an example. It inherits engines, weights,
+A method is four functions over a frozen value, its `Params`: `initial_params`, the `label_likelihood` that the E step
+multiplies (`e_step`, below, is its readable form; kernels are verified against it), `m_step` and `log_prior`. What is
+fixed while EM runs is set in `prepare`. docs/contributing/method.md has an example. Inherited are engines, weights,
 probabilistic rows, gold, earlier counts, `partial_fit`, scoring, `predict_annotations`, intervals, the trace and
-SQUAREM. Where likelihoods are expected logarithms (variational Bayes), `mean_cells` says how probable a label is.
+SQUAREM. If likelihoods are expected logarithms (variational Bayes), `expected_label_likelihood` gives the probability
+of a label.
 
-Where a label speaks for its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method sets `shape` to
-OWN (or COIN, where all labels of an annotator are alike) and returns `OwnCells`: a row then costs one multiplication
-instead of K, and the sums are (A, 1, K) or (A, 1, 1), how much of an annotator's labels is right.
+If a label changes the odds of its own class alone, L_j[c, l] = right_j[l] if c = l, else wrong_j[l], a method sets
+`layout` to OWN (or COIN, if all labels of an annotator have the same odds) and returns `OwnLabelLikelihood`: a row then
+costs one multiplication instead of K, and the label counts are (A, 1, K) or (A, 1, 1), the labels that are right.
 
-Arrays here are [annotator, true, given]; `models.confusion_pass` is one pass over the labels.
+Arrays here are [annotator, true, given]. The kernels have their own order, see `compute.kernels.confusion`.
 """
 
 from __future__ import annotations
@@ -30,358 +32,498 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Engine, Pass
-from dissensus.compute.engines.local import Local, Threads
-from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, OWN, VOTES
-from dissensus.models.base import ENGINE, Aggregator, methods
-from dissensus.models.confusion_pass import (
-    Cells,
-    ConfusionPass,
-    Counts,
-    Likelihood,
-    OwnCells,
-    judge,
-    label_totals,
-    soft_counts,
-)
-from dissensus.models.dependence import SoftenedPass
-from dissensus.models.em import EMAggregator, climb
-from dissensus.models.incremental import written
-from dissensus.models.matrices import MIN_BEFORE
-from dissensus.models.params import SIMPLEX, Params, moved, normalised
+from dissensus.compute import chunk as chunks
+from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES, Chunk
+from dissensus.compute.engines import ENGINE, EngineChoice, in_memory
+from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
+from dissensus.compute.engines.local import Threads, even
+from dissensus.models.base import methods
+from dissensus.models.em import EMAggregator
+from dissensus.models.focus import focused_em, saves_time
+from dissensus.models.incremental import updated_copy
+from dissensus.models.params import SIMPLEX, Params, em_parameter
+from dissensus.models.tempering import run_tempered
 from dissensus.table.annotations import Annotations
 
-MAX_UPDATE_PASSES = 20  # over the rows of one update
-UPDATE_TOL = 1e-4  # largest change of a posterior that ends them
-MIN_FOCUS_ROWS = 2_000_000  # rows from which on the passes over items in doubt save time
-MAX_FOCUS_BYTES = 2**31  # of the posterior that says which items those are
-DOUBT = 1e-3  # probability that an item's best class is not its class, from which on it is in doubt
+MAX_UPDATE_PASSES = 20  # passes over the rows of one update, at most
+UPDATE_TOL = 1e-4  # largest change of a posterior at which they end
+MIN_BEFORE = 1e-12  # probability that an item's posterior leaves to every class: new labels may still change it
 
 __all__ = [
-    "COIN", "FULL", "OWN", "SIMPLEX", "Classes", "ConfusionModel", "Counts", "Engine", "FloatArray", "OwnCells",
-    "methods", "moved", "param", "soft_counts",
+    "COIN", "FULL", "OWN", "SIMPLEX", "ClassParams", "ConfusionModel", "Engine", "ExpectedCounts", "FloatArray",
+    "OwnLabelLikelihood", "em_parameter", "methods", "param", "soft_counts",
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Classes(Params):
-    """The parameters that all have: π (K,)."""
-
-    prior: FloatArray = moved(SIMPLEX, "K")
-
-
-P = TypeVar("P", bound=Classes)
+# The value ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Focused:
-    """Passes over some items, `rest`; the others keep their posterior, and with it their sums.
+class ClassParams(Params):
+    """The parameters that all methods of the family have: π (K,)."""
 
-    Σ q log joint and the entropy of q bound their log evidence at other parameters; `settled.evidence` is the entropy.
-    """
+    prior: FloatArray = em_parameter(SIMPLEX, "K")
 
-    rest: Engine
-    settled: Counts
+
+P = TypeVar("P", bound=ClassParams)
+
+
+@dataclass(frozen=True)
+class OwnLabelLikelihood:
+    """Label likelihood in the layouts OWN, (A, K), and COIN, (A, 1)."""
+
+    right: FloatArray  # P(label | its own class)
+    wrong: FloatArray  # P(label | any other class)
+
+    def full(self, n_classes: int) -> FloatArray:
+        """(A, K, K) [annotator, true, given]."""
+        if n_classes == 1:  # there is no wrong label
+            return np.ones((len(self.right), 1, 1))
+        return np.where(np.eye(n_classes, dtype=bool), self.right[:, None, :], self.wrong[:, None, :])
+
+
+LabelLikelihood = FloatArray | OwnLabelLikelihood
+
+
+# The E step -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EStepParams:
+    """What a pass needs: π (1, K) or (I, K), and likelihoods (A, true, given) or odds (A, 1, given)."""
+
+    by_annotator: ClassVar = ("table",)
+    prior: FloatArray
+    table: FloatArray
 
     @classmethod
-    def of(cls, sums: Counts, rest: Engine, likelihood: Likelihood, walk: ConfusionPass) -> Focused:
-        """From the sums of all items at some parameters."""
-        own = rest.sweep(walk, likelihood)
-        settled = Counts(0.0, sums.classes - own.classes, sums.labels - own.labels)
-        entropy = sums.evidence - own.evidence - expected_joint(settled, likelihood)
-        return cls(rest, replace(settled, evidence=entropy))
-
-    def sweep(self, walk: ConfusionPass, params: Likelihood, out: Mapping[str, Any] | None = None) -> Counts:
-        """As an engine's."""
-        bound = self.settled.evidence + expected_joint(self.settled, params)
-        return self.rest.sweep(walk, params) + replace(self.settled, evidence=bound)
+    def of(cls, prior: FloatArray, likelihood: LabelLikelihood) -> EStepParams:
+        """Make them from likelihoods as a method states them."""
+        prior = np.ascontiguousarray(np.atleast_2d(prior))
+        if isinstance(likelihood, OwnLabelLikelihood):
+            return cls(prior, (likelihood.right / likelihood.wrong)[:, None, :])
+        return cls(prior, likelihood)
 
 
-def expected_joint(sums: Counts, likelihood: Likelihood) -> float:
-    """Σ q log (π L) of the items behind the sums."""
-    return float((sums.labels * np.log(likelihood.table)).sum() + sums.classes @ np.log(likelihood.prior[0]))
+@dataclass(frozen=True)
+class ExpectedCounts(Sums):
+    """What a pass adds up: log evidence, items of each class (K,), labels (A, true, given), all by the posterior.
+
+    In OWN and COIN the labels are (A, 1, given), those that are right, and the evidence lacks what all classes share.
+    """
+
+    by_annotator: ClassVar = ("labels",)
+    evidence: float
+    classes: FloatArray
+    labels: FloatArray
 
 
-class on_demand:  # noqa: N801 - used as `property` is
-    """A property that a result of the same name takes the place of."""
+def e_step(chunk: Chunk, layout: int, table: Any, prior: Any, gold: Any) -> tuple[Any, Any]:
+    """Return the posterior (I, K) and the log evidence (I,) of a chunk's items: the E step of the module."""
+    xp = chunks.array_library(chunk.label)
+    logs = xp.log(xp.swapaxes(table, 1, 2)).reshape(-1, table.shape[1])  # (A·given, true)
+    if layout == FULL:
+        log_likelihood = chunk.sum_by_item(chunk.apply_weights(logs[chunk.annotator_label]))
+    else:
+        place = chunk.annotator if layout == COIN else chunk.annotator_label
+        log_likelihood = chunk.votes(chunk.apply_weights(logs[:, 0][place]))
+    return chunks.normalise_log(xp.log(prior) + log_likelihood, gold)
 
-    def __init__(self, make: Callable[[Any], FloatArray]):
-        self.make, self.__doc__ = make, make.__doc__
+
+def count_labels(chunk: Chunk, layout: int, posterior: Any) -> Any:
+    """(A, true, given) labels of a chunk by a posterior (I, K): the counts of the module."""
+    A, K, xp = chunk.n_annotators, chunk.n_classes, chunks.array_library(chunk.label)
+    n_true, n_given = K if layout == FULL else 1, 1 if layout == COIN else K
+    place = chunk.annotator if layout == COIN else chunk.annotator_label
+    of_row = posterior[chunk.item] if layout == FULL else posterior.reshape(-1)[chunk.item_label]
+    counts = chunk.scatter_sum(place, chunk.apply_weights(of_row), A * n_given).reshape(A, n_given, n_true)
+    return xp.swapaxes(counts, 1, 2).reshape(-1).reshape(A, n_true, n_given)  # contiguous
+
+
+@dataclass(eq=False)
+class ConfusionPass(Pass[EStepParams | None, ExpectedCounts]):
+    """One pass of the family, see `compute.chunk` for `source` and `layout`; may write `posterior`.
+
+    `given` is the posterior for GIVEN, (I, K) or the chunk's; with `rng` it is drawn from Dirichlet(1 + votes) instead.
+    """
+
+    source: int
+    layout: int
+    with_gold: bool = True
+    given: FloatArray | None = None
+    rng: np.random.Generator | None = None
+    cells: Any = None  # (workers, A, given, 2, true) likelihoods and counts of the kernel, kept between passes
+
+    sums_type = ExpectedCounts
+
+    def __post_init__(self) -> None:
+        self.sequential = self.rng is not None  # one generator draws item by item
+
+    def array_form(self, chunk: Chunk, params: EStepParams | None) -> tuple[Any, ...]:
+        """Return log evidence, classes (K,), labels (A, true, given) and posterior (I, K)."""
+        gold, evidence = chunk.gold if self.with_gold else None, 0.0
+        if self.source == LIKELIHOOD:
+            assert params is not None
+            prior = chunk.to_backend(params.prior) if len(params.prior) == 1 else chunk.item_values(params.prior)
+            q, log_evidence = e_step(chunk, self.layout, chunk.to_backend(params.table), prior, gold)
+            evidence = log_evidence.sum()
+        elif self.source == VOTES:
+            q = chunks.vote_shares(chunk, gold)
+        elif self.source == GIVEN:
+            q = chunks.with_gold(self._given(chunk), gold)
+        else:
+            q = chunk.zeros(chunk.n_items, chunk.n_classes) + 1
+        return evidence, q.sum(0), count_labels(chunk, self.layout, q), q
+
+    def _given(self, chunk: Chunk) -> Any:
+        """(items, K) posterior of a chunk's items for GIVEN; None if there is none."""
+        if self.rng is None:
+            return chunk.item_values(self.given)
+        votes = chunk.to_numpy(chunk.votes(chunk.row_weights()))
+        return chunk.to_backend(draw_vote_shares(votes, chunk.to_numpy(chunk.gold), self.rng))
+
+    def zeros(self, size: Size) -> list[Any]:
+        """Evidence and classes; the labels are counted in the cells."""
+        return [0.0, np.zeros(size.n_classes)]
+
+    def open(self, params: EStepParams | None, size: Size, workers: int, pool: Threads) -> list[Worker]:
+        """Load the cells; a worker's parameters are the prior, how many rows may be multiplied, and its cells."""
+        opened = super().open(params, size, workers, pool)
+        if size.short:
+            return opened
+        from dissensus.compute.kernels import confusion as kernels
+
+        A, K = size.n_annotators, size.n_classes
+        shape = (workers, A, 1 if self.layout == COIN else K, 2, K if self.layout == FULL else 1)
+        if self.cells is None or self.cells.shape != shape:
+            self.cells = np.zeros(shape)
+        prior: FloatArray = np.ones((1, K))
+        chunk_rows = 0
+        if params is None:
+            self.cells[..., 1, :] = 0.0
+        else:
+            table = params.table
+            prior, chunk_rows = params.prior, kernels.chunk_rows(table)
+            pool.map(
+                lambda _, start, stop: kernels.load(start, stop, table, self.cells, size.weighted),
+                even(A, pool.threads),
+            )
+        for worker, cells in zip(opened, self.cells, strict=True):
+            worker.params = prior, chunk_rows, cells.reshape(-1)
+        return opened
+
+    def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
+        """Run `kernels.confusion.sweep`."""
+        from dissensus.compute.kernels import confusion as kernels
+
+        K, weight, gold = chunk.n_classes, chunk.weight, chunk.gold if self.with_gold else None
+        given = self._given(Chunk(chunk.rows, gold, 0, K, chunk.first)) if self.source == GIVEN else None
+        prior, chunk_rows, cells = worker.params
+        vector = self.layout == FULL and K <= kernels.MAX_VECTOR and weight is None
+        loop = kernels.sweep(K if vector else 0, self.source, self.layout, weight is not None)
+        worker.sums[0] += loop(
+            chunk.start, chunk.stop, chunk.item_ptr, chunk.annotator, chunk.label,
+            np.empty(0) if weight is None else weight,
+            prior if len(prior) == 1 else chunk.item_values(prior), np.empty((0, K)) if given is None else given,
+            chunk_rows, np.empty(0, np.int32) if gold is None else gold,
+            cells, worker.sums[1], out.get("posterior", np.empty((0, K))),
+        )  # fmt: skip
+
+    def close(self, workers: list[Worker], pool: Threads) -> ExpectedCounts:
+        """Return the sums of all workers, with the counts in their cells."""
+        if workers[0].size.short:
+            return super().close(workers, pool)
+        from dissensus.compute.kernels import confusion as kernels
+
+        _, A, n_given, _, n_true = self.cells.shape
+        labels = np.empty((A, n_true, n_given))
+        pool.map(lambda _, start, stop: kernels.collect(start, stop, self.cells, labels), even(A, pool.threads))
+        evidence, classes = (sum(parts) for parts in zip(*(worker.sums for worker in workers), strict=True))
+        return ExpectedCounts(evidence, classes, labels)
+
+    def on_torch(self, params: EStepParams | None, data: Any, out: Mapping[str, Any]) -> ExpectedCounts:
+        """Run the pass on a device, as one fused kernel if possible."""
+        from dissensus.compute.kernels import on_torch
+
+        if (
+            params is not None
+            and self.layout == FULL
+            and (found := on_torch.fused(data, params.table, params.prior, out))
+        ):
+            return ExpectedCounts(*found)
+        return super().on_torch(params, data, out)
+
+
+def label_totals(engine: Engine) -> FloatArray:
+    """(A, 1, given) weight of each annotator's labels."""
+    return engine.run(ConfusionPass(ONES, OWN), None).labels
+
+
+def posterior_of_table(
+    engine: Engine, prior: FloatArray, likelihood: LabelLikelihood
+) -> tuple[FloatArray, ExpectedCounts]:
+    """Return the posterior (I, K) of a table in memory and the sums by it: one E step."""
+    layout = FULL
+    if isinstance(likelihood, OwnLabelLikelihood):
+        layout = COIN if likelihood.right.shape[1] == 1 else OWN
+    posterior = np.empty((engine.size.n_items, engine.size.n_classes))
+    out = {"posterior": posterior}
+    return posterior, engine.run(ConfusionPass(LIKELIHOOD, layout), EStepParams.of(prior, likelihood), out)
+
+
+def soft_counts(table: Annotations, posterior: FloatArray) -> FloatArray:
+    """(A, K, K) [annotator, true, given] how often each annotator gave each label, by a posterior (I, K)."""
+    with in_memory(table, None, 1) as engine:
+        return engine.run(ConfusionPass(GIVEN, FULL, given=np.ascontiguousarray(posterior)), None).labels
+
+
+def draw_vote_shares(votes: FloatArray, gold: IntArray | None, rng: np.random.Generator) -> FloatArray:
+    """(I, K) a draw from Dirichlet(1 + votes) for every item; gold classes get all."""
+    posterior = rng.standard_gamma(votes + 1)
+    posterior /= posterior.sum(axis=1, keepdims=True)
+    return np.asarray(chunks.with_gold(posterior, gold))
+
+
+# The model ------------------------------------------------------------------------------------------------------------
+
+
+class computed_result:  # noqa: N801 - used as `property` is
+    """A property that gives way to a stored result of the same name."""
+
+    def __init__(self, compute: Callable[[Any], FloatArray]):
+        self.compute, self.__doc__ = compute, compute.__doc__
 
     def __get__(self, model: Any, kind: Any = None) -> Any:
-        return self if model is None else self.make(model)
+        return self if model is None else self.compute(model)
 
 
 class ConfusionModel(EMAggregator[P], Generic[P]):
-    """A method of the family; see the module for what it writes."""
+    """A method of the family; see the module for what it defines."""
 
     engine: EngineChoice = ENGINE
 
-    shape: ClassVar[int] = FULL
+    layout: ClassVar[int] = FULL
 
-    labels_: Annotated[FloatArray, "A 1|K 1|K count"]  # [annotator, true, given] sums of the last pass
+    labels_: Annotated[FloatArray, "A 1|K 1|K count"]  # [annotator, true, given] counts of the last pass
     label_totals_: Annotated[FloatArray, "A 1 K count"]  # weight of all labels
     class_pseudo_: Annotated[FloatArray, "K count"]  # b of π; one of each class, unless `prepare` sets them
-    fixed_prior_: Annotated[FloatArray | None, "optional K simplex"] = None  # π where it is not learnt
+    fixed_prior_: Annotated[FloatArray | None, "optional K simplex"] = None  # π if it is not learnt
     class_counts_: Annotated[FloatArray, "K count"]
 
-    # What a method writes ---------------------------------------------------------------------------------------------
+    # Defined by a method
 
-    def prepare(self, votes: Counts, engine: Engine) -> None:
-        """Set what is fixed while EM runs, from sums by the votes: `class_pseudo_`, `fixed_prior_`, or its own.
+    def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
+        """Set what is fixed while EM runs, from counts by the votes: `class_pseudo_`, `fixed_prior_`, or its own.
 
         A name that ends in _ is saved with the model.
         """
 
-    def first(self, prior: FloatArray) -> Classes:
-        """Where the first `maximise` begins; its own fields, if it needs any of them."""
-        return Classes(prior)
+    def initial_params(self, prior: FloatArray) -> Any:
+        """Return the parameters that the first M step starts from, with those of its own fields that it needs."""
+        return ClassParams(prior)
 
-    def cells(self, params: P) -> Cells:
-        """(A, K, K) [annotator, true, given] P(label | class), or exp E log of it; `OwnCells` in OWN and COIN."""
+    def label_likelihood(self, params: P) -> LabelLikelihood:
+        """(A, K, K) [annotator, true, given] P(label | class), or exp E log of it; `OwnLabelLikelihood` in OWN, COIN."""
         raise NotImplementedError
 
-    def mean_cells(self, params: P) -> Cells:
-        """How probable a label is, where `cells` are expected logarithms."""
-        return self.cells(params)
+    def expected_label_likelihood(self, params: P) -> LabelLikelihood:
+        """Return P(label | class) if `label_likelihood` gives expected logarithms."""
+        return self.label_likelihood(params)
 
-    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> P:
-        """The M step from the sums (A, true, given), with π of `params`; annotator by annotator.
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> P:
+        """Return the parameters of each annotator from its label counts (A, true, given), with π of `params`.
 
         `totals` (A, 1, given) are the weights of all labels.
         """
         raise NotImplementedError
 
-    def learn_crowd(self, labels: FloatArray, params: Any) -> Any:
-        """Parameters that annotators share, learnt before `maximise`; an update leaves them as they are."""
+    def update_hyperparameters(self, labels: FloatArray, params: Any) -> Any:
+        """Return the parameters that annotators share, learnt before `m_step`; a partial fit keeps them."""
         return params
 
-    def log_penalty(self, params: P) -> float:
-        """Log prior density of the parameters but π, up to a constant."""
+    def log_prior(self, params: P) -> float:
+        """Return the log prior density of the parameters but π, up to a constant."""
         return 0.0
 
-    def population(self, params: P) -> P:
-        """Parameters of one annotator who was not there: as if all labels together were one annotator's."""
-        labels, totals = (sums.sum(axis=0, keepdims=True) for sums in (self.labels_, self.label_totals_))
-        return self.maximise(labels, totals, params)
+    def population_params(self, params: P) -> P:
+        """Return the parameters of an unseen annotator: as if all labels together were one annotator's."""
+        labels, totals = (counts.sum(axis=0, keepdims=True) for counts in (self.labels_, self.label_totals_))
+        return self.m_step(labels, totals, params)
 
-    def labels_behind(self) -> FloatArray | None:
-        """How many labels are behind every entry of `confusion_`, (A, K, K) or what spreads to it, for intervals."""
-        labels = self.labels_ if self.shape == FULL else self.label_totals_
+    def confusion_support(self) -> FloatArray | None:
+        """Return the number of labels behind every entry of `confusion_`, in a shape that broadcasts to it."""
+        labels = self.labels_ if self.layout == FULL else self.label_totals_
         return np.asarray(labels.sum(axis=2, keepdims=True))
 
-    # What it inherits -------------------------------------------------------------------------------------------------
+    def set_derived_results(self) -> None:
+        """Set results that follow from the parameters and the counts."""
 
-    @classmethod
-    def results(cls) -> dict[str, str]:
-        """As `Aggregator.results`, with the parameters as `moved` declares them."""
-        own = ((one.name, one.metadata) for one in fields(cls.Params) if one.metadata["axes"])  # type: ignore[attr-defined]
-        return {f"{name}_": f"{about['axes']} {about['range']}" for name, about in own} | super().results()
+    # EM
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._engine_of(table, gold) as engine:
-            self._climb(engine, on_step)
-            self._conclude(engine)
+        with self._open_engine(table, gold) as engine:
+            self._prepare(engine)
+            self._set_params(self._run_em(engine, on_step))
+            self._set_results(engine)
 
-    def _climb(self, engine: Engine, on_step: OnStep) -> None:
-        """Find the parameters."""
-        self._begin(engine)
-        size = engine.size
-        long = size.n_rows >= MIN_FOCUS_ROWS and size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
-        refine = partial(self._focus, engine) if long else None
-        climbing = partial(self.em_pass, engine), partial(self.start, engine)
-        params = self.run(*climbing, on_step, engine.checkpoint, refine)
-        self._set(params)
-
-    def _begin(self, engine: Engine) -> None:
-        """What EM needs to know of the whole table."""
-        votes = self.votes(engine)
-        self.label_totals_ = votes.labels.sum(axis=1, keepdims=True) if self.shape == FULL else label_totals(engine)
-        self._walk = ConfusionPass(LIKELIHOOD, self.shape)
+    def _prepare(self, engine: Engine) -> None:
+        """Set what EM needs to know of the whole table."""
+        votes = self.vote_counts(engine)
+        full = self.layout == FULL
+        self.label_totals_ = votes.labels.sum(axis=1, keepdims=True) if full else label_totals(engine)
         self.class_pseudo_ = np.ones(votes.classes.size)
         self.prepare(votes, engine)
 
-    def start(self, engine: Engine, rng: np.random.Generator | None) -> P:
-        """One M step from the votes; a random start draws the shares of the votes from Dirichlet(1 + votes)."""
+    def _run_em(self, engine: Engine, on_step: OnStep) -> P:
+        """Find the parameters."""
+        pass_ = ConfusionPass(LIKELIHOOD, self.layout)
+        refine = partial(focused_em, self, engine, pass_) if saves_time(engine.size) else None
+        return self.run(
+            partial(self.em_step, engine, pass_), partial(self.initialise, engine), on_step, engine.checkpoint, refine
+        )
+
+    def initialise(self, engine: Engine, rng: np.random.Generator | None) -> P:
+        """Return one M step from the votes; for a random start their shares are drawn from Dirichlet(1 + votes)."""
         if rng is not None:
-            return self._next(engine.sweep(ConfusionPass(GIVEN, self.shape, rng=rng), None), None)
-        return self._next(self.votes(engine), None)
+            return self._next_params(engine.run(ConfusionPass(GIVEN, self.layout, rng=rng), None), None)
+        return self._next_params(self.vote_counts(engine), None)
 
-    def votes(self, engine: Engine, with_gold: bool = True) -> Counts:
-        """Sums by the shares of the votes and, with gold, the known classes."""
-        return engine.once((VOTES, self.shape, with_gold), ConfusionPass(VOTES, self.shape, with_gold))
+    def em_step(self, engine: Any, pass_: ConfusionPass, params: P) -> tuple[float, P]:
+        """Return the objective at `params`, and the parameters of the next pass."""
+        likelihood = self.label_likelihood(params)
+        counts = engine.run(pass_, EStepParams.of(params.prior, likelihood))
+        return self._objective(counts, params, likelihood), self._next_params(counts, params)
 
-    def _focus(self, engine: Engine, params: P) -> P:
-        """Run EM over the items in doubt alone; what the others say of annotators stays (Neal & Hinton 1998).
+    def vote_counts(self, engine: Engine, with_gold: bool = True) -> ExpectedCounts:
+        """Return the counts by the shares of the votes and, with gold, the known classes."""
+        return engine.run_cached((VOTES, self.layout, with_gold), ConfusionPass(VOTES, self.layout, with_gold))
 
-        Most items are clear after a few passes, and the others decide when EM ends: at 10M annotations a twelfth of the
-        items took 22 passes, and the whole table needed two more, where it had taken fourteen.
-        """
-        posterior = engine.per_item("posterior", engine.size.n_classes)
-        likelihood = Likelihood.of(params.prior, self.cells(params))
-        sums = engine.sweep(self._walk, likelihood, {"posterior": posterior})
-        doubtful = np.asarray(posterior.open() if hasattr(posterior, "open") else posterior).max(axis=1) < 1 - DOUBT
-        if not doubtful.any():
-            return params
-        gold = None if engine.gold is None else engine.gold[doubtful]
-        size, pool = engine.size, Threads(engine.pool.threads)
-        with Local(engine.rows_of(doubtful), size.n_annotators, size.n_classes, pool, gold) as rest:
-            focused = Focused.of(sums, rest, likelihood, self._walk)
-            em_pass, limits = partial(self.em_pass, focused), {"max_iter": self.max_iter, "tol": self.tol}
-            return climb(em_pass, self._next(sums, params), accelerate=self.accelerate, **limits).params
+    def _objective(self, counts: ExpectedCounts, params: P, likelihood: LabelLikelihood) -> float:
+        """Return log evidence plus log prior density."""
+        objective = counts.evidence + self.log_prior(params)
+        if isinstance(likelihood, OwnLabelLikelihood):
+            objective += float((self.label_totals_ * np.log(likelihood.wrong)[:, None, :]).sum())
+        return objective + self.log_class_prior(params)
 
-    def em_pass(self, engine: Engine | Focused, params: P) -> tuple[float, P]:
-        """The objective at `params`, and the parameters of the next pass."""
-        cells = self.cells(params)
-        sums = engine.sweep(self._walk, Likelihood.of(params.prior, cells))
-        return self._objective(sums, params, cells), self._next(sums, params)
+    def _next_params(self, counts: ExpectedCounts, params: P | None) -> P:
+        """Return the parameters of the next pass: the M step; of the first pass if `params` is None."""
+        shares = self.update_class_shares(counts.classes, params)
+        return self.m_step(counts.labels, self.label_totals_, self.update_hyperparameters(counts.labels, shares))
 
-    def _objective(self, sums: Counts, params: P, cells: Cells) -> float:
-        """Log evidence and log prior density."""
-        objective = sums.evidence + self.log_penalty(params)
-        if isinstance(cells, OwnCells):
-            objective += float((self.label_totals_ * np.log(cells.wrong)[:, None, :]).sum())
-        return objective + self.log_class_density(params)
+    def update_class_shares(self, classes: FloatArray, params: Any) -> Any:
+        """Return parameters with π of the next pass, from items of each class (K,)."""
+        prior = self.class_shares(classes)
+        return self.initial_params(prior) if params is None else replace(params, prior=prior)
 
-    def _next(self, sums: Counts, params: P | None) -> P:
-        """The M step."""
-        before = self.learn_classes(sums.classes, params)
-        return self.maximise(sums.labels, self.label_totals_, self.learn_crowd(sums.labels, before))
-
-    def learn_classes(self, classes: FloatArray, params: Any) -> Any:
-        """Parameters with π of the next pass, from items of each class (K,); None: where EM begins."""
-        prior = self._class_shares(classes)
-        return self.first(prior) if params is None else replace(params, prior=prior)
-
-    def log_class_density(self, params: P) -> float:
-        """Log prior density of π, up to a constant."""
+    def log_class_prior(self, params: P) -> float:
+        """Return the log prior density of π, up to a constant."""
         return float(self.class_pseudo_ @ np.log(params.prior)) if self.fixed_prior_ is None else 0.0
 
-    def _class_shares(self, classes: FloatArray) -> FloatArray:
+    def class_shares(self, classes: FloatArray) -> FloatArray:
         """(K,) π from items of each class (K,)."""
         if self.fixed_prior_ is not None:
             return self.fixed_prior_
         shares = np.maximum(classes, 0) + self.class_pseudo_  # an update may leave a rounding error below zero
         return np.asarray(shares / shares.sum())
 
-    def _conclude(self, engine: Engine) -> None:
-        """The posterior at the parameters found, and what follows from it."""
-        params = self._params()
-        cells = learnt_cells = self.cells(params)
-        if type(self).mean_cells is not ConfusionModel.mean_cells:
-            cells = self.mean_cells(params)
-        sums = softened_sweep(self, engine, self._walk, Likelihood.of(params.prior, cells), self.label_totals_)
-        self.class_counts_, self.labels_ = sums.classes, sums.labels
-        if cells is not learnt_cells:
-            sums = engine.sweep(self._walk, Likelihood.of(params.prior, learnt_cells))
-            self.labels_ = sums.labels
-        self.trace_ = np.append(self.trace_, self._objective(sums, params, learnt_cells))  # of what is returned
-        del self._walk
-        self.describe()
+    def _set_results(self, engine: Engine) -> None:
+        """Set the tempered posterior at the fitted parameters, and what follows from it."""
+        params, pass_ = self._params(), ConfusionPass(LIKELIHOOD, self.layout)
+        likelihood = learnt = self.label_likelihood(params)
+        if type(self).expected_label_likelihood is not ConfusionModel.expected_label_likelihood:
+            likelihood = self.expected_label_likelihood(params)
+        counts = run_tempered(self, engine, pass_, EStepParams.of(params.prior, likelihood), self.label_totals_)
+        self.class_counts_, self.labels_ = counts.classes, counts.labels
+        if likelihood is not learnt:
+            counts = engine.run(pass_, EStepParams.of(params.prior, learnt))
+            self.labels_ = counts.labels
+        self.trace_ = np.append(self.trace_, self._objective(counts, params, learnt))  # of what is returned
+        self.set_derived_results()
 
-    def describe(self) -> None:
-        """Set results that follow from the parameters and the sums."""
+    # Results
+
+    @classmethod
+    def results(cls) -> dict[str, str]:
+        """Return the axes and range of every result, with the parameters as `em_parameter` declares them."""
+        declared = ((f.name, f.metadata) for f in fields(cls.Params) if f.metadata["axes"])  # type: ignore[attr-defined]
+        return {f"{name}_": f"{about['axes']} {about['range']}" for name, about in declared} | super().results()
 
     def _params(self) -> P:
-        """The fitted parameters; they are kept as results, each under its name and an underscore."""
+        """Return the fitted parameters, which are kept as results, each under its name and an underscore."""
         kind = self.Params  # type: ignore[attr-defined]
         return kind(*(getattr(self, f"{name}_") for name in kind.__dataclass_fields__))  # type: ignore[no-any-return]
 
-    def _set(self, params: P) -> None:
+    def _set_params(self, params: P) -> None:
         for name in params.__dataclass_fields__:
             setattr(self, f"{name}_", getattr(params, name))
 
-    def _cells_of(self, known: IntArray) -> Cells:
-        """Of annotators by code into `annotators_`, −1 for one who was not there."""
+    def _likelihood_of(self, annotators: IntArray) -> LabelLikelihood:
+        """Return the label likelihood of annotators by code into `annotators_`, −1 unseen."""
         params = self._params()
-        everyone, unseen = self.mean_cells(params), self.mean_cells(self.population(params))
-        if isinstance(everyone, OwnCells) and isinstance(unseen, OwnCells):
-            right, wrong = ((everyone.right, unseen.right), (everyone.wrong, unseen.wrong))
-            return OwnCells(np.concatenate(right)[known], np.concatenate(wrong)[known])  # −1 takes the last
-        return np.concatenate([everyone, unseen])[known]
+        seen = self.expected_label_likelihood(params)
+        unseen = self.expected_label_likelihood(self.population_params(params))  # −1 takes the last
+        if isinstance(seen, OwnLabelLikelihood) and isinstance(unseen, OwnLabelLikelihood):
+            right, wrong = (seen.right, unseen.right), (seen.wrong, unseen.wrong)
+            return OwnLabelLikelihood(np.concatenate(right)[annotators], np.concatenate(wrong)[annotators])
+        return np.concatenate([seen, unseen])[annotators]
 
-    def _confusions(self, known: IntArray) -> FloatArray:
-        cells = self._cells_of(known)
-        return cells.full(self.classes_.size) if isinstance(cells, OwnCells) else cells
+    def confusions_of(self, annotators: IntArray) -> FloatArray:
+        likelihood = self._likelihood_of(annotators)
+        return likelihood.full(self.classes_.size) if isinstance(likelihood, OwnLabelLikelihood) else likelihood
 
-    @on_demand
+    @computed_result
     def confusion_(self) -> FloatArray:
-        """(A, K, K) [annotator, true, given], made when asked for unless it is a parameter."""
+        """(A, K, K) [annotator, true, given], computed when asked for unless it is a parameter."""
         if not hasattr(self, "labels_"):
             raise AttributeError("confusion_")
-        cells = self.mean_cells(self._params())
-        return cells.full(self.classes_.size) if isinstance(cells, OwnCells) else cells
+        return self.confusions_of(np.arange(self.annotators_.size))
 
-    def _confusion_size(self) -> FloatArray | None:
-        return self.labels_behind()
-
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _posterior_of(self, table: Annotations, annotators: IntArray) -> FloatArray:
         with in_memory(table, None, self.threads) as engine:
-            return judge(engine, self.prior_, self._cells_of(known))[0]
+            return posterior_of_table(engine, self.prior_, self._likelihood_of(annotators))[0]
 
-    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        cells = self._cells_of(annotator) if self.shape != FULL else None
-        if not isinstance(cells, OwnCells):
-            return super()._label_proba(posterior, item, annotator)
+    def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        likelihood = self._likelihood_of(annotator) if self.layout != FULL else None
+        if not isinstance(likelihood, OwnLabelLikelihood):
+            return super()._label_probabilities(posterior, item, annotator)
         if self.classes_.size == 1:
             return np.ones_like(posterior)
-        return np.asarray(posterior * cells.right + (1 - posterior) * cells.wrong)
+        return np.asarray(posterior * likelihood.right + (1 - posterior) * likelihood.wrong)
 
-    def _newcomer(self) -> dict[str, Any]:
+    # More annotations
+
+    def _unseen_annotator_values(self) -> dict[str, Any]:
         params = self._params()
-        unseen = self.population(params)
-        own = {f"{name}_": getattr(unseen, name)[0] for name in params.by_annotator}
-        return own | {"labels_": 0.0, "label_totals_": 0.0}
+        unseen = self.population_params(params)
+        values = {f"{name}_": getattr(unseen, name)[0] for name in params.by_annotator}
+        return values | {"labels_": 0.0, "label_totals_": 0.0}
 
-    def _update(
+    def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """EM over the new rows alone.
+        """Run EM over the new rows alone.
 
-        The posterior of an item takes the place of its class prior, and the sums of an annotator's labels so far are
-        added to the new ones. What is left undone is to revise the old rows' part of the sums by what the new rows say
-        of their items (Neal & Hinton 1998 would revisit them); a test holds the result to a fit of everything.
+        The posterior of an item replaces its class prior, and an annotator's counts so far are added to the new ones.
+        The counts of the old rows are not revised by what the new rows show about their items (Neal & Hinton 1998 would
+        revisit them); a test compares the result with a fit of everything.
         """
         before, params = self.posterior_[item], self._params().take(annotator)
         labels, totals = self.labels_[annotator], self.label_totals_[annotator]
-        posterior, walk = before, ConfusionPass(LIKELIHOOD, self.shape)
+        posterior, pass_ = before, ConfusionPass(LIKELIHOOD, self.layout)
         with in_memory(table, gold, self.threads) as engine:
             totals = totals + label_totals(engine)
             for _ in range(MAX_UPDATE_PASSES):
                 last, posterior = posterior, np.empty_like(before)
-                prior = np.maximum(before, MIN_BEFORE)
-                sums = engine.sweep(walk, Likelihood.of(prior, self.mean_cells(params)), {"posterior": posterior})
-                params = self.maximise(labels + sums.labels, totals, params)
+                likelihood = self.expected_label_likelihood(params)
+                e_step_params = EStepParams.of(np.maximum(before, MIN_BEFORE), likelihood)
+                counts = engine.run(pass_, e_step_params, {"posterior": posterior})
+                params = self.m_step(labels + counts.labels, totals, params)
                 if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:
                     break
         params = self._params().put(annotator, params)
-        for key, new in (("labels_", labels + sums.labels), ("label_totals_", totals)):
-            setattr(self, key, written(getattr(self, key), annotator, new))
+        for key, new in (("labels_", labels + counts.labels), ("label_totals_", totals)):
+            setattr(self, key, updated_copy(getattr(self, key), annotator, new))
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
-        self._set(self.learn_classes(self.class_counts_, params))
-        self.describe()
+        self._set_params(self.update_class_shares(self.class_counts_, params))
+        self.set_derived_results()
         return posterior
-
-
-def softened_sweep(
-    model: Aggregator, engine: Engine, walk: Pass[Any, Any], params: Any, totals: FloatArray, **out: Any
-) -> Any:
-    """The last pass of a fit: sets the softened posterior and what it says of annotators, returns the pass's sums.
-
-    The model has its `prior_`. `totals` (A, 1, given) are the weights of all labels.
-    """
-    model.posterior_ = engine.per_item("posterior", engine.size.n_classes)
-    model.item_total_ = engine.per_item("item_total")
-    out |= {"posterior": model.posterior_, "item_total": model.item_total_}
-    sums: Any = None
-
-    def moved() -> float:
-        nonlocal sums
-        walked = SoftenedPass(walk, ConfusionPass(GIVEN, COIN), model.dependence_, model.shift_, model.held_)
-        sums = engine.sweep(walked, params, out)
-        return float(np.abs(normalised(sums.independent.classes) - normalised(sums.counts.classes)).sum() / 2)
-
-    model._hold(moved)
-    model._judge(sums.counts.labels.sum(axis=(1, 2)), totals.sum(axis=(1, 2)))
-    return sums.independent

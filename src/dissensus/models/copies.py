@@ -7,7 +7,7 @@ no model that a large block of copies might have captured. An annotator and all 
 
 *Test.* The proposed group S counts as one vote, or not at all, and the rest is fitted again: skills s_k from the
 agreement of all who are not in the same group, E[(K·agree − 1) / (K − 1)] = s_j s_k, and the posterior of every item
-without S, d_i being its design effect (`models.dependence`),
+without S, d_i being its design effect (`models.tempering`),
 
     q_i(c) ∝ π_c exp(Σ_k w_k [y_ik = c] / d_i)      w_k = log(a_k (K − 1) / (1 − a_k)), a_k = P(k right)
 
@@ -28,7 +28,7 @@ from scipy.special import erf, erfinv, expit, logit, logsumexp
 
 from dissensus.common.arrays import pair_starts, pairs_of_ranges, read_only
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.models.dependence import DEFAULT, design_effect
+from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table.annotations import Annotations
 
 RATES = np.array([0.5, 0.8, 0.95])  # shares of copied labels that the alternative mixes
@@ -44,7 +44,7 @@ MAX_ROUNDS = 6
 MAX_ROWS = 25_000  # labels that are looked at; of a larger table some items
 MAX_PAIRS = 3_000_000  # pairs of labels that proposals are made from; beyond it some items are left out
 MAX_CALIBRATION_PAIRS = 30_000
-Calibration = Callable[[FloatArray], FloatArray]
+Tempering = Callable[[FloatArray], FloatArray]
 EDGES = expit(np.linspace(-4.5, 4.5, 19))  # of the bins of p
 TINY = 0.01
 
@@ -263,7 +263,7 @@ class _Search:
 
     def _posterior(self, log: FloatArray, voters: FloatArray) -> FloatArray:
         """(K, n); log is a mean of at most 1/ρ votes of bounded accuracy, so nothing overflows."""
-        log /= design_effect(voters, DEFAULT)
+        log /= design_effect(voters, DEFAULT_CORRELATION)
         q = np.exp(log, out=log)
         q *= self.prior[:, None]
         q /= q.sum(axis=0)
@@ -327,7 +327,7 @@ def _pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
     return pairs_of_ranges(start[used], per_item[used])
 
 
-def _calibration(p: FloatArray, agree: BoolArray) -> Calibration:
+def _calibration(p: FloatArray, agree: BoolArray) -> Tempering:
     """How often pairs with about this p do agree, as a function of p."""
     place = np.digitize(p, EDGES)
     n, hits, expected = (np.bincount(place, value, EDGES.size + 1) for value in (None, agree, p))

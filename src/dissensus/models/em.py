@@ -1,15 +1,15 @@
-"""One EM driver: restarts, convergence, acceleration and the trace, written once for every EM method.
+"""The EM driver: restarts, convergence, acceleration, checkpoints and the trace, for every EM method.
 
-A method gives a start and a pass. The objective is the one EM raises, log evidence plus log prior density, so it never
-falls.
+A method gives initial parameters and an EM step: parameters → their objective and the next parameters. The objective is
+the one EM raises, log evidence plus log prior density, so it never falls.
 
-`accelerate="squarem"` looks ahead of EM. First two cycles of SQUAREM (Varadhan & Roland 2008, scheme S3): from θ0 take
-two EM steps to θ1, θ2; with r = θ1 − θ0 and v = (θ2 − θ1) − r jump to θ' = θ0 + 2αr + α²v, α = ‖r‖/‖v‖. The pass at θ'
-tells its objective and its EM step at once, so a cycle costs two passes. Most problems are nearly done then. On the
-others further cycles alternate between long jumps and cleaning up after them; momentum, θ + 0.75 (θ − the EM step
-before it), gets there in fewer passes (gimpel_pos 28 against 51, labelme 13 against 14, ner_mturk 25 against 35).
-Either way a look ahead whose objective is below the last known one is thrown away and the run goes on from the EM step:
-the objective never falls.
+`accelerate="squarem"` extrapolates. First two cycles of SQUAREM (Varadhan & Roland 2008, scheme S3): from θ0 take two
+EM steps to θ1, θ2; with r = θ1 − θ0 and v = (θ2 − θ1) − r jump to θ' = θ0 + 2αr + α²v, α = ‖r‖/‖v‖. The pass at θ'
+gives its objective and its EM step at once, so a cycle costs two passes. Most problems are nearly done then. On the
+others further cycles alternate between long jumps and recovering from them; momentum, θ + 0.75 (θ − the EM step before
+it), needs fewer passes (gimpel_pos 28 against 51, labelme 13 against 14, ner_mturk 25 against 35). Either way, an
+extrapolation whose objective is below the last known one is discarded and the run restarts from the EM step: the
+objective never falls.
 """
 
 from __future__ import annotations
@@ -22,41 +22,43 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, OnStep
-from dissensus.exceptions import BadParameter
 from dissensus.models.base import Aggregator
-from dissensus.models.dependence import DEPENDENCE, DependenceChoice
+from dissensus.models.exceptions import ObjectiveNotFinite
+from dissensus.models.tempering import DEPENDENCE, DependenceChoice
 
-MAX_JUMP = 4.0  # how far a jump of a SQUAREM cycle may go; 1 is no further than EM itself
-MOMENTUM = 0.75  # 0.7 to 0.8 are alike
-PASSES_BEFORE_REFINING = 4  # the first few passes find what most items are
+MAX_JUMP = 4.0  # longest jump of a SQUAREM cycle; 1 is as far as EM itself
+MOMENTUM = 0.75  # values from 0.7 to 0.8 work equally well
+PASSES_BEFORE_REFINING = 4  # after the first few passes most items are clear
 
 Accelerate = Literal["squarem"] | None
 
 
 class Point(Protocol):
-    """What the driver needs of a method's parameters: to be a point in a space without borders."""
+    """Parameters as the driver needs them: a point in an unconstrained space."""
 
     def to_vector(self) -> FloatArray:
-        """The parameters as one unconstrained vector."""
+        """Return the parameters as one unconstrained vector."""
 
     def from_vector(self, vector: FloatArray) -> Self:
-        """Parameters of the same shapes at that point."""
+        """Return parameters of the same shapes at that point."""
 
 
 P = TypeVar("P", bound=Point)
 T = TypeVar("T")
+EMStep = Callable[[P], tuple[float, P]]
+"""Parameters → their objective, and the next parameters."""
 
 
-def remembered(method: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
-    """Keep what a method of a model makes of some parameters beside them: a pass asks for it more than once."""
+def cached_by_params(method: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+    """Cache what a method of a model computes from parameters, on the parameters: a pass needs it more than once."""
 
-    def recall(self: Any, params: Any) -> T:
-        kept = vars(params)  # they are frozen, and forgotten after the pass
-        if method.__name__ not in kept:
-            kept[method.__name__] = method(self, params)
-        return kept[method.__name__]  # type: ignore[no-any-return]
+    def cached(self: Any, params: Any) -> T:
+        cache = vars(params)  # they are frozen, and dropped after the pass
+        if method.__name__ not in cache:
+            cache[method.__name__] = method(self, params)
+        return cache[method.__name__]  # type: ignore[no-any-return]
 
-    return recall
+    return cached
 
 
 class EMAggregator(Aggregator, Generic[P]):
@@ -64,7 +66,7 @@ class EMAggregator(Aggregator, Generic[P]):
 
     max_iter: int = param(500, "passes over the data at most, for one start", low=1)
     tol: float = param(1e-7, "stop when a pass gains less than this share of the objective", low=0)
-    accelerate: Accelerate = param("squarem", "look ahead of EM, or (None) take its steps alone")
+    accelerate: Accelerate = param("squarem", "extrapolate EM steps, or (None) take them alone")
     restarts: int = param(1, "number of starts, of which the best objective is kept", low=1)
     dependence: DependenceChoice = DEPENDENCE
     threads: int | None = param(None, "threads for the passes; None for all cores", low=1)
@@ -73,112 +75,108 @@ class EMAggregator(Aggregator, Generic[P]):
 
     def run(
         self,
-        em_pass: Callable[[P], tuple[float, P]],
-        start: Callable[[np.random.Generator | None], P],
+        em_step: EMStep[P],
+        initialise: Callable[[np.random.Generator | None], P],
         on_step: OnStep,
         checkpoint: Any = None,
         refine: Callable[[P], P] | None = None,
     ) -> P:
-        """Fit from every start, keep the best; sets its `trace_` and `converged_`, and `n_iter_`, the passes of all.
+        """Fit from every start and return the best parameters; set `trace_`, `converged_` and `n_iter_`, all passes.
 
-        `start` gives the first parameters: from the votes, or (a generator given) from a random start near that. After
-        every pass the state goes to `checkpoint`, and a run that finds one there goes on from it. `refine` improves
-        parameters at the price of few passes, once, after `PASSES_BEFORE_REFINING`.
+        `initialise` gives the first parameters: from the votes or, given a generator, from a random start near them.
+        After every pass the state is saved to `checkpoint`, and a run that finds one there continues from it. `refine`
+        improves parameters at the cost of few passes, once, after `PASSES_BEFORE_REFINING`.
         """
         stored, passes, best = None if checkpoint is None else checkpoint.load(), 0, None
 
-        def put_away(step: int, objective: float) -> None:
+        def save_checkpoint(step: int, objective: float) -> None:
             if checkpoint is not None:
-                state: dict[str, Any] = (
-                    {} if best is None else {f"best.{key}": one for key, one in best.state().items()}
+                of_best: dict[str, Any] = (
+                    {} if best is None else {f"best.{key}": value for key, value in best.state().items()}
                 )
-                checkpoint.save({"number": number, "passes": passes} | climbing.state() | state)
+                checkpoint.save({"number": number, "passes": passes} | run.state() | of_best)
             on_step(passes + step, objective)
 
         for number, child in enumerate(np.random.SeedSequence(self.seed).spawn(self.restarts)):  # one child per restart
             if stored and number < stored["number"]:
                 continue
-            climbing = Climb(start(np.random.default_rng(child) if number else None), self.accelerate)
+            run = EMRun(initialise(np.random.default_rng(child) if number else None), self.accelerate)
             if stored:
                 passes = int(stored["passes"])
-                done = {key.removeprefix("best."): one for key, one in stored.items() if key.startswith("best.")}
-                best = Climb(climbing.params, self.accelerate).restored(done) if done else None
-                climbing.restored(stored)
+                of_best = {key.removeprefix("best."): value for key, value in stored.items() if key.startswith("best.")}
+                best = EMRun(run.params, self.accelerate).restore(of_best) if of_best else None
+                run.restore(stored)
                 stored = None
-            climbing.run(em_pass, max_iter=self.max_iter, tol=self.tol, on_step=put_away, refine=refine)
-            passes += len(climbing.trace)
-            if best is None or climbing.trace[-1] > best.trace[-1]:
-                best = climbing
+            run.run(em_step, max_iter=self.max_iter, tol=self.tol, on_step=save_checkpoint, refine=refine)
+            passes += len(run.trace)
+            if best is None or run.trace[-1] > best.trace[-1]:
+                best = run
         assert best is not None
         self.trace_, self.n_iter_, self.converged_ = np.array(best.trace), passes, best.converged
         if not best.converged:
-            *_, before, last = np.nan, *best.trace
-            gain = "was the first" if np.isnan(before) else f"raised the objective by {last - before:.3g}"
-            self._warn_unconverged("passes", f"the last one {gain} (of {last:.6g})")
+            gain = best.trace[-1] - best.trace[-2] if len(best.trace) > 1 else np.nan
+            self._warn_unconverged("passes", "the objective", gain)
         return best.params
 
 
-class Climb(Generic[P]):
-    """One EM run, from its start to where it ended.
-
-    All of its state is here, so that it can be put away between passes and taken up again.
-    """
+class EMRun(Generic[P]):
+    """One EM run from its initial parameters; all of its state is here, so that it can be saved between passes."""
 
     def __init__(self, params: P, accelerate: Accelerate):
         self.params = params
-        self.trace: list[float] = []  # the objective that each pass found, or kept where it turned a jump down
+        self.trace: list[float] = []  # the objective that each pass found, or kept if it rejected an extrapolation
         self.converged = False
-        self.refuge: P | None = None  # the EM step to go back to, while `params` is a look ahead of it
-        self.cycles = 2 if accelerate == "squarem" else None  # of SQUAREM, still to come; None: never look ahead
-        self.zero: FloatArray | None = None  # θ0 and θ1 of the cycle under way
+        self.fallback: P | None = None  # the EM step to return to, while `params` is an extrapolation of it
+        self.cycles = 2 if accelerate == "squarem" else None  # SQUAREM cycles still to come; None: never extrapolate
+        self.zero: FloatArray | None = None  # θ0 and θ1 of the current cycle
         self.one: FloatArray | None = None
         self.previous: FloatArray | None = None  # the last EM step
 
     def run(
         self,
-        em_pass: Callable[[P], tuple[float, P]],
+        em_step: EMStep[P],
         *,
         max_iter: int,
         tol: float,
         on_step: OnStep = lambda step, objective: None,
         refine: Callable[[P], P] | None = None,
     ) -> Self:
-        """Repeat `em_pass` (parameters → their objective, the next ones) until a pass gains at most tol·|objective|.
+        """Repeat `em_step` until a pass gains at most tol·|objective|.
 
-        Where `max_iter` ends it, `params` is an EM step: there is no looking ahead of the last pass.
+        If `max_iter` ends the run, `params` is an EM step: the last pass does not extrapolate.
         """
         while not self.converged and len(self.trace) < max_iter:
             if refine is not None and len(self.trace) == PASSES_BEFORE_REFINING:
-                self._go_on(refine(self.params if self.refuge is None else self.refuge))
-            self._step(*em_pass(self.params), max_iter, tol)
+                self._restart(refine(self.params if self.fallback is None else self.fallback))
+            self._accept(*em_step(self.params), max_iter, tol)
             on_step(len(self.trace), self.trace[-1])
         return self
 
-    def _go_on(self, params: P) -> None:
-        """Go on from here: the last look ahead was no good, or no longer matters."""
-        self.params, self.refuge = params, None
+    def _restart(self, params: P) -> None:
+        """Restart from these parameters and discard the last extrapolation."""
+        self.params, self.fallback = params, None
         self.zero = self.one = self.previous = None
 
-    def _step(self, objective: float, after: P, max_iter: int, tol: float) -> None:
-        """Take up what a pass found."""
-        trace, looked = self.trace, self.refuge is not None
-        if self.refuge is not None and not objective >= trace[-1]:  # also where it is not a number
+    def _accept(self, objective: float, after: P, max_iter: int, tol: float) -> None:
+        """Take the result of a pass, or reject it if it was an extrapolation that lowered the objective."""
+        trace, extrapolated = self.trace, self.fallback is not None
+        if self.fallback is not None and not objective >= trace[-1]:  # also if it is not a number
             trace.append(trace[-1])
-            self._go_on(self.refuge)
+            self._restart(self.fallback)
             return
         if not np.isfinite(objective):
-            raise BadParameter(f"the objective became {objective}; a keyword or weight may be far too large or small.")
-        little = bool(trace) and objective - trace[-1] <= tol * abs(objective)
+            raise ObjectiveNotFinite(objective=objective)
+        small_gain = bool(trace) and objective - trace[-1] <= tol * abs(objective)
         trace.append(objective)
-        beyond = None
-        if little and not looked:  # a look ahead that gains little proves nothing; an EM step does
+        target = None
+        if small_gain and not extrapolated:  # a small gain by an extrapolation proves nothing; by an EM step it does
             self.converged = True
-        elif self.cycles is not None and len(trace) < max_iter and not little:
-            beyond = self._beyond(self.params, after)
-        self.params, self.refuge = (after, None) if beyond is None else (beyond, after)
+        elif self.cycles is not None and len(trace) < max_iter and not small_gain:
+            target = self._extrapolate(self.params, after)
+        self.params, self.fallback = (after, None) if target is None else (target, after)
 
-    def _beyond(self, point: P, after: P) -> P | None:
-        """Where to look ahead of `after`, the EM step from `point`; None: no further than that; see the module."""
+    def _extrapolate(self, point: P, after: P) -> P | None:
+        """Return a point beyond `after`, the EM step from `point`; None to take the EM step itself. See the module."""
         step = after.to_vector()
         previous, self.previous = self.previous, step
         if not self.cycles:
@@ -196,18 +194,18 @@ class Climb(Generic[P]):
         return after.from_vector(zero + 2 * alpha * r + alpha**2 * v)
 
     def state(self) -> dict[str, Any]:
-        """All of it as named arrays; of parameters, which are dataclasses, the fields. Never pickle."""
-        found: dict[str, Any] = {}
+        """Return the whole state as named arrays; of parameters, which are dataclasses, the fields. Never pickle."""
+        state: dict[str, Any] = {}
         for name, value in vars(self).items():
             if is_dataclass(value):
-                found |= {f"{name}.{one.name}": getattr(value, one.name) for one in fields(value)}
+                state |= {f"{name}.{field.name}": getattr(value, field.name) for field in fields(value)}
             elif value is not None:
-                found[name] = value
-        return found
+                state[name] = value
+        return state
 
-    def restored(self, stored: Mapping[str, Any]) -> Self:
-        """Take up what `state` made, in place of a start with parameters of the same kind."""
-        kind, names = type(self.params), [one.name for one in fields(cast(Any, self.params))]
+    def restore(self, stored: Mapping[str, Any]) -> Self:
+        """Restore what `state` returned, in place of a start with parameters of the same kind."""
+        kind, names = type(self.params), [field.name for field in fields(cast(Any, self.params))]
         for name in vars(self):
             value = stored.get(name)
             if f"{name}.{names[0]}" in stored:
@@ -218,6 +216,6 @@ class Climb(Generic[P]):
         return self
 
 
-def climb(em_pass: Callable[[P], tuple[float, P]], params: P, *, accelerate: Accelerate, **limits: Any) -> Climb[P]:
-    """One run of `em_pass` from `params`, see `Climb.run`."""
-    return Climb(params, accelerate).run(em_pass, **limits)
+def run_em(em_step: EMStep[P], params: P, *, accelerate: Accelerate, **limits: Any) -> EMRun[P]:
+    """Run `em_step` from `params` once, see `EMRun.run`."""
+    return EMRun(params, accelerate).run(em_step, **limits)

@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.compute.chunk import FULL, VOTES
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.base import Engine
-from dissensus.compute.readable import FULL, VOTES
-from dissensus.models.confusion_pass import ConfusionPass, Counts, judge, soft_counts
+from dissensus.models.confusion import MIN_BEFORE, ConfusionPass, ExpectedCounts, posterior_of_table, soft_counts
 from dissensus.table.annotations import Annotations
 
 MIN_PSEUDO, MAX_PSEUDO = 1e-9, 1e9  # pseudo-counts: likelihoods stay above 1e-18, where products cannot underflow
 PSEUDO = {"low": MIN_PSEUDO, "high": MAX_PSEUDO}  # limits of a keyword
-MIN_BEFORE = 1e-12  # an item's posterior leaves so much to every class: new labels may still change it
 
 
 @dataclass(frozen=True)
@@ -49,20 +48,20 @@ def learn_matrices(
     learnt, floor = matrices_by(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
     for _ in range(max_passes):
         with in_memory(table, gold, None) as engine:
-            posterior, sums = judge(engine, floor, learnt.confusion)
+            posterior, sums = posterior_of_table(engine, floor, learnt.confusion)
         if np.abs(posterior - learnt.posterior).max(initial=0) < tol:
             return replace(learnt, posterior=posterior, evidence=sums.evidence)
         learnt = replace(matrices_by(table, posterior, pseudo), evidence=sums.evidence)
     return learnt
 
 
-def vote_counts(table: Annotations, gold: IntArray | None = None) -> Counts:
+def vote_counts(table: Annotations, gold: IntArray | None = None) -> ExpectedCounts:
     """The same by the shares of the votes, and known classes."""
     with in_memory(table, gold, 1) as engine:
-        return engine.sweep(ConfusionPass(VOTES, FULL), None)
+        return engine.run(ConfusionPass(VOTES, FULL), None)
 
 
-def class_pseudo(engine: Engine, votes: Counts, class_count: float, vote_count: float) -> FloatArray:
+def class_pseudo(engine: Engine, votes: ExpectedCounts, class_count: float, vote_count: float) -> FloatArray:
     """(K,) pseudo-counts b of the classes' shares: of every class, and of every annotator as the votes (K,) are."""
     crowd = vote_count * np.count_nonzero(engine.per_annotator)
     return np.asarray(class_count + crowd * votes.classes / max(engine.size.n_items, 1))

@@ -1,11 +1,11 @@
-"""The parameters of a model as a point that the EM driver can move, and as results with a row per annotator.
+"""The parameters of a model: a point that the EM driver can extrapolate, and results with a row per annotator.
 
-A field says in which space it is moved, so that no step of SQUAREM can leave the range of the parameter:
+Every field declares a transform to unconstrained coordinates, so that no extrapolation leaves the parameter's range:
 
     @dataclass(frozen=True)
     class Coins(Params):
-        prior: FloatArray = moved(SIMPLEX)
-        coin: FloatArray = moved(SIMPLEX, "A 2")
+        prior: FloatArray = em_parameter(SIMPLEX)
+        coin: FloatArray = em_parameter(SIMPLEX, "A 2")
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MIN_SQUARE = 1e-18  # smallest probability after a step
 MAX_LOG = 40.0  # largest logarithm after a step: e^40 is of no use to any model
 
 
-class Space(NamedTuple):
-    """Coordinates without borders: the way there, and the way back."""
+class Transform(NamedTuple):
+    """A transform to unconstrained coordinates, and its inverse."""
 
-    there: Callable[[FloatArray], FloatArray]
-    back: Callable[[FloatArray], FloatArray]
-    range: str  # of `saving.RANGES`
+    forward: Callable[[FloatArray], FloatArray]
+    inverse: Callable[[FloatArray], FloatArray]
+    range: str  # a range of `saving.RANGES`
 
 
 def normalised(values: FloatArray) -> FloatArray:
@@ -41,64 +41,65 @@ def _exp(logs: FloatArray) -> FloatArray:
 
 
 # Probabilities over the last axis. Roots are points of a sphere; in logarithms, tiny ones would drown the rest.
-SIMPLEX = Space(np.sqrt, lambda roots: normalised(np.maximum(roots**2, MIN_SQUARE)), "simplex")
-LOG_SIMPLEX = Space(np.log, lambda logs: normalised(_exp(logs)), "simplex")
+SIMPLEX = Transform(np.sqrt, lambda roots: normalised(np.maximum(roots**2, MIN_SQUARE)), "simplex")
+LOG_SIMPLEX = Transform(np.log, lambda logs: normalised(_exp(logs)), "simplex")
 # Numbers in [0, 1]: the share is the sine squared of an angle.
-SHARE = Space(lambda share: np.arcsin(np.sqrt(share)), lambda angle: np.sin(angle) ** 2, "share")
+SHARE = Transform(lambda share: np.arcsin(np.sqrt(share)), lambda angle: np.sin(angle) ** 2, "share")
 # Counts, which may be zero.
-COUNT = Space(np.sqrt, np.square, "count")
+COUNT = Transform(np.sqrt, np.square, "count")
 
 
 @cache
-def positive(least: float) -> Space:
-    """Numbers from `least` on, moved as logarithms."""
-    return Space(np.log, lambda logs: np.maximum(_exp(logs), least), "count")
+def positive(least: float) -> Transform:
+    """Return the transform of numbers from `least` on: their logarithms."""
+    return Transform(np.log, lambda logs: np.maximum(_exp(logs), least), "count")
 
 
 @cache
-def real(most: float = np.inf) -> Space:
-    """Any numbers; a step may not take them beyond ±`most`."""
-    return Space(lambda values: values, lambda values: np.clip(values, -most, most), "real")
+def real(most: float = np.inf) -> Transform:
+    """Return the transform of any numbers; the inverse clips them to ±`most`."""
+    return Transform(lambda values: values, lambda values: np.clip(values, -most, most), "real")
 
 
-def moved(space: Space | None = None, axes: str = "") -> Any:
-    """Declare a parameter with its axes, "A …" where it has a row per annotator; without a space it is never moved."""
-    return field(metadata={"space": space, "axes": axes, "range": "real" if space is None else space.range})
+def em_parameter(transform: Transform | None = None, axes: str = "") -> Any:
+    """Declare a parameter with its axes, "A …" if it has a row per annotator; without a transform it is constant."""
+    range_ = "real" if transform is None else transform.range
+    return field(metadata={"transform": transform, "axes": axes, "range": range_})
 
 
 @dataclass(frozen=True)
 class Params:
-    """Named arrays, declared with `moved`."""
+    """Named arrays, declared with `em_parameter`."""
 
     @property
     def by_annotator(self) -> tuple[str, ...]:
         """Names of the fields with a row per annotator."""
-        return tuple(one.name for one in fields(self) if one.metadata["axes"].startswith("A"))
+        return tuple(f.name for f in fields(self) if f.metadata["axes"].startswith("A"))
 
     def to_vector(self) -> FloatArray:
-        """All that is moved, as one vector."""
-        return np.concatenate([space.there(getattr(self, name)).reshape(-1) for name, space in self._spaces()])
+        """Return all that is not constant, as one vector."""
+        return np.concatenate([to.forward(getattr(self, name)).reshape(-1) for name, to in self._transforms()])
 
     def from_vector(self, vector: FloatArray) -> Self:
-        """The parameters at that point; what is not moved stays."""
+        """Return the parameters at that point; constants stay."""
         new, start = {}, 0
-        for name, space in self._spaces():
+        for name, to in self._transforms():
             shape, size = getattr(self, name).shape, getattr(self, name).size
-            new[name] = space.back(vector[start : start + size].reshape(shape))
+            new[name] = to.inverse(vector[start : start + size].reshape(shape))
             start += size
         return replace(self, **new)
 
     def take(self, annotators: IntArray) -> Self:
-        """The parameters of these annotators."""
+        """Return the parameters of these annotators."""
         return replace(self, **{name: getattr(self, name)[annotators] for name in self.by_annotator})
 
     def put(self, annotators: IntArray, new: Self) -> Self:
-        """Copies in which these annotators have other parameters; all else is that of `new`."""
+        """Return copies in which these annotators have the parameters of `new`; all else is that of `new`."""
         rows = {}
         for name in self.by_annotator:
             rows[name] = getattr(self, name).copy()
             rows[name][annotators] = getattr(new, name)
         return replace(new, **rows)
 
-    def _spaces(self) -> list[tuple[str, Space]]:
-        return [(one.name, one.metadata["space"]) for one in fields(self) if one.metadata["space"] is not None]
+    def _transforms(self) -> list[tuple[str, Transform]]:
+        return [(f.name, f.metadata["transform"]) for f in fields(self) if f.metadata["transform"] is not None]

@@ -19,7 +19,7 @@ import numpy as np
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import Names
-from dissensus.compute.engines import name_of
+from dissensus.compute.engines import engine_name
 from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.models.base import Aggregator, clusterings, methods
 
@@ -115,9 +115,9 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     """
     if not isinstance(model, Aggregator):
         raise BadParameter(
-            f"save writes fitted methods, and {type(model).__name__} writes itself; say model.save(folder)."
+            f"save outputs fitted methods, and {type(model).__name__} outputs itself; say model.save(folder)."
             if hasattr(model, "save")
-            else f"save writes fitted methods, got {type(model).__name__}."
+            else f"save outputs fitted methods, got {type(model).__name__}."
         )
     model._check_fitted()
     path = Path(folder) / FILE
@@ -140,7 +140,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
             values[key] = value
     registry = methods if methods.entry_of(type(model)) is not None else clusterings
     # where it was fitted, without the options: they name folders and devices of this machine
-    engine = {"engine": name_of(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
+    engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     header = {
         "format": FORMAT,
         "method": registry.name_of(type(model)),
@@ -198,7 +198,7 @@ def load(folder: str | Path) -> Aggregator:
 
 
 def _check_archive(file: IO[bytes]) -> None:
-    """Raise ValueError where a file would unpack to more than it is: what `save` writes is not packed."""
+    """Raise ValueError where a file would unpack to more than it is: what `save` outputs is not packed."""
     with zipfile.ZipFile(file) as archive:
         packed = sum(one.file_size for one in archive.infolist())
         if packed > file.seek(0, 2) or any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):

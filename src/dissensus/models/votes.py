@@ -20,12 +20,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute import readable
-from dissensus.compute.engines import EngineChoice
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, Worker, hard_rows
+from dissensus.compute import chunk as chunks
+from dissensus.compute.chunk import Chunk, expand_rows
+from dissensus.compute.engines import ENGINE, EngineChoice
+from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
 from dissensus.compute.kernels import vote as kernels
-from dissensus.models.base import ENGINE, Aggregator, Likelihoods
-from dissensus.models.incremental import written
+from dissensus.models.base import Aggregator, Likelihoods
+from dissensus.models.incremental import updated_copy
 from dissensus.table.annotations import Annotations
 
 RIGHT_TOL, RIGHT_STEPS = 1e-5, 500  # of EM for how often a vote is right
@@ -43,9 +44,9 @@ class VoteModel(Aggregator):
         """Set prior and posterior by skills (A,) and all votes (K,); returns (A,) the weight of labels right by it."""
         K, total = engine.size.n_classes, float(votes.sum())
         self.prior_ = votes / total if total > 0 else np.full(K, 1 / K)
-        self.posterior_, self.item_total_ = engine.per_item("posterior", K), engine.per_item("item_total")
+        self.posterior_, self.item_total_ = engine.allocate("posterior", K), engine.allocate("item_total")
         out = {"posterior": self.posterior_, "item_total": self.item_total_}
-        return engine.sweep(VotePass(True, self.prior_, self._leaning()), skill, out).hits
+        return engine.run(VotePass(True, self.prior_, self._leaning()), skill, out).hits
 
     def _leaning(self) -> FloatArray | None:
         """(K,) what ties lean to; None: nothing."""
@@ -59,7 +60,7 @@ class VoteModel(Aggregator):
         """What the votes of before weigh, each."""
         return 1.0
 
-    def _update(
+    def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """New votes weigh by the skills, those of before by the population's."""
@@ -68,17 +69,17 @@ class VoteModel(Aggregator):
         of_all = self.prior_ * self.item_total_.sum() + new.sum(axis=0)
         if of_all.sum() > 0:
             self.prior_ = of_all / of_all.sum()
-        self.item_total_ = written(self.item_total_, item, weight + table.votes().sum(axis=1))
-        return np.asarray(readable.with_known(kernels.shares(before + new, self.prior_, self._leaning()), gold))
+        self.item_total_ = updated_copy(self.item_total_, item, weight + table.votes().sum(axis=1))
+        return np.asarray(chunks.with_gold(kernels.shares(before + new, self.prior_, self._leaning()), gold))
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         return np.asarray(kernels.shares(self._votes(table, known), self.prior_, self._leaning()))
 
     def _votes(self, table: Annotations, known: IntArray) -> FloatArray:
         """(I, K) votes of a table of annotators by code, −1 unseen."""
-        return np.asarray(kernels.skilled_votes(hard_rows(table), self._skills(known), table.n_classes))
+        return np.asarray(kernels.skilled_votes(expand_rows(table), self._skills(known), table.n_classes))
 
-    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+    def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         """The item's votes and one more, shared as all votes are: whoever labels next is like those before."""
         total = np.append(self.item_total_, 0.0)[item][:, None]  # −1, unseen, takes the last
         return np.asarray((posterior * total + self.prior_) / (total + 1))
@@ -123,7 +124,7 @@ class Outcome(Sums):
 class VotePass(Pass[FloatArray, Outcome]):
     """A vote in which annotators have skills (A,), see `kernels.vote`. `alone`: all items tell about annotators.
 
-    With a `prior` (K,) the outcome is the shares of the votes, of which ties lean to `lean` (K,): writes `posterior`
+    With a `prior` (K,) the outcome is the shares of the votes, of which ties lean to `lean` (K,): outputs `posterior`
     and `item_total`.
     """
 
@@ -131,23 +132,25 @@ class VotePass(Pass[FloatArray, Outcome]):
     prior: FloatArray | None = None
     lean: FloatArray | None = None
 
-    adds, writes = Outcome, ("posterior", "item_total")
+    sums_type, outputs = Outcome, ("posterior", "item_total")
 
     def zeros(self, size: Size) -> list[Any]:
         """Hits, total and votes."""
         return [*np.zeros((2, size.n_annotators)), np.zeros(size.n_classes)]
 
-    def over(self, part: readable.Part, params: FloatArray) -> tuple[Any, ...]:
+    def array_form(self, chunk: Chunk, params: FloatArray) -> tuple[Any, ...]:
         """`kernels.vote.vote_on`, and the weight of the rows of each item where there is a prior."""
-        own = None if self.prior is None else part.by_item(part.ones()[:, None])[:, 0]
-        return *kernels.vote_on(part, part.put(params), self.alone, part.put(self.prior), part.put(self.lean)), own
+        own = None if self.prior is None else chunk.sum_by_item(chunk.row_weights()[:, None])[:, 0]
+        return *kernels.vote_on(
+            chunk, chunk.to_backend(params), self.alone, chunk.to_backend(self.prior), chunk.to_backend(self.lean)
+        ), own
 
-    def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
+    def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
         """`kernels.vote.vote`."""
         none, K = np.empty(0), worker.size.n_classes
         prior, lean = (none if one is None else one for one in (self.prior, self.lean))
         kernels.vote(
-            block.start, block.stop, block.rows.arrays, worker.params, block.gold, self.alone, prior, lean,
+            chunk.start, chunk.stop, chunk.rows, worker.params, chunk.gold, self.alone, prior, lean,
             *worker.sums, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
         )  # fmt: skip
 
@@ -156,16 +159,16 @@ class SkilledVote:
     """Votes over the items of one table, again and again with other skills."""
 
     def __init__(self, engine: Engine):
-        self.engine, self.walk = engine, VotePass()
+        self.engine, self.pass_ = engine, VotePass()
         self.first = self(np.ones(engine.size.n_annotators))  # all count the same
         if not self.first.total.any():  # everyone is alone everywhere
-            self.walk = VotePass(alone=True)
+            self.pass_ = VotePass(alone=True)
             self.first = self(np.ones(engine.size.n_annotators))
         self.total = self.first.total
 
     def __call__(self, skill: FloatArray) -> Outcome:
         """The vote with these skills (A,)."""
-        return self.engine.sweep(self.walk, skill)
+        return self.engine.run(self.pass_, skill)
 
     def agreement(self, hits: FloatArray) -> FloatArray:
         """(A,) the share of each annotator's labels that agree; the population's for one without labels."""

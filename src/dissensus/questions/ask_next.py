@@ -28,7 +28,7 @@ from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.types import FloatArray, Names
 from dissensus.exceptions import BadParameter
-from dissensus.models.dependence import design_effect
+from dissensus.models.tempering import design_effect
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import VERSUS
 

@@ -5,7 +5,7 @@ whatever the judges do (`evaluation.ppi`). Where no probabilities are given, a t
 items otherwise than the rest. Predictions of a rate are the posterior of its class. For a panel it has learnt from gold
 (`models.gold_weights`), cross-fitted: what is predicted of a known item comes from a fit that has not seen its class,
 of the others from the mean of these fits (Zrnic & Candès 2024). For a crowd of many annotators it is the posterior
-without gold, and what is said of items has ρ and shifts by gold (`models.dependence`), cross-fitted too.
+without gold, and what is said of items has ρ and shifts by gold (`models.tempering`), cross-fitted too.
 
 Numbers that are known by gold as numbers are predicted by ridge regression on the judges' scores, cross-fitted.
 """
@@ -40,8 +40,8 @@ from dissensus.evaluation.ppi import (
 )
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator, check_gold, item_columns
-from dissensus.models.dependence import MIN_GOLD, from_gold, soften
 from dissensus.models.gold_weights import Panel, panel_judges
+from dissensus.models.tempering import MIN_GOLD, tempering_from_gold
 from dissensus.questions.compare import flat
 from dissensus.questions.effects import Effect, item_effects
 from dissensus.questions.panel import PanelReview, known_items, review_panel
@@ -434,13 +434,13 @@ def _learner(
         return lambda known: _regression(panel, known, gold[known])
     if judges.size or model is None:
         return lambda known: panel.learn(known, gold[known]).posterior
-    blind, labels = model._independent(), np.asarray(model.item_total_)
+    blind, labels = model.untempered_posterior(), np.asarray(model.item_total_)
 
     def calibrated(known: IntArray) -> Callable[[IntArray], FloatArray]:
         if known.size < MIN_GOLD:
             return lambda items: np.asarray(free[items])
-        found = from_gold(blind[known], labels[known], gold[known])
-        return lambda items: soften(blind[items], labels[items], found.dependence, found.shift)
+        found = tempering_from_gold(blind[known], labels[known], gold[known])
+        return lambda items: found.temper(blind[items], labels[items])
 
     return calibrated
 

@@ -28,10 +28,10 @@ import numpy as np
 from scipy.special import gammaln, logsumexp, softmax
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import hard_rows
-from dissensus.models.dependence import DEFAULT, design_effect
+from dissensus.compute.chunk import expand_rows
 from dissensus.models.matrices import MIN_PSEUDO
 from dissensus.models.methods.dawid_skene import DawidSkene
+from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -66,7 +66,7 @@ def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -
     What one person says of an item, however often, is one label.
     """
     table = table.once
-    rows, A = hard_rows(table), table.n_annotators
+    rows, A = expand_rows(table), table.n_annotators
     if np.unique(unit).size < A:
         ones = np.ones(len(table)) if table.weight is None else table.weight
         _, _, share = _one_vote(table.item, unit[table.annotator], ones)
@@ -81,7 +81,7 @@ def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -
     log = np.log(confusion[annotator, :, label]) * share[:, None]
     total, own = _sums(log, item, table.n_items), _sums(log, slot, of_slot.size)
     others = np.bincount(of_slot, minlength=table.n_items)[item] - 1
-    worth = 1 / design_effect(others, DEFAULT)
+    worth = 1 / design_effect(others, DEFAULT_CORRELATION)
     q = softmax(np.log(prior) + worth[:, None] * (total[item] - own[slot]), axis=1)
     return Others(annotator, item, label, weight, q, others == 0, A)
 

@@ -6,7 +6,7 @@ errors is r_jk, its mean over pairs r, and A judges are worth
     A / (1 + (A − 1) r)        (Kish 1965)
 
 independent ones. By gold z is known. Without gold z_i ~ q_i, the posterior: where q is as sure as it should be (see
-`models.dependence`), so are expected products of errors. The interval is by bootstrap over items with gold, else that
+`models.tempering`), so are expected products of errors. The interval is by bootstrap over items with gold, else that
 of ρ. Of scores, errors are what gold does not explain: deviations from the mean of the class, or from the line through
 known scores.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ from dissensus.evaluation import Estimate
 from dissensus.evaluation.intervals import percentile_interval
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.dependence import MIN_GOLD, soften
 from dissensus.models.gold_weights import panel_judges
+from dissensus.models.tempering import MIN_GOLD
 from dissensus.table.annotations import Annotations
 from dissensus.table.names import shown
 
@@ -152,7 +152,8 @@ def review_panel(
         labels, said = np.asarray(model.item_total_), _Said(table, judges)
         correlation = said.expected(np.asarray(model.posterior_))
         bounds = [model.dependence_, *model.dependence_interval_]
-        free = [soften(model._independent(), labels, rho, model.shift_, model.held_) for rho in bounds]
+        posterior, tempering = model.untempered_posterior(), model.tempering
+        free = [replace(tempering, dependence=rho).temper(posterior, labels) for rho in bounds]
         bounds = [_kish(said.expected(one)) for one in free]
         worth = Estimate(_kish(correlation), min(bounds), max(bounds))
     else:

@@ -26,7 +26,7 @@ asked of it, `ROUNDS` times in a batch. All this only lowers gains, and the next
 gain per price: greedy, which for such gains and equal prices is at least 63 % of the best (Nemhauser et al. 1978).
 
 *What becomes of the labels.* q_i is softened, because labels of one item depend on each other; the model that is fitted
-to the new labels too decides by p_i(k) Π Θ_j[k, y_ij], with p_i the sharp posterior (`models.dependence`). So with
+to the new labels too decides by p_i(k) Π Θ_j[k, y_ij], with p_i the sharp posterior (`models.tempering`). So with
 k_b = arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b of all labels asked for on the item
 
     p_change = Σ_b w_b [k_b ≠ k_0]
@@ -58,8 +58,8 @@ from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import recommendation as kernels
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator
-from dissensus.models.dependence import sharpen
 from dissensus.models.reliability import CROWD_LABELS
+from dissensus.models.tempering import Tempering
 from dissensus.questions.item_status import MIN_ANNOTATORS, SETTLED
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -304,7 +304,7 @@ class _Search:
         known = np.ascontiguousarray(softened[self.item], np.float64)
         self.belief = np.where((self.item >= 0)[:, None], known, getattr(model, "prior_", 0.0))
         total = np.where(self.item >= 0, getattr(model, "item_total_", np.zeros(len(model.items_)))[self.item], 0.0)
-        self.sharp = sharpen(self.belief, total, dependence)  # (I, K) p
+        self.sharp = Tempering(dependence).untemper(self.belief, total)  # (I, K) p
         self.labels = _labels_behind(model, self.who, np.diff(table.annotator_ptr)[annotators])  # (J, K) γ
         self.theta = self.expected.of(np.array([-1]), self.who) if self.expected.same else None
         self.keys = naming.hashes(self.items), naming.mix(naming.hashes(self.annotators))
@@ -530,7 +530,7 @@ def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
     K = model.classes_.size
     if not getattr(model, "models_annotators", True):
         return np.full((who.size, K), MAX_LABELS_BEHIND)
-    size = model._confusion_size() if isinstance(model, Aggregator) else None
+    size = model.confusion_support() if isinstance(model, Aggregator) else None
     if size is None:
         return np.asarray(given[:, None] * model.posterior_.mean(axis=0) + CROWD_LABELS)
     everyone = model.confusion_

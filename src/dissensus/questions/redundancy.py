@@ -21,7 +21,7 @@ E_j is over the annotators as they labelled the table: at 16 places spread evenl
 annotators' reliability. The average annotator will not do: a mixture of good and bad ones tells more than the mean of
 their matrices does, which understated the true rise of accuracy by a fifth to a half on simulated crowds.
 
-q is not the softened posterior (`dissensus.models.dependence`) that is said to be right so often: a crowd that errs
+q is not the softened posterior (`dissensus.models.tempering`) that is said to be right so often: a crowd that errs
 together goes on erring together. With one label taken away from each item of six sets, 1 % to 13 % of Dawid-Skene's
 labels changed when it was given back, where q foresaw 0.2 % to 13 %, softened 10 % to 28 %; accuracy rose by −1 to 5
 points, where q foresaw 0 to 6, softened 5 to 11.
@@ -52,7 +52,7 @@ from dissensus.evaluation import Estimate, bootstrap
 from dissensus.evaluation.hard import hits, tied
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
-from dissensus.models.dependence import CountedLabels
+from dissensus.models.confidence import EffectiveLabels
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.questions.recommend import ADVICE_BUDGET, Recommendation, recommend
 from dissensus.table.annotations import Annotations
@@ -150,7 +150,7 @@ class Redundancy(Shown):
     n_classes: int
     model: Aggregator = field(repr=False)  # the fit to all annotations
     advice: Recommendation  # labels to buy next, `ADVICE_BUDGET` at most
-    worth: CountedLabels | None = None  # of an item's labels, in independent ones; None where they are taken for such
+    worth: EffectiveLabels | None = None  # of an item's labels, in independent ones; None where they are taken for such
 
     def __repr__(self) -> str:
         return f"Redundancy at {count(len(self), 'level')}: {self.verdict()}"

@@ -22,6 +22,7 @@ from dissensus.evaluation.pairs import wilson
 from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingColumn
 from dissensus.models.answers import check_values
 from dissensus.models.base import check_gold
+from dissensus.models.confidence import ask_for_gold
 from dissensus.questions.item_status import SETTLED
 from dissensus.questions.scoring import unseen
 from dissensus.report.section import Finding, Section
@@ -256,7 +257,9 @@ def _what_next(study: Study, sections: Mapping[str, Any]) -> Iterator[str]:
         yield sections["redundancy"]["advice"]
     worth = study.fitted.mean_effective_labels()
     if "panel" not in sections and worth is not None:  # what errors in common leave of a panel is said there, by judges
-        yield from filter(None, [str(worth), study.fitted.ask_for_gold()])
+        yield str(worth)
+        if (advice := ask_for_gold(study.fitted)) is not None:
+            yield str(advice)
 
 
 def _as_facts(search: Selection | Mapping[str, Any] | None, chosen: Clustering) -> dict[str, Any] | None:

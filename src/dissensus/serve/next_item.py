@@ -257,7 +257,7 @@ class Assigner:
         """Θ (K, K) [given, true] of somebody, drawn to the crowd's as far as it is not known; −1 is somebody new."""
         place = int(fitted.who[who]) if 0 <= who < fitted.who.size else -1
         if place not in self.people:
-            own, crowd = given_first(fitted.model._confusions(np.array([place, -1])))
+            own, crowd = given_first(fitted.model.confusions_of(np.array([place, -1])))
             self.people[place] = crowd + (own - crowd) * self._known(fitted.table, place)
         return self.people[place]
 

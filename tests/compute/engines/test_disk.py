@@ -25,7 +25,7 @@ from tables import random_table
 pytest.importorskip("duckdb", reason="needs the `disk` extra")
 
 
-def rows_of(coded: Coded) -> dict[str, np.ndarray]:
+def select_rows(coded: Coded) -> dict[str, np.ndarray]:
     folder = coded.folder
     arrays = {
         "item_ptr": np.fromfile(folder / "item_ptr.i64", np.int64),

@@ -14,13 +14,13 @@ from compute.engines.agreement import METHODS, assert_agree, fit, independent, s
 from compute.engines.cluster import marks
 from dissensus import Annotations, methods
 from dissensus.compute.engines import Disk, Spark, Torch
-from dissensus.compute.engines.base import Block
+from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines.coding import code_table
 from dissensus.compute.engines.scatter import scatter, session
-from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
+from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
-from dissensus.models.confusion import OwnCells
-from dissensus.models.confusion_pass import ConfusionPass, Likelihood
+from dissensus.models.confusion import OwnLabelLikelihood
+from dissensus.models.confusion import ConfusionPass, EStepParams
 from dissensus.models.methods import consensus
 from dissensus.models.methods.glad import AbilityPass, Skills
 from dissensus.models.votes import VotePass
@@ -103,13 +103,13 @@ def passes(table: Annotations):
     rng, I, A, K = np.random.default_rng(1), table.n_items, table.n_annotators, table.n_classes
     prior, right, skill = rng.dirichlet(np.ones(K)), rng.uniform(0.3, 0.9, (A, K)), rng.uniform(0, 1, A)
     every, out = rng.dirichlet(np.ones(K), I), {"posterior": (I, K)}
-    full, own = rng.dirichlet(np.ones(K), (A, K)), OwnCells(right, (1 - right) / (K - 1))
-    coin = OwnCells(own.right[:, :1], own.wrong[:, :1])
+    full, own = rng.dirichlet(np.ones(K), (A, K)), OwnLabelLikelihood(right, (1 - right) / (K - 1))
+    coin = OwnLabelLikelihood(own.right[:, :1], own.wrong[:, :1])
     return {
-        "full": (ConfusionPass(LIKELIHOOD, FULL), Likelihood.of(prior, full), out),
-        "own": (ConfusionPass(LIKELIHOOD, OWN), Likelihood.of(prior, own), out),
-        "coin": (ConfusionPass(LIKELIHOOD, COIN), Likelihood.of(prior, coin), out),
-        "prior per item": (ConfusionPass(LIKELIHOOD, FULL), Likelihood.of(every, full), out),
+        "full": (ConfusionPass(LIKELIHOOD, FULL), EStepParams.of(prior, full), out),
+        "own": (ConfusionPass(LIKELIHOOD, OWN), EStepParams.of(prior, own), out),
+        "coin": (ConfusionPass(LIKELIHOOD, COIN), EStepParams.of(prior, coin), out),
+        "prior per item": (ConfusionPass(LIKELIHOOD, FULL), EStepParams.of(every, full), out),
         "votes": (ConfusionPass(VOTES, FULL), None, {}),
         "given": (ConfusionPass(GIVEN, COIN, given=every), None, {}),
         "totals": (ConfusionPass(ONES, OWN), None, {}),
@@ -128,12 +128,12 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
     walk, params, shapes = passes(table)[name]
     with placed(table, gold) as engine:
         whole = {key: np.full(shape, np.nan) for key, shape in shapes.items()}
-        expected = engine.sweep(walk, params, whole)
+        expected = engine.run(walk, params, whole)
         parts, found = {key: np.full(shape, np.nan) for key, shape in shapes.items()}, []
         for start, stop in ((0, 5), (5, 23)):
             sent = pickle.loads(pickle.dumps((walk, params)))
             own = (np.arange(23) >= start) & (np.arange(23) < stop)
-            block = Block(0, stop - start, engine.rows.select(own), gold[start:stop], start)
+            block = Chunk(0, stop - start, engine.rows.select(own), gold[start:stop], start)
             (buffer,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
             sent[0].walk(block, buffer, {key: array[start:stop] for key, array in parts.items()})
             found.append(sent[0].close([buffer], engine.pool))
@@ -154,9 +154,9 @@ def test_the_rows_of_some_items_are_the_same_everywhere(kind, engine, tmp_path, 
     else:
         options = engine_of(engine, tmp_path, block_rows=50)
     data = code_table(table, tmp_path / "codes") if engine == "disk" else table
-    with placed(table) as local, options.place(methods["dawid-skene"](engine=options), data, None) as elsewhere:
+    with placed(table) as local, options.open(methods["dawid-skene"](engine=options), data, None) as elsewhere:
         for keep in (rng.random(101) < 0.3, np.arange(101) == 0, np.ones(101, bool)):
-            expected, found = local.rows_of(keep), elsewhere.rows_of(keep)
+            expected, found = local.select_rows(keep), elsewhere.select_rows(keep)
             rows = keep[table.item]
             np.testing.assert_array_equal(expected.item_ptr, np.cumsum([0, *np.diff(table.item_ptr)[keep]]))
             np.testing.assert_array_equal(expected.annotator, table.annotator[rows])

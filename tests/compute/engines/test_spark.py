@@ -23,7 +23,7 @@ from dissensus.compute.engines.scatter import Spread, scatter
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.models import confusion
 from dissensus.models.confusion import FULL, LIKELIHOOD
-from dissensus.models.confusion_pass import ConfusionPass
+from dissensus.models.confusion import ConfusionPass
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, some_gold
 

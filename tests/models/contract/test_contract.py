@@ -457,7 +457,7 @@ def test_intervals_hold_the_estimate_and_narrow_with_labels(name):
     np.testing.assert_array_equal(frame["high"].to_numpy(), high)
     with pytest.raises(BadParameter, match=r"level must be between 0 and 1, got 1\.5"):
         model.reliability_interval(1.5)
-    if model._confusion_size() is not None:
+    if model.confusion_support() is not None:
         low, high = np.moveaxis(model.confusion_interval(), -1, 0)
         assert ((low <= model.confusion_) & (model.confusion_ <= high)).all()
         assert (low < high).mean() > 0.9
@@ -578,7 +578,7 @@ def test_gold_of_some_items_is_kept_and_helps_the_others(name, kinds, more):
 
 
 def can_be_updated(name: str) -> bool:
-    return methods[name]._update is not Aggregator._update
+    return methods[name]._partial_update is not Aggregator._partial_update
 
 
 def named(table: Annotations, rows=None) -> Annotations:

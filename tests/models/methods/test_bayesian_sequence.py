@@ -10,9 +10,9 @@ from scipy.special import psi
 from benchmarks.kinds.spans import illegal, ner_mturk
 from dissensus import Annotations
 from dissensus.exceptions import DataError
-from dissensus.models.dependence import design_effect
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.bayesian_sequence import BayesianSequence, Expected
+from dissensus.models.tempering import design_effect
 from dissensus.table.simulate import simulate_spans
 from dissensus.table.spans import place_names, spans_of
 
@@ -97,7 +97,7 @@ def test_pass_is_that_over_all_paths(weighted):
         np.where(states.follows, rng.uniform(0, 5, (S, S)), 0),
         np.where(states.starts, rng.uniform(0, 5, S), 0),
     )
-    bound, found = model.em_pass(chain, params)
+    bound, found = model.em_step(chain, params)
 
     alpha, counts = expected_pseudo(K)[TAG], counts_of(model, table, params.cells)
     gamma = counts + alpha

@@ -105,7 +105,7 @@ def test_penalty_is_minus_the_divergences_plus_the_log_priors():
                 logs = psi(row) - psi(row.sum())
                 literal -= rho[a, m] * (-stats.dirichlet(row).entropy() - log_density(logs, alpha))
         literal -= (rho[:, m] * np.log(rho[:, m] / params.community_share[m])).sum()
-    np.testing.assert_allclose(model.log_penalty(params), literal, rtol=1e-10)
+    np.testing.assert_allclose(model.log_prior(params), literal, rtol=1e-10)
 
 
 def one_population(logs, members: float, known: float, before):
@@ -124,7 +124,7 @@ def test_a_pass_equals_the_readable_form(kind, with_gold, monkeypatch):
     model = begun(CommunityBCC(communities=3, known=1.5), table, gold)
     model.class_pseudo_ = np.array([0.7, 0.2, 3.0, 1.0])
     with placed(table, gold) as engine:
-        bound, after = model.em_pass(engine, params)
+        bound, after = model.em_step(engine, params)
     posterior, objective = readable_objective(model, table, params, gold)
     np.testing.assert_allclose(bound, objective, rtol=1e-11)
     np.testing.assert_allclose(after.counts, sums_by(model, table, posterior).labels, atol=1e-9)
@@ -157,14 +157,16 @@ def test_learning_never_lowers_the_bound_and_ends_on_top():
     model, step = CommunityBCC(communities=3), 1e-5
     for seed in range(20):
         params = random_params(seed, 9, 3, 3)
-        assert model._height(model.learn_crowd(params.counts, params)) >= model._height(params)
+        assert model._height(model.update_hyperparameters(params.counts, params)) >= model._height(params)
     for _ in range(700):
-        params = model.learn_crowd(params.counts, params)
+        params = model.update_hyperparameters(params.counts, params)
     for at in np.ndindex(3, 3, 3):
         alpha = params.community_concentration
         if alpha[at] > 0.051:  # not at the border
             move = step * np.eye(27)[np.ravel_multi_index(at, (3, 3, 3))].reshape(3, 3, 3)
-            moved = [model._height(replace(params, community_concentration=alpha + sign * move)) for sign in (1, -1)]
+            moved = [
+                model._height(replace(params, community_concentration=alpha + sign * move)) for sign in (1, -1)
+            ]
             assert abs(moved[0] - moved[1]) / (2 * step) < 1e-3
 
 
@@ -186,7 +188,7 @@ def test_the_bound_is_below_the_log_evidence():
     model, found = begun(CommunityBCC(communities=2), table), -np.inf
     with placed(table) as engine:
         for _ in range(50):  # the beliefs that fit best, with α, h and π as they are
-            bound, after = model.em_pass(engine, params)
+            bound, after = model.em_step(engine, params)
             density = model._height(params) - model.beliefs(params).evidence  # log priors of α and h
             found = bound - density - model.class_pseudo_ @ np.log(params.prior)
             params = replace(params, counts=after.counts)
@@ -213,7 +215,9 @@ def test_one_community_is_hierarchical_dawid_skene(kind):
     np.testing.assert_allclose(one.posterior_, other.posterior_, atol=1e-4)
     np.testing.assert_allclose(one.confusion_, other.confusion_, atol=1e-4)
     np.testing.assert_allclose(one.community_concentration_[0], other.population_, rtol=1e-3)
-    np.testing.assert_allclose(one.labels_behind(), np.broadcast_to(other.labels_behind(), (7, 4, 4)), rtol=1e-3)
+    np.testing.assert_allclose(
+        one.confusion_support(), np.broadcast_to(other.confusion_support(), (7, 4, 4)), rtol=1e-3
+    )
     np.testing.assert_array_equal(one.community_posterior_, 1)
 
 
@@ -303,7 +307,7 @@ def test_what_is_said_of_communities_belongs_together():
         share * matrix for share, matrix in zip(model.community_share_, model.community_confusion_, strict=True)
     )
     np.testing.assert_allclose(model.confusion_[40], anybody)
-    np.testing.assert_allclose(model._confusions(np.array([-1, 3])), [anybody, model.confusion_[3]])
+    np.testing.assert_allclose(model.confusions_of(np.array([-1, 3])), [anybody, model.confusion_[3]])
 
 
 def test_interval_of_a_confusion_matrix_is_that_of_the_mixture():
@@ -311,12 +315,12 @@ def test_interval_of_a_confusion_matrix_is_that_of_the_mixture():
     model = CommunityBCC()
     rho, _, gamma = literal_beliefs(params)
     model._set(params)
-    mean_cells, behind = model.mean_cells(params), model.labels_behind()
+    expected_label_likelihood, behind = model.expected_label_likelihood(params), model.confusion_support()
     rng = np.random.default_rng(0)
     community = rng.choice(2, 100_000, p=rho[1])
     for c in range(3):
         drawn = np.stack([rng.dirichlet(gamma[1, m][c], 100_000) for m in range(2)])[community, np.arange(100_000)]
-        mean, size = mean_cells[1, c], behind[1, c]
+        mean, size = expected_label_likelihood[1, c], behind[1, c]
         np.testing.assert_allclose(mean, drawn.mean(axis=0), atol=0.005)
         np.testing.assert_allclose(mean * (1 - mean) / (size + 1), drawn.var(axis=0), rtol=0.05)
 

@@ -51,9 +51,11 @@ def test_its_classes_are_equally_frequent_unless_the_labels_say_otherwise():
         grid = np.array([[e, s] for e in steps for s in steps[1:-1]])  # of e and s_0
         e, s = grid[:, :1], np.stack([grid[:, 1], 1 - grid[:, 1]], axis=1)
         fit = (
-            np.log(e / 2 + (1 - e) * s) @ counts + np.log(s) @ model.class_pseudo_ - model.uneven_cost_ * (1 - e[:, 0])
+            np.log(e / 2 + (1 - e) * s) @ counts
+            + np.log(s) @ model.class_pseudo_
+            - model.nonuniform_cost_ * (1 - e[:, 0])
         )
-        own = counts @ np.log(model.prior_) + model.log_class_density(model._params())
+        own = counts @ np.log(model.prior_) + model.log_class_prior(model._params())
         assert own >= fit.max() - 1e-4
 
 
@@ -302,7 +304,7 @@ def test_a_panel_has_the_answers_of_two_models_each_softened_by_its_own_labels()
     assert ours.weights_ == pytest.approx({"hierarchical-dawid-skene": weight, "item-effect": 1 - weight})
     assert "how easy an item is" in ours.chosen_
     plain = pooled(table, weight)
-    np.testing.assert_allclose(ours._independent(), plain, atol=1e-9)
+    np.testing.assert_allclose(ours.untempered_posterior(), plain, atol=1e-9)
     np.testing.assert_allclose(1 + 11 * ours.dependence_, 2 / (1 / crowd + 1 / effect))
     soft = plain ** (1 / (1 + 11 * ours.dependence_))
     np.testing.assert_allclose(ours.posterior_, soft / soft.sum(axis=1, keepdims=True), atol=1e-9)
@@ -332,10 +334,10 @@ def test_shares_of_three_classes_are_held_in_a_pool_too():
     label = np.where(rng.random((300, 10)) < 0.6, truth[:, None], rng.integers(5, size=(300, 10)))
     model = dz.methods["consensus"]().fit(dz.Annotations.from_matrix(label))
     assert model.weights_ != {"dawid-skene": 1.0}
-    moved = np.abs(model.posterior_.mean(axis=0) - model._independent().mean(axis=0)).sum() / 2
-    assert model.held_ is not None
+    moved = np.abs(model.posterior_.mean(axis=0) - model.untempered_posterior().mean(axis=0)).sum() / 2
+    assert model.damping_ is not None
     assert moved == pytest.approx(0.1, abs=0.011)
-    assert dz.methods["consensus"](dependence=0.5).fit(dz.Annotations.from_matrix(label)).held_ is None
+    assert dz.methods["consensus"](dependence=0.5).fit(dz.Annotations.from_matrix(label)).damping_ is None
 
 
 def test_a_panel_is_scored_saved_and_updated_like_any_model(tmp_path):

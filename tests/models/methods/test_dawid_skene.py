@@ -15,10 +15,10 @@ def test_m_step_and_penalty_equal_their_definitions():
     pseudo, labels = rng.gamma(1.0, size=(4, 4)), rng.gamma(1.0, size=(7, 4, 4))  # [true, given], not symmetric
     model, prior = DawidSkene(), np.full(4, 0.25)
     model.pseudo_ = pseudo
-    found = model.maximise(labels, np.empty(0), Confusions(prior, np.empty(0)))
+    found = model.m_step(labels, np.empty(0), Confusions(prior, np.empty(0)))
     for a, c in np.ndindex(7, 4):
         np.testing.assert_allclose(found.confusion[a, c], (labels[a, c] + pseudo[c]) / (labels[a, c] + pseudo[c]).sum())
-    np.testing.assert_allclose(model.log_penalty(found), (pseudo * np.log(found.confusion)).sum(), rtol=1e-12)
+    np.testing.assert_allclose(model.log_prior(found), (pseudo * np.log(found.confusion)).sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("with_gold", [False, True])
@@ -92,7 +92,7 @@ def test_population_confusion_is_the_pooled_counts_per_true_class():
     model = DawidSkene(dependence=None).fit(table)
     counts = model.pseudo_ + sums_by(model, table, model.posterior_).labels.sum(axis=0)
     np.testing.assert_allclose(model.population_confusion_, counts / counts.sum(axis=1, keepdims=True), atol=1e-9)
-    np.testing.assert_array_equal(model._confusions(np.array([-1]))[0], model.population_confusion_)
+    np.testing.assert_array_equal(model.confusions_of(np.array([-1]))[0], model.population_confusion_)
 
 
 def test_a_crowd_that_leans_one_way_is_expected_to():
@@ -134,4 +134,4 @@ def test_intervals_count_labels_and_pseudo_counts():
     table = random_table(4, **KINDS["both"])
     model = DawidSkene(dependence=None).fit(table)
     rows = (sums_by(model, table, model.posterior_).labels + model.pseudo_).sum(axis=2)
-    np.testing.assert_allclose(np.broadcast_to(model.labels_behind(), (7, 4, 4)), np.repeat(rows[:, :, None], 4, 2))
+    np.testing.assert_allclose(np.broadcast_to(model.confusion_support(), (7, 4, 4)), np.repeat(rows[:, :, None], 4, 2))

@@ -82,7 +82,7 @@ def test_passes_are_those_of_plain_loops(weighted):
     model = Gaussian(scores="labels", shared=7.0)
     model._set_scale(table, own)
     x = model._to_scores(table.values)[table.label]
-    fit, trace, _ = Gaussian(shared=7.0, max_iter=4, tol=0.0)._climb(table, x, own, lambda *_: None)
+    fit, trace, _ = Gaussian(shared=7.0, max_iter=4, tol=0.0)._optimise(table, x, own, lambda *_: None)
     np.testing.assert_allclose([fit.mu, fit.tau2], [mu, tau2], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(fit.b, [one["b"] for one in people], atol=1e-10)
     np.testing.assert_allclose(fit.a, [one["a"] for one in people], rtol=1e-9)
@@ -125,7 +125,7 @@ def test_order_and_units_of_labels_do_not_matter():
     rows = np.random.default_rng(0).permutation(len(table))
     x = table.values[table.label]
     moved = Annotations.from_arrays(table.item[rows], table.annotator[rows], 10 * x[rows] + 3, kind="numbers")
-    np.testing.assert_allclose(methods["gaussian"]().fit(moved).values_, 10 * model.values_ + 3, rtol=1e-6)
+    np.testing.assert_allclose(methods["gaussian"]().fit(em_parameter).values_, 10 * model.values_ + 3, rtol=1e-6)
 
 
 def test_an_outlier_moves_a_value_little():

@@ -92,7 +92,7 @@ def literal_sums(table: Annotations, params: Skills, posterior: np.ndarray, easi
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_form_of_the_pass_equals_the_literal_loops(kind, with_gold, threads, min_kernel_rows, monkeypatch):
-    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
+    monkeypatch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", min_kernel_rows)
     table = random_table(1, **KINDS[kind])
     params = random_params(2, table)
     gold = some_gold(table) if with_gold else None
@@ -100,7 +100,7 @@ def test_every_form_of_the_pass_equals_the_literal_loops(kind, with_gold, thread
     out = np.full_like(posterior, np.nan)
     easiness = np.empty(table.n_items)
     with placed(table, gold, threads) as engine:
-        sums = engine.sweep(AbilityPass(1.3), params, {"posterior": out, "easiness": easiness})
+        sums = engine.run(AbilityPass(1.3), params, {"posterior": out, "easiness": easiness})
     np.testing.assert_allclose(sums.evidence, evidence, rtol=1e-12)
     np.testing.assert_allclose(out, posterior, atol=1e-12)
     np.testing.assert_allclose(sums.classes, posterior.sum(axis=0), atol=1e-12)
@@ -115,7 +115,7 @@ def test_parabola_of_an_ability_near_zero_bends_by_a_quarter():
         params = Skills(np.full(7, ability), np.zeros(23), np.full(4, 0.25))
         easiness = np.empty(23)
         with placed(table) as engine:
-            sums = engine.sweep(AbilityPass(1.3), params, {"easiness": easiness})
+            sums = engine.run(AbilityPass(1.3), params, {"easiness": easiness})
         expected = np.zeros(7)
         np.add.at(expected, table.annotator, 0.25 * np.exp(2 * easiness[table.item]))
         np.testing.assert_allclose(sums.curvature, expected, rtol=1e-8)
@@ -127,7 +127,7 @@ def test_penalty_equals_its_definition():
     for class_count in (None, 0.4):
         model = GLAD(ability_sd=0.8, easiness_sd=1.7, class_count=class_count)
         of_prior = (class_count or 0) * np.log(params.prior).sum()
-        np.testing.assert_allclose(model.log_penalty(params), density + of_prior, rtol=1e-12)
+        np.testing.assert_allclose(model.log_prior(params), density + of_prior, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -165,7 +165,7 @@ def test_trace_never_falls_and_ends_at_what_is_returned(kind, class_count, accel
         model = GLAD(accelerate=accelerate, **keywords).fit(table)
         assert (np.diff(model.trace_) >= -1e-9).all()
         posterior, evidence = literal_posterior(table, returned(model))
-        np.testing.assert_allclose(model.trace_[-1], evidence + model.log_penalty(returned(model)), rtol=1e-11)
+        np.testing.assert_allclose(model.trace_[-1], evidence + model.log_prior(returned(model)), rtol=1e-11)
         np.testing.assert_allclose(model.posterior_, posterior, atol=1e-9)
         assert model.n_iter_ == len(model.trace_) - 1
 
@@ -179,10 +179,10 @@ def test_one_pass_from_anywhere_raises_the_objective():
         easiness = np.empty(23)
         with placed(table) as engine:
             walk, out = AbilityPass(1 / model.easiness_sd**2), {"easiness": easiness}
-            sums = engine.sweep(walk, wild, out)
-            before = sums.evidence + model.log_penalty(wild)
-            after = Skills(*model._maximise(sums, easiness.copy(), engine.labelled()), wild.prior)
-            assert engine.sweep(walk, after, out).evidence + model.log_penalty(after) > before
+            sums = engine.run(walk, wild, out)
+            before = sums.evidence + model.log_prior(wild)
+            after = Skills(*model._maximise(sums, easiness.copy(), engine.has_labels()), wild.prior)
+            assert engine.run(walk, after, out).evidence + model.log_prior(after) > before
 
 
 def test_scaling_abilities_against_easiness_is_where_the_priors_want_it():
@@ -192,16 +192,16 @@ def test_scaling_abilities_against_easiness_is_where_the_priors_want_it():
     busy, labelled = np.diff(table.annotator_ptr) > 0, np.diff(table.item_ptr) > 0
     with placed(table) as engine:
         walk, out = AbilityPass(1 / model.easiness_sd**2), {"easiness": np.empty(23)}
-        evidence = engine.sweep(walk, params, out).evidence
+        evidence = engine.run(walk, params, out).evidence
         ability, easiness = model._balance(params.ability, params.easiness, busy, labelled)
-        moved = engine.sweep(walk, Skills(ability, easiness, params.prior), out)
+        moved = engine.run(walk, Skills(ability, easiness, params.prior), out)
         assert moved.evidence == pytest.approx(evidence, rel=1e-12)
     np.testing.assert_array_equal(ability[~busy], params.ability[~busy])
     np.testing.assert_array_equal(easiness[~labelled], params.easiness[~labelled])
     heights = []
     for t in np.linspace(-2, 2, 401):
         moved = np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
-        heights.append(model.log_penalty(Skills(*moved, params.prior)))
+        heights.append(model.log_prior(Skills(*em_parameter, params.prior)))
     assert np.argmax(heights) == 200
 
 

@@ -48,7 +48,7 @@ def test_scoring_climbs_to_where_it_is_flat():
     params = Graders(np.full(4, 0.25), np.tile(MEAN, (2, 1)), np.zeros(1))
     worth = [objective(labels, params.grading, SHARES, MEAN)]
     for _ in range(40):
-        params = model.maximise(labels, labels, params)
+        params = model.m_step(labels, labels, params)
         worth.append(objective(labels, params.grading, SHARES, MEAN))
     assert (np.diff(worth, axis=0) >= 0).all()
     for _ in range(20):

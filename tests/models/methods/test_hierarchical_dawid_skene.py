@@ -47,7 +47,7 @@ def test_penalty_is_minus_the_divergences_plus_the_log_priors():
         logs = psi(expected) - psi(expected.sum())
         normaliser = stats.dirichlet(alpha).logpdf(np.full(K, 1 / K)) - ((alpha - 1) * np.log(1 / K)).sum()
         literal += 1.5 * (normaliser + ((alpha - 1) * logs).sum())
-    np.testing.assert_allclose(model.log_penalty(params), literal, rtol=1e-10)
+    np.testing.assert_allclose(model.log_prior(params), literal, rtol=1e-10)
 
 
 def test_population_is_the_one_that_a_search_finds():
@@ -57,7 +57,7 @@ def test_population_is_the_one_that_a_search_finds():
     logs, model = np.log(matrices[:, 0]).sum(axis=0), HierarchicalDawidSkene(known=1e-6)
     params = Crowd(np.full(3, 1 / 3), np.empty(0), expected_population(3))
     for _ in range(200):
-        params = model.learn_crowd(1e7 * matrices, params)
+        params = model.update_hyperparameters(1e7 * matrices, params)
 
     def loss(log_alpha):
         alpha = np.exp(log_alpha)
@@ -76,11 +76,11 @@ def test_inverse_psi_inverts():
 def test_m_step_adds_the_counts_and_who_has_none_is_like_the_population():
     params, labels = random_crowd(2, 5, 3), np.random.default_rng(0).gamma(1, size=(5, 3, 3))
     model = HierarchicalDawidSkene()
-    np.testing.assert_array_equal(model.maximise(labels, np.empty(0), params).concentration, labels + params.population)
-    unseen = model.mean_cells(model.population(params))[0]
+    np.testing.assert_array_equal(model.m_step(labels, np.empty(0), params).concentration, labels + params.population)
+    unseen = model.expected_label_likelihood(model.population(params))[0]
     np.testing.assert_allclose(unseen, params.population / params.population.sum(axis=1, keepdims=True))
     model.concentration_ = params.concentration
-    np.testing.assert_allclose(model.labels_behind()[..., 0], params.concentration.sum(axis=2))
+    np.testing.assert_allclose(model.confusion_support()[..., 0], params.concentration.sum(axis=2))
 
 
 def test_polishing_ends_where_a_search_does():
@@ -125,7 +125,7 @@ def test_the_bound_is_below_the_log_evidence():
     model = HierarchicalDawidSkene()
     model.class_pseudo_ = np.ones(2)
     nothing = Crowd(params.prior, np.stack([params.population] * 2), params.population)  # KL = 0
-    constant = model.log_penalty(nothing) + np.log(params.prior).sum()
+    constant = model.log_prior(nothing) + np.log(params.prior).sum()
     assert readable_objective(model, table, params)[1] - constant <= np.log(evidence.mean()) + 0.02
 
 

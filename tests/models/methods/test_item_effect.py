@@ -8,8 +8,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import dissensus as dz
-from dissensus.compute.engines.base import hard_rows
-from dissensus.compute.readable import label_matrix
+from dissensus.compute.chunk import expand_rows
+from dissensus.compute.chunk import label_matrix
 from dissensus.models.methods.item_effect import Effects, ItemEffect
 from dissensus.table.simulate import simulate
 
@@ -37,7 +37,7 @@ def test_evidence_and_posterior_are_those_of_the_integral():
     )
     model = ItemEffect(points=40)
     theta, loading, prior = rng.normal(size=(5, 3, 3)), np.array([0.8, 0.0, 1.3]), np.array([0.2, 0.3, 0.5])
-    labels, gold = label_matrix(hard_rows(table), 5, 3), np.array([-1, 2, -1, -1])
+    labels, gold = label_matrix(expand_rows(table), 5, 3), np.array([-1, 2, -1, -1])
     evidence, posterior = model._judge_items(labels, Effects(prior, loading, theta), gold)
     joint = np.zeros((4, 3))
     for i, c in itertools.product(range(4), range(3)):
@@ -60,7 +60,7 @@ def test_without_a_loading_it_is_dawid_skene():
     plain = dz.methods["dawid-skene"](dependence=None).fit(table)
     np.testing.assert_allclose(effect.posterior_, plain.posterior_, atol=1e-3)
     np.testing.assert_allclose(effect.confusion_, plain.confusion_, atol=1e-3)
-    np.testing.assert_allclose(effect._confusions(np.array([-1]))[0], plain.population_confusion_, atol=1e-3)
+    np.testing.assert_allclose(effect.confusions_of(np.array([-1]))[0], plain.population_confusion_, atol=1e-3)
 
 
 def test_a_shared_effect_is_found_and_the_posterior_is_less_sure_of_it():
@@ -69,7 +69,7 @@ def test_a_shared_effect_is_found_and_the_posterior_is_less_sure_of_it():
     np.testing.assert_allclose(np.abs(model.loading_), 1.5, atol=0.45)
     loss, independent = (-np.log(one.posterior_[np.arange(600), truth]).mean() for one in (model, plain))
     assert loss < 0.75 * independent
-    np.testing.assert_allclose(model._confusions(np.array([-1]))[0], model.confusion_.mean(axis=0), atol=0.01)
+    np.testing.assert_allclose(model.confusions_of(np.array([-1]))[0], model.confusion_.mean(axis=0), atol=0.01)
     independent_labels = ItemEffect().fit(shared_effect(0.0)[0])
     assert np.abs(independent_labels.loading_).max() < 0.45
 

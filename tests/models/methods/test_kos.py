@@ -71,7 +71,7 @@ def literal_passes(table: Annotations, gold, labels: float, passes: int):
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_messages_equal_the_literal_sums(kind, with_gold, threads, min_kernel_rows, monkeypatch):
-    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
+    monkeypatch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", min_kernel_rows)
     table = two_classes(1, kind, n=97)
     gold = some_gold(table) if with_gold else None
     a, x, weight, kappa = literal_passes(table, gold, 3.0, passes=3)
@@ -258,7 +258,7 @@ def test_unseen_annotator_weighs_as_the_crowd_and_empty_item_has_the_prior():
     np.testing.assert_array_equal(scored[0], model.prior_)
     odds = model.scale_ * np.array([model.population_weight_, -model.weight_[3]])
     np.testing.assert_allclose(scored[1:, 1], 1 / (1 + np.exp(-odds)))
-    np.testing.assert_allclose(model._confusions(np.array([-1]))[0, 0, 0], model.hits_.sum() / model.total_.sum())
+    np.testing.assert_allclose(model.confusions_of(np.array([-1]))[0, 0, 0], model.hits_.sum() / model.total_.sum())
 
 
 def test_confusions_are_made_of_the_reliabilities():

@@ -115,7 +115,7 @@ def test_trimmed_means_equal_the_literal_loop(size, trim):
 @pytest.mark.parametrize("min_kernel_rows", [0, 10**6])
 @pytest.mark.parametrize("with_gold", [False, True])
 def test_skills_equal_the_literal_alternation(with_gold, min_kernel_rows, monkeypatch):
-    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
+    monkeypatch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", min_kernel_rows)
     table = simulate(60, 9, 4, redundancy=3, seed=1).annotations
     gold = some_gold(table) if with_gold else None
     n, C, known, known_skill = literal_pairs(table, gold, 1)

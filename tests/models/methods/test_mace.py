@@ -9,7 +9,7 @@ from scipy.special import psi
 
 from dissensus import Annotations, methods
 from dissensus.compute.kernels.confusion import LOG_RANGE, chunk_rows
-from dissensus.models.confusion_pass import Likelihood
+from dissensus.models.confusion import EStepParams
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.methods.mace import MACE, MIN_PRIOR, Copied, draw_by_figures, means
 from dissensus.table.datasets import load_dataset
@@ -93,7 +93,7 @@ def test_bound_and_m_step_equal_the_literal_loops(kind, with_gold):
         posterior, copied, bound = literal_pass(model, table, params, gold)
         of_prior = 0.0 if class_prior == "uniform" else model.class_pseudo_ @ np.log(params.prior)
         with placed(table, gold) as engine:
-            objective, after = model.em_pass(engine, params)
+            objective, after = model.em_step(engine, params)
         readable, same = readable_objective(model, table, params, gold)
         np.testing.assert_allclose(readable, posterior, atol=1e-12)
         np.testing.assert_allclose([objective, same], bound + of_prior, rtol=1e-12)
@@ -238,13 +238,13 @@ def test_the_population_pools_what_was_copied():
     spammed = (model.strategy_counts_ - model.strategy_count).sum(axis=0) + model.strategy_count
     np.testing.assert_allclose(model.population_strategy_, spammed / spammed.sum())
     unseen = pooled * np.eye(3) + (1 - pooled) * model.population_strategy_
-    np.testing.assert_allclose(model._confusions(np.array([-1]))[0], unseen)
+    np.testing.assert_allclose(model.confusions_of(np.array([-1]))[0], unseen)
 
 
 def test_intervals_have_the_variance_of_what_is_believed():
     """By draws of θ and ξ, and by SciPy's moments of a Beta and a Dirichlet; few labels, so that n + 1 is not n."""
     model = MACE(alpha=0.8, beta=1.7, strategy_count=0.6).fit(random_table(9, n=31))
-    variance = model.confusion_ * (1 - model.confusion_) / (model.labels_behind() + 1)
+    variance = model.confusion_ * (1 - model.confusion_) / (model.confusion_support() + 1)
     rng = np.random.default_rng(0)
     for a in range(7):
         theta, delta = stats.beta(*model.competence_counts_[a]), model.strategy_counts_[a]
@@ -273,7 +273,7 @@ def test_no_prior_that_is_allowed_makes_odds_that_could_overflow():
     model = MACE(alpha=MIN_PRIOR, beta=MIN_PRIOR, strategy_count=MIN_PRIOR)
     for share in (0.0, 0.5, 1.0):
         params = Copied(np.full(3, 1 / 3), np.full((2, 3), share), given)
-        odds = Likelihood.of(params.prior, model.cells(params)).table
+        odds = EStepParams.of(params.prior, model.label_likelihood(params)).table
         assert np.abs(np.log(odds)).max() < LOG_RANGE
         assert chunk_rows(odds) >= 1
 

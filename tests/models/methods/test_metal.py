@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import metal as kernels
 from dissensus.exceptions import BadParameter
@@ -58,12 +58,12 @@ def random_case(table: Annotations, seed: int = 0):
 @pytest.mark.parametrize("with_gold", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_objective_equals_loops_over_all_pairs(kind, with_gold, threads, min_kernel_rows, monkeypatch):
-    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", min_kernel_rows)
+    monkeypatch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", min_kernel_rows)
     table = random_table(1, **KINDS[kind])
     gold = some_gold(table) if with_gold else None
     theta, prior, known = random_case(table)
     with Threads(threads) as pool:
-        value = Moments(hard_rows(table), pool, gold, prior, known)(theta)
+        value = Moments(expand_rows(table), pool, gold, prior, known)(theta)
     np.testing.assert_allclose(value + constant(table, gold), literal_objective(table, theta, prior, known, gold))
 
 
@@ -72,7 +72,7 @@ def test_every_parabola_has_the_slope_of_the_objective(kind):
     table = random_table(2, n_items=9, n_annotators=5, n=40, **KINDS[kind])
     theta, prior, known = random_case(table)
     with Threads(1) as pool:
-        moments = Moments(hard_rows(table), pool, None, prior, known)
+        moments = Moments(expand_rows(table), pool, None, prior, known)
         moments(theta)
     slope = 2 * (np.einsum("acd,ayd->ayc", moments.curvature, theta) - moments.pull)
     step = 1e-5
@@ -81,7 +81,7 @@ def test_every_parabola_has_the_slope_of_the_objective(kind):
         for side in (-step, step):
             moved = theta.copy()
             moved[at] += side
-            around.append(literal_objective(table, moved, prior, known))
+            around.append(literal_objective(table, em_parameter, prior, known))
         np.testing.assert_allclose(slope[at], (around[1] - around[0]) / (2 * step), atol=1e-6)
 
 
@@ -89,14 +89,14 @@ def test_curvature_is_that_of_the_objective():
     table = random_table(2, n_items=9, n_annotators=5, n=40)
     theta, prior, known = random_case(table)
     with Threads(1) as pool:
-        moments = Moments(hard_rows(table), pool, None, prior, known)
+        moments = Moments(expand_rows(table), pool, None, prior, known)
         start = moments(theta)
         H, R = moments.curvature.copy(), moments.pull.copy()
         for j in range(5):  # F along one annotator is exactly its parabola
             moved = theta.copy()
             moved[j] += np.random.default_rng(j).normal(size=(4, 4))
             parabola = [np.einsum("cd,yd,yc->", H[j], x, x) - 2 * (R[j] * x).sum() for x in (theta[j], moved[j])]
-            np.testing.assert_allclose(moments(moved) - start, parabola[1] - parabola[0])
+            np.testing.assert_allclose(moments(em_parameter) - start, parabola[1] - parabola[0])
 
 
 def test_projection_is_the_nearest_point_of_the_simplex():
@@ -194,7 +194,7 @@ def test_pairs_cannot_tell_three_classes_apart_from_a_rotation_of_them():
     table = exact_table(theta, prior)
     nothing = Known(np.zeros((4, 3, 3)), np.zeros((4, 3)))
     with Threads(1) as pool:
-        moments = Moments(hard_rows(table), pool, None, prior, nothing)
+        moments = Moments(expand_rows(table), pool, None, prior, nothing)
         truth, other = (moments(np.ascontiguousarray(x.transpose(0, 2, 1))) for x in (theta, turned))
         np.testing.assert_allclose(truth, other, rtol=1e-12)
         np.testing.assert_allclose(truth + constant(table), 0, atol=1e-6)
@@ -213,8 +213,8 @@ def test_pairs_cannot_tell_the_shares_of_two_classes():
     table = exact_table(theta, prior)
     nothing = Known(np.zeros((3, 2, 2)), np.zeros((3, 2)))
     with Threads(1) as pool:
-        for shares, matrices in ((prior, theta), (other, moved)):
-            value = Moments(hard_rows(table), pool, None, shares, nothing)(
+        for shares, matrices in ((prior, theta), (other, em_parameter)):
+            value = Moments(expand_rows(table), pool, None, shares, nothing)(
                 np.ascontiguousarray(matrices.transpose(0, 2, 1))
             )
             np.testing.assert_allclose(value + constant(table), 0, atol=1e-6)
@@ -229,7 +229,7 @@ def test_no_small_move_from_the_answer_is_better(kind, with_gold):
     theta, prior, known = random_case(table)
     model = MeTaL(tol=1e-14, max_iter=20_000)
     with Threads(1) as pool:
-        moments = Moments(hard_rows(table), pool, gold, prior, known)
+        moments = Moments(expand_rows(table), pool, gold, prior, known)
         best = model._descend(moments, theta, lambda step, value: None)
         lowest = moments(best)
         np.testing.assert_allclose(model.trace_[-1], -lowest, rtol=1e-12)
@@ -293,7 +293,7 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
             log = log + np.log(model.confusion_[table.annotator[row]]) @ shares_of(table, row)
         expected = np.exp(log - np.logaddexp.reduce(log)) if gold[i] < 0 else np.eye(4)[gold[i]]
         np.testing.assert_allclose(model.posterior_[i], expected, atol=1e-9)
-    rows = hard_rows(table)
+    rows = expand_rows(table)
     counts = np.zeros((7, 4, 4))  # of gold, [annotator, given, true]
     total, votes = np.zeros(7), np.zeros((4, 4))
     shares = table.soft_labels()
@@ -330,7 +330,7 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
     model.set_params(tol=1e-13, max_iter=9000).fit(table, gold=gold)
     smoothed = (theta * (np.outer(total, prior) + N)[:, None, :] + pseudo).transpose(0, 2, 1)
     np.testing.assert_allclose(model.confusion_, smoothed / smoothed.sum(axis=2, keepdims=True), atol=1e-4)
-    np.testing.assert_allclose(model._confusion_size()[:, :, 0], smoothed.sum(axis=2), rtol=1e-4)
+    np.testing.assert_allclose(model.confusion_support()[:, :, 0], smoothed.sum(axis=2), rtol=1e-4)
 
 
 def test_rare_classes_among_several_are_pulled_to_the_crowd_and_others_as_they_were():

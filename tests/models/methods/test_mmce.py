@@ -1,4 +1,4 @@
-"""Minimax conditional entropy: the fused pass against loops and SciPy, the climb, and what an item's effect is for."""
+"""Minimax conditional entropy: the fused pass against loops and SciPy, the run_em, and what an item's effect is for."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from dissensus import Annotations, methods
-from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.models.matrices import expected_pseudo
@@ -73,7 +73,7 @@ def best_tau(table: Annotations, sigma, belief, beta: float):
 
 def pass_at(table: Annotations, params: Effects, gold=None, threads: int = 1, rounds: int = 1, special=None):
     with Threads(threads) as pool:
-        sweep = Sweep(hard_rows(table), pool, BETA, gold, table.n_items if special is None else special)
+        sweep = Sweep(expand_rows(table), pool, BETA, gold, table.n_items if special is None else special)
         return sweep(params, rounds), sweep
 
 
@@ -102,7 +102,7 @@ def plain_posterior(table: Annotations, params: Effects) -> np.ndarray:
 def test_penalty_equals_its_definition():
     params = random_params(4, random_table(3))
     model = MMCE(gamma=0.3, centre="zero")
-    np.testing.assert_allclose(model.log_penalty(params), -0.3 * 16 / 2 * np.square(params.effect).sum(), rtol=1e-12)
+    np.testing.assert_allclose(model.log_prior(params), -0.3 * 16 / 2 * np.square(params.effect).sum(), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -160,10 +160,10 @@ def test_sigma_of_an_m_step_is_where_the_bound_is_highest():
     seen[1, 2] = 0
     shares = rng.dirichlet(np.ones(K), (A, K))
     expected = shares * seen.sum(axis=2, keepdims=True)
-    after = kernels.maximise(effect, seen, expected, alpha, centre)
+    after = kernels.m_step(effect, seen, expected, alpha, centre)
     moved = shares * np.exp(after - effect)
     moved *= seen.sum(axis=2, keepdims=True) / moved.sum(axis=2, keepdims=True)
-    np.testing.assert_allclose(seen - moved, alpha * (after - centre), atol=1e-9)
+    np.testing.assert_allclose(seen - em_parameter, alpha * (after - centre), atol=1e-9)
     np.testing.assert_array_equal(after[1, 2], centre[2])
 
 
@@ -180,7 +180,7 @@ def test_penalty_is_the_least_over_what_annotators_have_in_common(centre):
         return 0.3 * 16 / 2 * (total + 3 * np.square(middle - expected).sum() * (centre == "crowd"))
 
     least = minimize(penalty, np.zeros(16)).fun if centre == "crowd" else penalty(np.zeros(16))
-    np.testing.assert_allclose(model.log_penalty(params), -least, rtol=1e-9)
+    np.testing.assert_allclose(model.log_prior(params), -least, rtol=1e-9)
 
 
 @pytest.mark.parametrize("centre", ["crowd", "zero"])
@@ -191,7 +191,7 @@ def test_one_pass_from_anywhere_raises_the_objective(centre):
         params = random_params(seed, table, size=1 + seed % 4)
         before, sweep = pass_at(table, params)
         after = replace(params, effect=model._learn(params.effect, sweep.sums), belief=sweep.posterior)
-        gain = pass_at(table, after)[0] + model.log_penalty(after) - before - model.log_penalty(params)
+        gain = pass_at(table, after)[0] + model.log_prior(after) - before - model.log_prior(params)
         assert gain > 0
 
 
@@ -327,7 +327,7 @@ def test_labels_are_predicted_with_the_effect_of_the_item():
     everyone = np.concatenate([softmax(model.annotator_effect_, axis=2), model.population_confusion_[None]])
     item, annotator = np.array([0, 3, 0, -1, 8]), np.array([2, 6, -1, 1, -1])
     posterior = np.concatenate([model.posterior_, model.prior_[None]])[item]
-    found = model._label_proba(posterior, item, annotator)
+    found = model._label_probabilities(posterior, item, annotator)
     for row in range(5):
         literal = sum(
             posterior[row, k] * softmax(np.log(everyone[annotator[row], k]) + tau[item[row], k]) for k in range(4)

@@ -23,7 +23,7 @@ def test_m_step_and_penalty_equal_their_definitions(kind, class_prior):
         hits[table.annotator[row]] += shares_of(table, row) @ posterior[table.item[row]]
         total[table.annotator[row]] += shares_of(table, row).sum()
     model = begun(OneCoin(right=3.0, wrong=0.5, class_prior=class_prior, class_count=2.0), table)
-    after = model._next(sums_by(model, table, posterior), None)
+    after = model._next_params(sums_by(model, table, posterior), None)
     np.testing.assert_allclose(after.coin[:, 0], (3.0 + hits) / (3.5 + total))
     np.testing.assert_allclose(after.coin[:, 1], (0.5 + total - hits) / (3.5 + total))
     votes = sum(shares_of(table, row) for row in range(len(table)))
@@ -32,7 +32,7 @@ def test_m_step_and_penalty_equal_their_definitions(kind, class_prior):
     np.testing.assert_allclose(after.prior, shares)
     np.testing.assert_array_equal(model.class_pseudo_, 2.0)
     penalty = sum(3.0 * np.log(p) + 0.5 * np.log(not_p) for p, not_p in coin)
-    np.testing.assert_allclose(model.log_penalty(Coins(after.prior, coin)), penalty)
+    np.testing.assert_allclose(model.log_prior(Coins(after.prior, coin)), penalty)
 
 
 def test_recovers_what_was_simulated_and_beats_majority_vote():
@@ -70,10 +70,10 @@ def test_confusions_and_their_intervals_are_made_of_the_coins():
     assert not hasattr(OneCoin(), "confusion_")
     for a, (right, wrong) in enumerate(model.coin_):
         np.testing.assert_allclose(model.confusion_[a], np.where(np.eye(4) == 1, right, wrong / 3))
-    np.testing.assert_allclose(model.labels_behind()[:, 0, 0], model.n_annotations_ + 5)
+    np.testing.assert_allclose(model.confusion_support()[:, 0, 0], model.n_annotations_ + 5)
     hits = model.posterior_[table.item, table.label].sum()
     unseen = (hits + 3) / (len(table) + 5)
-    np.testing.assert_allclose(model._confusions(np.array([-1]))[0].diagonal(), unseen)
+    np.testing.assert_allclose(model.confusions_of(np.array([-1]))[0].diagonal(), unseen)
 
 
 @pytest.mark.realdata

@@ -87,7 +87,7 @@ def test_no_small_move_of_accuracy_or_propensity_is_better():
             1 / (1 + (1 / p - 1) * np.exp(rng.normal(0, 10 ** rng.uniform(-3, -0.5), p.size)))
             for p in (model.accuracy_, model.propensity_)
         ]
-        assert whole_objective(table, *moved, 0.5, 0.6) <= top + 1e-9
+        assert whole_objective(table, *em_parameter, 0.5, 0.6) <= top + 1e-9
         assert whole_objective(table, moved[0], model.propensity_, 0.5, 0.6) <= top + 1e-9
         assert whole_objective(table, model.accuracy_, moved[1], 0.5, 0.6) <= top + 1e-9
 
@@ -113,13 +113,13 @@ def test_m_step_and_penalty_equal_their_definitions(kind, balance):
     model = begun(Snorkel(l2=0.8, initial_accuracy=0.75, class_balance=balance, class_count=2.0), table)
     penalty = -0.4 * sum((np.log(p / q) - np.log(3)) ** 2 for p, q in coin)
     np.testing.assert_array_equal(model.class_pseudo_, 2.0)
-    np.testing.assert_allclose(model.log_penalty(params), penalty)
+    np.testing.assert_allclose(model.log_prior(params), penalty)
     posterior = rng.dirichlet(np.ones(4), 23)
     shares = np.eye(4)[table.label] if table.proba is None else table.proba
     weight = np.ones(len(table)) if table.weight is None else table.weight
     hits = np.bincount(table.annotator, weight * (shares * posterior[table.item]).sum(axis=1))
     total = np.bincount(table.annotator, weight)
-    after = model._next(sums_by(model, table, posterior), None)
+    after = model._next_params(sums_by(model, table, posterior), None)
     p, q = after.coin.T
     np.testing.assert_allclose(p + q, 1)
     np.testing.assert_allclose(hits - total * p, 0.8 * (np.log(p / q) - np.log(3)), atol=1e-9)
@@ -197,4 +197,4 @@ def test_recovers_what_was_simulated_and_beats_majority_vote():
 def test_intervals_count_the_penalty_as_labels():
     table = simulate(200, 9, 3, seed=4).annotations
     model = Snorkel(l2=2.1, initial_accuracy=0.7).fit(table)
-    np.testing.assert_allclose(model.labels_behind()[:, 0, 0], model.total_ + 10)
+    np.testing.assert_allclose(model.confusion_support()[:, 0, 0], model.total_ + 10)

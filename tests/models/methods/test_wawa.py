@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.chunk import expand_rows
 from dissensus.compute.kernels.vote import skilled_votes
 from dissensus.models.methods import Wawa
 from dissensus.models.votes import VotePass
@@ -40,10 +40,10 @@ def test_one_walk_equals_the_literal_loops(kind, with_gold):
     skill[0] = 0
     sums, hits = literal_vote(table, skill, gold)
     with placed(table, gold, 2) as engine:
-        outcome = engine.sweep(VotePass(), skill)
+        outcome = engine.run(VotePass(), skill)
     np.testing.assert_allclose(outcome.hits, hits, atol=1e-12)
     np.testing.assert_allclose(outcome.votes, sums.sum(axis=0), atol=1e-12)
-    np.testing.assert_allclose(skilled_votes(hard_rows(table), skill, 4), sums, atol=1e-12)
+    np.testing.assert_allclose(skilled_votes(expand_rows(table), skill, 4), sums, atol=1e-12)
 
 
 @pytest.mark.parametrize("with_gold", [False, True])
@@ -161,7 +161,7 @@ def test_votes_on_a_short_table_are_those_of_the_kernels(kind, with_gold, name, 
     gold = some_gold(table) if with_gold else None
     compiled = methods[name]().fit(table, gold=gold)
     scored = compiled.predict_proba(table)
-    monkeypatch.setattr("dissensus.compute.readable.MIN_KERNEL_ROWS", 10**6)
+    monkeypatch.setattr("dissensus.compute.chunk.MIN_KERNEL_ROWS", 10**6)
     short = methods[name]().fit(table, gold=gold)
     for key in ("posterior_", "reliability_", "hits_", "total_", "prior_", "item_total_", "trace_"):
         np.testing.assert_allclose(getattr(short, key), getattr(compiled, key), atol=1e-12)

@@ -1,32 +1,35 @@
-"""Where an EM pass runs: `engine="local" | "disk" | "torch" | "spark"`, of methods that go "per item, then add counts".
+"""Where an EM pass runs: `engine="local" | "disk" | "torch" | "spark"`, for methods that go "per item, then add
+counts".
 
-A model is written once. It states its pass as a `base.Pass`: parameters come in, a kernel walks items and adds to
+A model is written once. It states its pass as a `base.Pass`: parameters come in, a kernel loops over items and adds to
 counts, the counts come out, and perhaps a posterior per item. A pass never holds annotations; an engine (`base.Engine`)
-holds them and nothing else, and decides which block of items is walked where:
+holds them and nothing else, and decides which chunk of items is processed where:
 
-- `local`: arrays in memory; a block is a range of items, one for each thread, each with its own counts.
-- `disk`: files of codes sorted by item, made once from Parquet (`coding`); a block is a few million rows, mapped into
-  memory for as long as the same kernels walk them. The posterior is a file. After every pass the state is saved.
+- `local`: arrays in memory; a chunk is a range of items, one for each thread, each with its own counts.
+- `disk`: files of codes sorted by item, made once from Parquet (`coding`); a chunk is a few million rows, mapped into
+  memory while the same kernels process them. The posterior is a file. After every pass the state is saved. Codes,
+  checkpoints and results go to a folder; results with a row per item are arrays mapped from files there, and
+  `items_path_` is a folder of Parquet files with what `to_frame("items")` shows.
 - `torch`: tensors on a GPU (or the CPU); the kernels are those of `kernels.on_torch`, over as many rows at a time as
-  leave room for what they make of them.
-- `spark`: arrays in a cluster, made there (`scatter`); a block is what a task walks: it takes the parameters of its
-  annotators out of broadcasts, and sums are added as a tree. The posterior stays in the cluster.
+  leave room for intermediate arrays.
+- `spark`: arrays in a cluster, made there (`scatter`); a chunk is what a task processes: it takes the parameters of its
+  annotators from broadcasts, and sums are added as a tree. Results with a row per item stay in the cluster:
+  `to_frame("items")` is a DataFrame, and `np.asarray(model.posterior_)` brings them to the driver.
 
-Only parameters go to where the annotations are, only sums come back, and sums add with `+`. What is asked before the
-first pass (votes, label counts) is asked by passes too, so that nothing needs the whole table in one place. One
+Only parameters go to where the annotations are, only sums come back, and sums add with `+`. What a fit needs before the
+first pass (votes, label counts) is computed by passes too, so that nothing needs the whole table in one place. One
 exception: GLAD has a parameter per item, and all of them are in the memory of the driver.
 
 All engines give the same answer. Sums and probabilities are in double precision everywhere, so engines differ by the
-order of additions only, too little to change when a fit stops; a test holds them to it.
-
-A new engine is a class here, its file, and its name in `ENGINES`.
+order of additions only, too little to change when a fit stops; tests verify it.
 
 An engine with options is made by its class: `DawidSkene(engine=Disk(folder="work", memory_gb=2))`,
-`DawidSkene(engine=Torch(device="cuda:1"))`, `DawidSkene(engine=Spark(partitions=400))`.
+`DawidSkene(engine=Torch(device="cuda:1"))`, `DawidSkene(engine=Spark(partitions=400))`. Another package adds an engine
+by an entry point of the group `dissensus.engines`, whose value is such a class.
 
 >>> from dissensus import methods
 >>> from dissensus.compute.engines import Disk, Spark, Torch
->>> [methods["dawid-skene"](engine=one).engine is one for one in (Torch(device="cpu"), Disk(), Spark())]
+>>> [methods["dawid-skene"](engine=engine).engine is engine for engine in (Torch(device="cpu"), Disk(), Spark())]
 [True, True, True]
 """
 
@@ -40,12 +43,13 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.common.extras import need
-from dissensus.common.parameters import check_argument
+from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import IntArray
-from dissensus.compute.engines.base import Engine, TableElsewhere, hard_rows
+from dissensus.compute.chunk import expand_rows
+from dissensus.compute.engines.base import Engine, RemoteTable
 from dissensus.compute.engines.local import Local as LocalEngine
 from dissensus.compute.engines.local import Threads, thread_count
-from dissensus.exceptions import BadParameter
+from dissensus.compute.exceptions import BadClusterAddress, NoFolderForCodes, UnknownEngine, WrongEngine
 from dissensus.table.annotations import Annotations
 
 MASTER = re.compile(
@@ -58,25 +62,23 @@ MASTER = re.compile(
 class Local:
     """Annotations in the memory of this process."""
 
-    def bring(self, table: Any) -> Any:
-        """What `fit` was given, as a table that this engine can walk; what is none is left as it is."""
-        if isinstance(table, TableElsewhere):
-            raise BadParameter(
-                f"a table {table.where} is fitted by engine={table.engine!r}, of a method that has that keyword."
-            )
+    def load(self, table: Any) -> Any:
+        """Return what `fit` was given as a table of this engine; what is not a table is returned unchanged."""
+        if isinstance(table, RemoteTable):
+            raise WrongEngine(where=table.where, engine=table.engine)
         return table
 
-    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
-        """The table where the passes of a model run, in `model.threads` threads where it has any say."""
+    def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+        """Return the engine that holds the table, with `model.threads` threads if the model has that keyword."""
         return in_memory(table, gold, getattr(model, "threads", None))
 
-    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
-        """Put the results of a fit where they belong."""
+    def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
+        """Move the results of a fit to where the table is kept."""
 
 
 def in_memory(table: Annotations, gold: IntArray | None, threads: int | None) -> LocalEngine:
-    """The engine for a table in memory."""
-    rows = hard_rows(table)
+    """Return the engine for a table in memory."""
+    rows = expand_rows(table)
     pool = Threads(thread_count(threads, rows.annotator.size))
     return LocalEngine(rows, table.n_annotators, table.n_classes, pool, gold)
 
@@ -108,7 +110,7 @@ class Disk(Local):
         check_argument("memory_gb", self.memory_gb, float, above=0)
         check_argument("block_rows", self.block_rows, int, low=1)
 
-    def bring(self, table: Any) -> Any:
+    def load(self, table: Any) -> Any:
         """Codes on the disk, of a path or pattern, or of a table in memory."""
         from dissensus.compute.engines.coding import Coded, code, code_table
 
@@ -116,19 +118,19 @@ class Disk(Local):
             return table
         if isinstance(table, Annotations):
             if self.folder is None:
-                raise BadParameter("engine='disk' keeps the codes of a table in a folder; name it: Disk(folder=…).")
+                raise NoFolderForCodes
             return code_table(table, self.folder)
         if isinstance(table, str | Path):
             return code(table, self.folder or beside(table), memory_gb=self.memory_gb)
-        return super().bring(table)
+        return super().load(table)
 
-    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+    def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Files, and a folder for the fit."""
         from dissensus.compute.engines.disk import DiskEngine, RunFolder
 
         return DiskEngine(table, self.block_rows, _pool(model, table), gold, RunFolder(model, table, gold))
 
-    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
+    def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
         """On the disk, with the frame of the items as Parquet files."""
         from dissensus.compute.engines.disk import leave_results
 
@@ -159,10 +161,10 @@ class Torch(Local):
     def __post_init__(self) -> None:
         check_argument("part_rows", self.part_rows, int | None, low=1)
 
-    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+    def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Tensors on the device."""
         found = need("dissensus.compute.engines.torch", "engine='torch' needs", "learning")
-        rows, pool = hard_rows(table), _pool(model, table)
+        rows, pool = expand_rows(table), _pool(model, table)
         engine: Engine = found.on_device(rows, table.n_annotators, table.n_classes, gold, self, pool)
         return engine
 
@@ -187,20 +189,17 @@ class Spark(Local):
         check_argument("partitions", self.partitions, int | None, low=1)
         check_argument("partition_rows", self.partition_rows, int, low=1)
         if self.master is not None and not MASTER.fullmatch(self.master):
-            raise BadParameter(
-                "master must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', "
-                f"got {self.master!r}; left out, it is what Spark's own settings say, or this machine."
-            )
+            raise BadClusterAddress(master=self.master)
 
-    def bring(self, table: Any) -> Any:
+    def load(self, table: Any) -> Any:
         """Parts in the cluster, of a DataFrame, a table of Spark's or a path; a table in memory is sent when placed."""
         from dissensus.compute.engines.scatter import Scattered, is_frame, scatter
 
         if is_frame(table) or isinstance(table, str | Path):
             return scatter(table, options=self)
-        return table if isinstance(table, Scattered) else super().bring(table)
+        return table if isinstance(table, Scattered) else super().load(table)
 
-    def place(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
+    def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Parts in the cluster."""
         from dissensus.compute.engines.scatter import spread_table
         from dissensus.compute.engines.spark import SparkEngine
@@ -208,11 +207,11 @@ class Spark(Local):
         scattered = spread_table(table, self) if isinstance(table, Annotations) else table
         return SparkEngine(scattered, _pool(model, table), gold)
 
-    def leave(self, model: Any, table: Any, gold: IntArray | None) -> None:
+    def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
         """In the cluster; they know the table that they are of."""
         if not isinstance(table, Annotations):
             if isinstance(model.posterior_, np.ndarray):  # of a fit in memory
-                for key in model._per_item():
+                for key in model._per_item_results():
                     setattr(model, key, table.spread(getattr(model, key)))
             model.posterior_.table = table
 
@@ -221,18 +220,29 @@ ENGINES: dict[str, type[Local]] = {"local": Local, "disk": Disk, "torch": Torch,
 EngineChoice = Literal["local", "disk", "torch", "spark"] | Local
 
 
-def name_of(engine: EngineChoice) -> str:
-    """The engine without its options."""
+ENGINE: Any = param(
+    "local", "where the passes run, see `dissensus.compute.engines`", check=lambda _: True,
+    must="must be 'local', 'disk', 'torch', 'spark', or one with options, such as Disk(…)",
+)  # fmt: skip
+"""The parameter of methods that run on every engine; the engine itself checks it."""
+
+
+def engine_name(engine: EngineChoice) -> str:
+    """Return the name of an engine without its options."""
     return engine if isinstance(engine, str) else type(engine).__name__.lower()
 
 
-def options_of(engine: object) -> Local:
-    """The engine with its options."""
-    if isinstance(engine, str) and engine in ENGINES:
-        return ENGINES[engine]()
+def engine_options(engine: object) -> Local:
+    """Return an engine with its options; None: the default one."""
+    if engine is None:
+        return Local()
     if isinstance(engine, Local):
         return engine
-    raise BadParameter(
-        "engine must be 'local', 'disk', 'torch', 'spark', or one with options, Disk(…), Torch(…) or Spark(…), "
-        f"got {engine!r}."
-    )
+    if isinstance(engine, str):
+        if engine not in ENGINES:
+            from importlib.metadata import entry_points  # takes 30 ms
+
+            ENGINES.update({plugin.name: plugin.load() for plugin in entry_points(group="dissensus.engines")})
+        if engine in ENGINES:
+            return ENGINES[engine]()
+    raise UnknownEngine(names=", ".join(map(repr, ENGINES)), engine=engine)

@@ -36,7 +36,8 @@ import pyarrow.parquet as pq
 from dissensus.common.atomic import HeldFolder, atomic, sync
 from dissensus.common.extras import need
 from dissensus.common.types import IntArray, Names
-from dissensus.compute.engines.base import Rows, TableElsewhere
+from dissensus.compute.chunk import Rows
+from dissensus.compute.engines.base import RemoteTable
 from dissensus.compute.engines.local import cuts
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table import names as naming
@@ -79,7 +80,7 @@ class MappedNames:
         return np.asarray(self[:], dtype)
 
 
-class Coded(TableElsewhere):
+class Coded(RemoteTable):
     """A table on a disk, as `code` left it: the names and sizes of an `Annotations`, and its rows as files."""
 
     where, engine = "on a disk", "disk"

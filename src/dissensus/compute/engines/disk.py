@@ -24,7 +24,8 @@ import numpy as np
 
 from dissensus.common.atomic import HeldFolder, atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, join_rows
+from dissensus.compute.chunk import Chunk, Rows, join_rows
+from dissensus.compute.engines.base import Engine, P, Pass, S
 from dissensus.compute.engines.coding import Coded
 from dissensus.compute.engines.local import Threads, even
 
@@ -70,9 +71,9 @@ def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
 
     if isinstance(model.posterior_, np.ndarray):  # of a fit in memory
         run = RunFolder(model, coded, gold)
-        for key in model._per_item():
+        for key in model._per_item_results():
             kept = PerItem(run, key.removesuffix("_"), getattr(model, key).shape)
-            kept.put(0, getattr(model, key))
+            kept.write(0, getattr(model, key))
             setattr(model, key, kept)
     run = model.posterior_.run
     folder = run.path / "items"
@@ -103,7 +104,7 @@ class PerItem:
         weakref.finalize(self, self._file.close)
         self._each = 8 * int(np.prod(shape[1:]))
 
-    def put(self, first: int, values: FloatArray) -> None:
+    def write(self, first: int, values: FloatArray) -> None:
         """Write entries from `first` on."""
         os.pwrite(self._file.fileno(), np.ascontiguousarray(values).data, self._start + first * self._each)
 
@@ -120,39 +121,40 @@ class DiskEngine(Engine):
     def __init__(self, coded: Coded, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
         super().__init__(coded.size(), coded.per_annotator, pool, gold)
         self.coded, self.blocks = coded, coded.ranges(block_rows)
-        self.run = self.checkpoint = run
+        self.run_folder = self.checkpoint = run
 
-    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Every thread walks its share of the blocks, one after the other."""
-        workers = 1 if walk.in_order else min(self.pool.threads, len(self.blocks))
-        buffers = walk.open(params, self.size, workers, self.pool)
+    def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """Let every thread process its share of the blocks, one after the other."""
+        n_workers = 1 if pass_.sequential else min(self.pool.threads, len(self.blocks))
+        workers = pass_.open(params, self.size, n_workers, self.pool)
 
         def work(number: int, start: int, stop: int) -> None:
             for first, end in self.blocks[start:stop]:
-                self._walk(walk, buffers[number], first, end, out or {})
+                self._process(pass_, workers[number], first, end, out or {})
 
-        self.pool.map(work, even(len(self.blocks), workers))
-        return walk.close(buffers, self.pool)
+        self.pool.map(work, even(len(self.blocks), n_workers))
+        return pass_.close(workers, self.pool)
 
-    def _walk(self, walk: Pass[P, S], buffer: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
+    def _process(self, pass_: Pass[P, S], worker: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
         gold = None if self.gold is None else self.gold[first:end]
         arrays = {
             name: np.empty((end - first, *to.shape[1:])) if isinstance(to, PerItem) else to[first:end]
             for name, to in out.items()
         }
-        walk.walk(Block(0, end - first, self.coded.rows(first, end), gold, first), buffer, arrays)
+        rows, size = self.coded.rows(first, end), self.size
+        pass_.process(Chunk(rows.arrays, gold, size.n_annotators, size.n_classes, first), worker, arrays)
         for name, to in out.items():
             if isinstance(to, PerItem):
-                to.put(first, arrays[name])
+                to.write(first, arrays[name])
 
-    def rows_of(self, keep: BoolArray) -> Rows:
-        """The rows of the items to keep."""
+    def select_rows(self, keep: BoolArray) -> Rows:
+        """Return the rows of the items to keep."""
         return join_rows([self.coded.rows(first, end).select(keep[first:end]) for first, end in self.blocks])
 
-    def labelled(self) -> BoolArray:
+    def has_labels(self) -> BoolArray:
         """(I,) which items have annotations."""
         return np.concatenate([np.diff(self.coded.rows(first, end).item_ptr) > 0 for first, end in self.blocks])
 
-    def per_item(self, name: str, *shape: int) -> Any:
+    def allocate(self, name: str, *shape: int) -> Any:
         """A file in the fit's folder."""
-        return PerItem(self.run, name, (self.size.n_items, *shape))
+        return PerItem(self.run_folder, name, (self.size.n_items, *shape))

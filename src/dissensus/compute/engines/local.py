@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size
-from dissensus.exceptions import BadParameter
+from dissensus.compute.chunk import Chunk, Rows
+from dissensus.compute.engines.base import Engine, P, Pass, S, Size
+from dissensus.compute.exceptions import TooFewThreads
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ def thread_count(threads: int | None, rows: int) -> int:
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     elif threads < 1:
-        raise BadParameter(f"threads must be at least 1, got {threads}.")
+        raise TooFewThreads(threads=threads)
     return max(1, min(threads, rows // MIN_THREAD_ROWS))
 
 
@@ -80,28 +81,35 @@ class Threads:
 
 
 class Local(Engine):
-    """Rows in memory, walked by the threads of a pool."""
+    """Rows in memory, processed by the threads of a pool."""
 
     def __init__(self, rows: Rows, n_annotators: int, n_classes: int, pool: Threads, gold: IntArray | None):
         size = Size(rows.n_items, n_annotators, n_classes, rows.annotator.size, rows.weight is not None)
         super().__init__(size, np.bincount(rows.annotator, minlength=n_annotators), pool, gold)
         self.rows = rows
+        self.whole = Chunk(rows.arrays, gold, n_annotators, n_classes)  # keeps its sums' indices between passes
 
-    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Every thread walks one range of items."""
-        ranges = [(0, self.size.n_items)] if walk.in_order else balanced(self.rows.item_ptr, self.pool.threads)
-        buffers = walk.open(params, self.size, len(ranges), self.pool)
+    def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """Let every thread process one range of items."""
+        size, written = self.size, out or {}
+        sequential = pass_.sequential or self.pool.threads == 1
+        ranges = [(0, size.n_items)] if sequential else balanced(self.rows.item_ptr, self.pool.threads)
+        workers = pass_.open(params, size, len(ranges), self.pool)
 
         def work(number: int, start: int, stop: int) -> None:
-            walk.walk(Block(start, stop, self.rows, self.gold), buffers[number], out or {})
+            chunk = Chunk(self.rows.arrays, self.gold, size.n_annotators, size.n_classes, 0, start, stop)
+            pass_.process(chunk, workers[number], written)
 
-        self.pool.map(work, ranges)
-        return walk.close(buffers, self.pool)
+        if len(ranges) == 1:
+            pass_.process(self.whole, workers[0], written)
+        else:
+            self.pool.map(work, ranges)
+        return pass_.close(workers, self.pool)
 
-    def rows_of(self, keep: BoolArray) -> Rows:
-        """The rows of the items to keep."""
+    def select_rows(self, keep: BoolArray) -> Rows:
+        """Return the rows of the items to keep."""
         return self.rows.select(keep)
 
-    def labelled(self) -> BoolArray:
+    def has_labels(self) -> BoolArray:
         """(I,) which items have annotations."""
         return np.diff(self.rows.item_ptr) > 0

@@ -28,8 +28,9 @@ import pyarrow.compute as pc
 
 from dissensus.common.extras import need
 from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.compute.chunk import Rows, expand_rows, join_rows
 from dissensus.compute.engines import Spark
-from dissensus.compute.engines.base import Rows, TableElsewhere, hard_rows, join_rows
+from dissensus.compute.engines.base import RemoteTable
 from dissensus.compute.engines.coding import check_counts, check_parquet, find_columns
 from dissensus.compute.engines.local import balanced
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
@@ -124,7 +125,7 @@ class Spread:
 
 
 @dataclass(frozen=True, eq=False)
-class Scattered(TableElsewhere):
+class Scattered(RemoteTable):
     """A table in a Spark cluster: the names and sizes of an `Annotations`, and its rows as an RDD of parts."""
 
     where, engine = "in Spark", "spark"
@@ -208,7 +209,7 @@ def scatter(
 
 def spread_table(table: Annotations, options: Spark) -> Scattered:
     """A table in memory, cut into parts for the cluster; its results come back to the driver."""
-    spark, rows = session(options.master), hard_rows(table)
+    spark, rows = session(options.master), expand_rows(table)
     ranges = balanced(rows.item_ptr, _partitions(spark, rows.annotator.size, options))
     ranges = [(start, stop) for start, stop in ranges if stop > start]
     parts = [part_of(rows.between(start, stop)) for start, stop in ranges]
@@ -331,7 +332,7 @@ def _check(rows: Any, columns: dict[str, str]) -> int:
     if "weight" in columns:
         given = of.col("weight").cast("double")
         bad["weight"] = given.isNull() | of.isnan(given) | (given < 0) | (given == float("inf"))
-    total, *counts = rows.select(of.count(of.lit(1)), *map(of.count_if, bad.values())).first()
+    total, *counts = rows.select(of.count(of.lit(1)), *map(of.count_if, bad.values())).initial_params()
     blank = dict(zip(bad, counts, strict=True))
     weights = blank.pop("weight", 0)
     check_counts(columns, total, blank, weights)

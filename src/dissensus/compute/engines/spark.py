@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.engines.base import Block, Engine, P, Pass, Rows, S, Size, Sums, join_rows
+from dissensus.compute.chunk import Chunk, Rows, join_rows
+from dissensus.compute.engines.base import Engine, P, Pass, S, Size, Sums
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.scatter import Part, Scattered, Spread
 
@@ -42,19 +43,19 @@ class Found:
             return self.sums
         at = np.searchsorted(annotators, self.annotators)
 
-        def put(values: Any) -> Any:
+        def widen(values: Any) -> Any:
             wide = np.zeros((annotators.size, *values.shape[1:]), values.dtype)
             wide[at] = values
             return wide
 
-        return by_annotator(put, self.sums)
+        return by_annotator(widen, self.sums)
 
 
 @dataclass(frozen=True)
 class Task:
     """All that a worker is sent to walk its part."""
 
-    walk: Pass[Any, Any]
+    pass_: Pass[Any, Any]
     sent: Any  # a broadcast of the parameters; None of a pass that has none
     size: Size
     gold: Any  # a broadcast of (I,) codes; None where nothing is known
@@ -68,9 +69,10 @@ class Task:
         written = {name: np.empty((n, *shape)) for name, shape in self.shapes.items()}
         size = replace(self.size, n_annotators=part.annotators.size)
         own = None if self.sent is None else by_annotator(partial(_take, at=part.annotators), self.sent.value)
-        buffers = self.walk.open(own, size, 1, pool)
-        self.walk.walk(Block(0, n, part, gold, first), buffers[0], written)
-        return self.walk.close(buffers, pool), written
+        workers = self.pass_.open(own, size, 1, pool)
+        chunk = Chunk(part.arrays, gold, size.n_annotators, size.n_classes, first)
+        self.pass_.process(chunk, workers[0], written)
+        return self.pass_.close(workers, pool), written
 
 
 class SparkEngine(Engine):
@@ -81,14 +83,14 @@ class SparkEngine(Engine):
         self.table = table
         self._gold = None if gold is None else table.parts.context.broadcast(gold)
 
-    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
+    def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
         """One job over all parts, or where the pass draws one after the other."""
         out, context = out or {}, self.table.parts.context
         sent = None if params is None else context.broadcast(params)
         shapes = {name: tuple(to.shape[1:]) for name, to in out.items()}
-        task = Task(walk, sent, self.size, self._gold, self.table.offsets, shapes)
+        task = Task(pass_, sent, self.size, self._gold, self.table.offsets, shapes)
         keep = [name for name, to in out.items() if not isinstance(to, Spread)]
-        if walk.in_order:
+        if pass_.sequential:
             found = self._in_turn(task, keep)
         else:
             found = self.table.parts.mapPartitionsWithIndex(partial(_walk, task, keep)).treeReduce(_add)
@@ -106,25 +108,25 @@ class SparkEngine(Engine):
         found: Found | None = None
         for partition in self.table.offsets:
             job = self.table.parts.mapPartitionsWithIndex(partial(_walk_on, task, keep))
-            ((part, walk),) = self.table.parts.context.runJob(job, list, [partition])
-            task, found = replace(task, walk=walk), part if found is None else _add(found, part)
+            ((part, pass_),) = self.table.parts.context.runJob(job, list, [partition])
+            task, found = replace(task, pass_=pass_), part if found is None else _add(found, part)
         assert found is not None
         return found
 
-    def rows_of(self, keep: BoolArray) -> Rows:
+    def select_rows(self, keep: BoolArray) -> Rows:
         """The rows of the items to keep, chosen in the cluster."""
         sent = self.table.parts.context.broadcast(keep)
         chosen = self.table.parts.mapPartitionsWithIndex(partial(_choose, sent, self.table.offsets))
         return join_rows([rows for _, rows in sorted(chosen.collect(), key=itemgetter(0))])
 
-    def labelled(self) -> BoolArray:
+    def has_labels(self) -> BoolArray:
         """(I,) which items have annotations."""
         return np.concatenate(self.table.parts.map(lambda part: np.diff(part.item_ptr) > 0).collect())
 
-    def per_item(self, name: str, *shape: int) -> Any:
+    def allocate(self, name: str, *shape: int) -> Any:
         """In the cluster, but of a table that is in memory too."""
         if self.table.names is None:
-            return super().per_item(name, *shape)
+            return super().allocate(name, *shape)
         return Spread((self.size.n_items, *shape), np.float64)
 
     def __exit__(self, *_: object) -> None:
@@ -161,7 +163,7 @@ def _walk(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) ->
 
 def _walk_on(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) -> Iterator[tuple[Found, Any]]:
     for found in _walk(task, keep, partition, parts):
-        yield found, task.walk
+        yield found, task.pass_
 
 
 def _choose(keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, Rows]]:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from dissensus.common.types import BoolArray, IntArray
+from dissensus.compute.chunk import Rows
 from dissensus.compute.engines import Torch
-from dissensus.compute.engines.base import Engine, P, Pass, Rows, S, Size
+from dissensus.compute.engines.base import Engine, P, Pass, S, Size
 from dissensus.compute.engines.local import Threads, cuts
 from dissensus.compute.kernels.on_torch import Data
 from dissensus.exceptions import BadParameter
@@ -28,11 +29,11 @@ class TorchEngine(Engine):
         super().__init__(Size(n_items, data.n_annotators, data.n_classes, n_rows, weighted), per_annotator, pool, gold)
         self.data = data
 
-    def sweep(self, walk: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """All parts, one after the other, on the device."""
-        return walk.on_torch(params, self.data, out or {})
+    def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
+        """Process all chunks, one after the other, on the device."""
+        return pass_.on_torch(params, self.data, out or {})
 
-    def rows_of(self, keep: BoolArray) -> Rows:
+    def select_rows(self, keep: BoolArray) -> Rows:
         """The rows of the items to keep, chosen on the device."""
         data, lengths = self.data, self.data.item_ptr.diff()
         chosen = torch.as_tensor(keep, device=lengths.device)
@@ -41,7 +42,7 @@ class TorchEngine(Engine):
         weight = None if data.weight is None else data.weight[own].cpu().numpy()
         return Rows(ptr, data.annotator[own].cpu().numpy(), data.label[own].cpu().numpy(), weight)
 
-    def labelled(self) -> BoolArray:
+    def has_labels(self) -> BoolArray:
         """(I,) which items have annotations."""
         return np.asarray((self.data.item_ptr.diff() > 0).cpu().numpy())
 

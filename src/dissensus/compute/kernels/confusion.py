@@ -28,9 +28,9 @@ import numpy as np
 
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
+from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, VOTES
 from dissensus.compute.kernels.items import normalise
 from dissensus.compute.kernels.vector import ask, plus, settle, times
-from dissensus.compute.readable import COIN, FULL, GIVEN, LIKELIHOOD, ONES, VOTES
 
 ROWS_AHEAD = 16  # rows between asking for cells and using them
 MAX_VECTOR = 32  # classes; a vector of more would be compiled into too much code

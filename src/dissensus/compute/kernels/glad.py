@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.jit import compiled
+from dissensus.compute.chunk import Chunk, array_library, normalise_log
 from dissensus.compute.kernels.items import entry, normalise
-from dissensus.compute.readable import Part, library, posterior_of
 
 MAX_STEPS = 8  # of Newton at most; two or three are usual
-MIN_STEP = 1e-6  # a shorter step ends the climb
+MIN_STEP = 1e-6  # a shorter step ends the run_em
 
 
 @compiled
@@ -116,8 +116,8 @@ def _climb(slope, square, precision, b):
 
 
 def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
-    """`_climb` for many numbers at once: each goes on until its own climb ends."""
-    xp = library(b)
+    """`_climb` for many numbers at once: each goes on until its own run_em ends."""
+    xp = array_library(b)
 
     def height(at: Any) -> Any:
         beta = xp.exp(at)
@@ -144,26 +144,26 @@ def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
 
 
 def walk_on(
-    part: Part, ability: Any, easiness: Any, log_prior: Any, precision: float, fixed: Any = None
+    chunk: Chunk, ability: Any, easiness: Any, log_prior: Any, precision: float, fixed: Any = None
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
     """`walk` over all items of a part: log evidence, classes (K,), pull and curvature (A,), posterior, next b.
 
     `log_prior` is (K,) or (I, K); items that are `fixed` (I,) keep their b.
     """
-    xp, item, log_wrong = library(ability), part.item, float(np.log(max(part.n_classes - 1, 1)))
-    alpha = ability[part.annotator]
+    xp, item, log_wrong = array_library(ability), chunk.item, float(np.log(max(chunk.n_classes - 1, 1)))
+    alpha = ability[chunk.annotator]
     x = alpha * xp.exp(easiness)[item]
     size = abs(x)
     e = xp.exp(-size)
     bend = xp.where(size > 1e-4, (1 - e) / ((1 + e) * 2 * size.clip(1e-4)), 0.25 - size**2 / 48)
-    q, evidence = posterior_of(log_prior + part.votes(part.weighed(x + log_wrong)), part.gold)
-    right = q.reshape(-1)[part.own]
-    pull, bend = part.weighed(right - 0.5), part.weighed(bend)
-    of_item = part.by_item(xp.stack([pull * alpha, bend * alpha**2], 1))  # B and A
+    q, evidence = normalise_log(log_prior + chunk.votes(chunk.apply_weights(x + log_wrong)), chunk.gold)
+    right = q.reshape(-1)[chunk.item_label]
+    pull, bend = chunk.apply_weights(right - 0.5), chunk.apply_weights(bend)
+    of_item = chunk.sum_by_item(xp.stack([pull * alpha, bend * alpha**2], 1))  # B and A
     b = climb(of_item[:, 0], of_item[:, 1], precision, easiness)
     if fixed is not None:
         b = xp.where(fixed, easiness, b)
     beta = xp.exp(b)[item]
-    sums = (part.add(part.annotator, each, part.n_annotators) for each in (pull * beta, bend * beta**2))
-    wrong = part.weighed(x.clip(0) + log_wrong + xp.log1p(e))  # −log P(y | z ≠ y)
+    sums = (chunk.scatter_sum(chunk.annotator, each, chunk.n_annotators) for each in (pull * beta, bend * beta**2))
+    wrong = chunk.apply_weights(x.clip(0) + log_wrong + xp.log1p(e))  # −log P(y | z ≠ y)
     return evidence.sum() - wrong.sum(), q.sum(0), *sums, q, b

@@ -27,9 +27,8 @@ import numpy as np
 from dissensus.common.arrays import pair_starts, pairs_of_ranges
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
-from dissensus.compute.engines.base import Rows
+from dissensus.compute.chunk import Chunk, Rows
 from dissensus.compute.kernels.items import entry
-from dissensus.compute.readable import Part
 
 MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it is still a number
 
@@ -82,14 +81,14 @@ def meet_short(
 def repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -> FloatArray:
     """(A, K, K) Q, given φ (I,). The rows of one annotator on one item stand together."""
     K, annotator, label = n_classes, rows.annotator, rows.label
-    part = Part(rows.arrays, None, n_annotators, K)
-    share = part.weighed(np.sqrt(factor)[part.item])
-    out = part.add(part.cell * K + label, share * share, n_annotators * K * K)
-    starts = np.flatnonzero(pair_starts(part.item, annotator))
+    chunk = Chunk(rows.arrays, None, n_annotators, K)
+    share = chunk.apply_weights(np.sqrt(factor)[chunk.item])
+    out = chunk.scatter_sum(chunk.annotator_label * K + label, share * share, n_annotators * K * K)
+    starts = np.flatnonzero(pair_starts(chunk.item, annotator))
     length = np.diff(starts, append=annotator.size)
     one, other = pairs_of_ranges(starts[length > 1], length[length > 1])
     for left, right in ((one, other), (other, one)):
-        out += part.add(part.cell[left] * K + label[right], share[left] * share[right], out.size)
+        out += chunk.scatter_sum(chunk.annotator_label[left] * K + label[right], share[left] * share[right], out.size)
     return np.asarray(out.reshape(n_annotators, K, K))
 
 

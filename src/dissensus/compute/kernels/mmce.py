@@ -208,7 +208,7 @@ def effects(cell, rows, confusion, penalty, posterior, out):
 
 
 @compiled
-def maximise(effect, seen, expected, penalty, centre):
+def m_step(effect, seen, expected, penalty, centre):
     """σ (A, K, K) [annotator, true, given] of the next pass, from the labels seen and expected at σ = `effect`.
 
     The penalty is on the distance from `centre` (K, K).

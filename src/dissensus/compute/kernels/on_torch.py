@@ -1,4 +1,4 @@
-"""The passes over annotations in torch, for a GPU: the array forms of `compute.readable`, over tensors.
+"""The passes over annotations in torch, for a GPU: the array forms of the passes, over tensors.
 
 Rows are sorted by item, so what an item's rows say is added up over a segment, and what goes to annotators is scattered
 with `index_add_`. A pass walks as many rows at a time as leave room for what is made of them: a few numbers per row and
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from dissensus.common.types import FloatArray
-from dissensus.compute import readable
+from dissensus.compute.chunk import Chunk
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class Data:
     cuts: list[int]  # (parts+1,) items that a part begins with
 
     def sums(
-        self, walk: Callable[[Part], tuple[Any, ...]], writes: tuple[str, ...], out: Mapping[str, Any]
+        self, array_form: Callable[[Chunk], tuple[Any, ...]], outputs: tuple[str, ...], out: Mapping[str, Any]
     ) -> list[Any]:
-        """The sums of `walk` over all parts, as NumPy has them; the last of what it returns goes to `out`, by item."""
+        """Return the sums of `array_form` over all chunks in NumPy; write its last values, per item, to `out`."""
         sums: Any = None
         for start, stop in zip(self.cuts[:-1], self.cuts[1:], strict=True):
-            found = walk(Part(self, start, stop))
-            for name, values in zip(writes, found[-len(writes) :], strict=True):
+            found = array_form(TorchChunk(self, start, stop))
+            for name, values in zip(outputs, found[-len(outputs) :], strict=True):
                 if name in out:
                     out[name][start:stop] = values.cpu().numpy()
-            found = found[: -len(writes)]
+            found = found[: -len(outputs)]
             sums = found if sums is None else tuple(one + other for one, other in zip(sums, found, strict=True))
         return [float(one) if np.ndim(one) == 0 else one.cpu().numpy() for one in sums]
 
@@ -54,59 +54,60 @@ class Data:
         """Sums, in double precision."""
         return torch.zeros(shape, dtype=torch.float64, device=self.annotator.device)
 
-    def put(self, values: Any) -> Any:
-        """An array on the device; None stays None."""
+    def to_device(self, values: Any) -> Any:
+        """Copy an array to the device; None stays None."""
         if values is None:
             return None
         return torch.as_tensor(np.ascontiguousarray(values), device=self.annotator.device)
 
 
-class Part(readable.Part):
-    """Items start … stop − 1 and their rows."""
+class TorchChunk(Chunk):
+    """Items start … stop − 1 of the data and their rows, as tensors."""
 
     def __init__(self, data: Data, start: int, stop: int):
-        self.data, ptr = data, data.item_ptr[start : stop + 1]
-        own = slice(int(ptr[0]), int(ptr[-1]))
-        weight, gold = None if data.weight is None else data.weight[own], data.gold
-        rows = ptr - ptr[0], data.annotator[own], data.label[own], weight
-        super().__init__(rows, None if gold is None else gold[start:stop], data.n_annotators, data.n_classes, start)
+        ptr = data.item_ptr[start : stop + 1]
+        rows = slice(int(ptr[0]), int(ptr[-1]))
+        weight, gold = None if data.weight is None else data.weight[rows], data.gold
+        arrays = ptr - ptr[0], data.annotator[rows], data.label[rows], weight
+        super().__init__(arrays, None if gold is None else gold[start:stop], data.n_annotators, data.n_classes, start)
+        self.data = data
         small = max(data.n_annotators, self.n_items) * data.n_classes < 2**31  # half the bytes to write and read
         self.codes = torch.int32 if small else torch.int64
 
     @cached_property
     def item(self) -> torch.Tensor:
-        """(rows,) in codes of as few bytes as will do."""
-        items = torch.arange(self.n_items, device=self.ptr.device, dtype=self.codes)
-        return torch.repeat_interleave(items, self.lengths, output_size=self.label.numel())
+        """(rows,) the item of each row, in codes of as few bytes as possible."""
+        items = torch.arange(self.n_items, device=self.item_ptr.device, dtype=self.codes)
+        return torch.repeat_interleave(items, self.rows_per_item, output_size=self.label.numel())
 
     @cached_property
-    def cell(self) -> Any:
-        """(rows,) the same."""
+    def annotator_label(self) -> Any:
+        """(rows,) annotator·K + label, in codes of as few bytes as possible."""
         return self.annotator.to(self.codes) * self.n_classes + self.label
 
-    def put(self, values: Any) -> Any:
-        """On the device."""
-        return self.data.put(values)
+    def to_backend(self, values: Any) -> Any:
+        """Copy a NumPy array to the device; None stays None."""
+        return self.data.to_device(values)
 
-    def array(self, values: Any) -> Any:
-        """Off the device."""
+    def to_numpy(self, values: Any) -> Any:
+        """Copy a tensor to NumPy; None stays None."""
         return None if values is None else values.cpu().numpy()
 
     def zeros(self, *shape: int) -> torch.Tensor:
-        """On the device."""
+        """Return zeros on the device."""
         return self.data.zeros(*shape)
 
-    def ones(self) -> torch.Tensor:
-        """(rows,) on the device."""
+    def row_weights(self) -> torch.Tensor:
+        """(rows,) the weight of each row."""
         return torch.ones_like(self.label, dtype=torch.float64) if self.weight is None else self.weight
 
-    def by_item(self, values: torch.Tensor) -> torch.Tensor:
+    def sum_by_item(self, values: torch.Tensor) -> torch.Tensor:
         """(items, K) sums over segments."""
-        return torch.segment_reduce(values, "sum", offsets=self.ptr, axis=0, initial=0.0)
+        return torch.segment_reduce(values, "sum", offsets=self.item_ptr, axis=0, initial=0.0)
 
-    def add(self, at: torch.Tensor, values: torch.Tensor, size: int) -> torch.Tensor:
-        """Scatter the values (rows, …)."""
-        return self.zeros(size, *values.shape[1:]).index_add_(0, at, values)
+    def scatter_sum(self, place: torch.Tensor, values: torch.Tensor, size: int) -> torch.Tensor:
+        """Add the values (rows, …) at their places."""
+        return self.zeros(size, *values.shape[1:]).index_add_(0, place, values)
 
 
 def fused(data: Data, table: FloatArray, prior: FloatArray, out: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -122,8 +123,8 @@ def fused(data: Data, table: FloatArray, prior: FloatArray, out: Mapping[str, An
         return None
     if data.n_classes > on_triton.MAX_CLASSES:
         return None
-    logs = data.put(table).swapaxes(1, 2).log().contiguous().view(-1, data.n_classes)
-    evidence, classes, counts, q = on_triton.confusion(data, logs, data.put(prior).log(), "posterior" in out)
+    logs = data.to_device(table).swapaxes(1, 2).log().contiguous().view(-1, data.n_classes)
+    evidence, classes, counts, q = on_triton.confusion(data, logs, data.to_device(prior).log(), "posterior" in out)
     if "posterior" in out:
         out["posterior"][:] = q.cpu().numpy()
     labels = counts.view(data.n_annotators, -1, data.n_classes).swapaxes(1, 2).contiguous()

@@ -12,9 +12,8 @@ import numpy as np
 from dissensus.common.arrays import TIE
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
-from dissensus.compute.engines.base import Rows
+from dissensus.compute.chunk import Chunk, Rows, array_library, with_gold
 from dissensus.compute.kernels.items import entry
-from dissensus.compute.readable import Part, library, with_known
 
 
 @compiled
@@ -89,40 +88,41 @@ def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, 
             item_total[i] = own
 
 
-def vote_on(part: Part, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple[Any, Any, Any, Any]:
+def vote_on(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple[Any, Any, Any, Any]:
     """`vote` over all items of a part: hits and total (A,), votes (K,), and (I, K) the outcome."""
-    votes = _weighted_votes(part, skill)
+    votes = _weighted_votes(chunk, skill)
     most = _tied(votes)
     outcome = most / most.sum(1)[:, None] if prior is None else shares(votes, prior, lean)
-    outcome = with_known(outcome, part.gold)
-    tells = several_annotators(part.ptr, part.annotator) | alone
-    if part.gold is not None:
-        tells |= part.gold >= 0
-    counted = part.ones() * tells[part.item]
+    outcome = with_gold(outcome, chunk.gold)
+    tells = several_annotators(chunk.item_ptr, chunk.annotator) | alone
+    if chunk.gold is not None:
+        tells |= chunk.gold >= 0
+    counted = chunk.row_weights() * tells[chunk.item]
     hits, total = (
-        part.add(part.annotator, each, part.n_annotators) for each in (counted * outcome.reshape(-1)[part.own], counted)
+        chunk.scatter_sum(chunk.annotator, each, chunk.n_annotators)
+        for each in (counted * outcome.reshape(-1)[chunk.item_label], counted)
     )
     return hits, total, votes.sum(0), outcome
 
 
 def skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
     """(I, K) sums of weight · skill (A,) of the labels of each item; where nobody has any skill, all count the same."""
-    return _weighted_votes(Part(rows.arrays, None, skill.size, n_classes), skill)
+    return _weighted_votes(Chunk(rows.arrays, None, skill.size, n_classes), skill)
 
 
-def _weighted_votes(part: Part, skill: Any) -> Any:
-    votes, xp = part.votes(part.weighed(skill[part.annotator])), library(skill)
-    return xp.where(xp.amax(votes, 1)[:, None] > 0, votes, part.votes(part.ones()))
+def _weighted_votes(chunk: Chunk, skill: Any) -> Any:
+    votes, xp = chunk.votes(chunk.apply_weights(skill[chunk.annotator])), array_library(skill)
+    return xp.where(xp.amax(votes, 1)[:, None] > 0, votes, chunk.votes(chunk.row_weights()))
 
 
 def _tied(votes: Any) -> Any:
     """(I, K) 1.0 for the classes with the most votes (I, K), else 0."""
-    return votes * 0.0 + (votes >= library(votes).amax(votes, 1)[:, None] * (1 - TIE))
+    return votes * 0.0 + (votes >= array_library(votes).amax(votes, 1)[:, None] * (1 - TIE))
 
 
 def shares(votes: Any, prior: Any, lean: Any) -> Any:
     """(I, K) shares of votes (I, K), see `vote`."""
-    total, xp = votes.sum(1)[:, None], library(votes)
+    total, xp = votes.sum(1)[:, None], array_library(votes)
     found = xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), prior)
     if lean is not None:
         leans = (_tied(votes).sum(1) > 1) & (total[:, 0] > 0)

@@ -21,7 +21,7 @@ Dawid-Skene; from the votes, simulated crowds with adversaries ended 1 to 16 poi
 Only cells (annotator, label before, label) that occur are kept: memory grows with what was said, not with A·K³.
 
 The answer, `predict()`, is the most probable path (Viterbi) under the means of Θ: always legal. Labels of one token
-are not independent, see `models.dependence`: in the probability of a path their likelihood is raised to 1/d and the
+are not independent, see `models.tempering`: in the probability of a path their likelihood is raised to 1/d and the
 transitions to 1/√d; `posterior_` and `span_probability_` come from forward-backward over that. With transitions raised
 to 1/d, tokens that nobody marked looked doubtful (ner_mturk: 80 % sure, 95 % right), with transitions as they are,
 spans did (76 % sure, 79 % right); √d has the least log loss of tags on gimpel_pos and plank_pos too. The probability of
@@ -45,16 +45,17 @@ from scipy.special import gammaln, psi
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines.base import hard_rows
+from dissensus.compute.chunk import expand_rows
 from dissensus.models.answers import SpanModel
 from dissensus.models.base import methods
-from dissensus.models.confusion_pass import draw_shares
-from dissensus.models.dependence import design_effect, labels_per_item
+from dissensus.models.checks import check_label_type
+from dissensus.models.confusion import draw_vote_shares
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.em import EMAggregator
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.models.params import COUNT, Params, moved, normalised
+from dissensus.models.params import COUNT, Params, em_parameter, normalised
+from dissensus.models.tempering import design_effect, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import OUTSIDE, Sequences, scheme_of
@@ -67,9 +68,9 @@ NO_PRIOR = 1e-10  # pseudo-count of an illegal transition: its probability is se
 class Expected(Params):
     """Counts by the posterior of paths."""
 
-    cells: FloatArray = moved(COUNT)  # (U, K) [cell, true]
-    transitions: FloatArray = moved(COUNT)  # (K, K) [before, after]
-    starts: FloatArray = moved(COUNT)  # (K,)
+    cells: FloatArray = em_parameter(COUNT)  # (U, K) [cell, true]
+    transitions: FloatArray = em_parameter(COUNT)  # (K, K) [before, after]
+    starts: FloatArray = em_parameter(COUNT)  # (K,)
 
 
 class States(NamedTuple):
@@ -179,9 +180,9 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         chain = self._chain(table, np.arange(table.n_annotators), gold)
-        em_pass = partial(self.em_pass, chain)
-        params = self.run(em_pass, partial(self._start, chain, table), on_step)
-        self.trace_ = np.append(self.trace_, em_pass(params)[0])  # of what is returned
+        em_step = partial(self.em_step, chain)
+        params = self.run(em_step, partial(self._start, chain, table), on_step)
+        self.trace_ = np.append(self.trace_, em_step(params)[0])  # of what is returned
         self.cell_, self.cell_counts_ = chain.keys, params.cells
         self.transition_counts_, self.start_counts_ = params.transitions, params.starts
         A, K = table.n_annotators, table.n_classes
@@ -194,9 +195,9 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         self.item_total_ = labels_per_item(chain.item_ptr, chain.weight if chain.weight.size else None)
         self.posterior_, self.tags_, self.span_probability_ = self._answer(chain)
         self.prior_ = normalised(self.posterior_.sum(axis=0) + 1)
-        self._judge(*table.agreement_with(self.posterior_))
+        self._set_reliability(*table.agreement_with(self.posterior_))
 
-    def em_pass(self, chain: Chain, params: Expected) -> tuple[float, Expected]:
+    def em_step(self, chain: Chain, params: Expected) -> tuple[float, Expected]:
         """The bound at some counts, and the counts by the posterior of paths under them."""
         logs, loss = expected_cells(chain.keys, params.cells, self._alpha)
         first, step, divergences = self._expected_steps(params)
@@ -214,7 +215,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 
     def _chain(self, table: Annotations, known: IntArray, gold: IntArray | None) -> Chain:
         """The table with cells of the model's annotators; those who are −1, unseen, are all one annotator."""
-        rows, sequences, K = hard_rows(table), table.sequences, table.n_classes
+        rows, sequences, K = expand_rows(table), table.sequences, table.n_classes
         before = np.full(len(rows.label), K, np.int64)
         if self.previous:
             place = np.empty(table.n_items, np.int64)
@@ -243,7 +244,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
             )
             q = DawidSkene(dependence=None, threads=self.threads).fit(tokens, gold=gold).posterior_
         else:
-            q = draw_shares(table.votes(), gold, rng)
+            q = draw_vote_shares(table.votes(), gold, rng)
         q = chain.states.spread(q, chain.sequences)
         cells = np.zeros((chain.keys.size, q.shape[1]))
         np.add.at(cells, chain.cell, q[table.item] * (chain.weight[:, None] if chain.weight.size else 1))
@@ -300,7 +301,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 
     def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
         """Of a new table; known annotators keep what was learnt about them, unseen ones are like all together."""
-        self._check_kind(table)
+        check_label_type(self, table)
         table = table.to_classes(self.classes_)
         known = naming.match(table.annotators, self.annotators_, "annotators")
         return self._answer(self._chain(table, known, None))

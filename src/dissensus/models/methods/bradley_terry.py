@@ -30,6 +30,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel
 from dissensus.models.base import methods
+from dissensus.models.checks import check_label_type
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -117,7 +118,7 @@ class BradleyTerry(AnswerModel):
         games = self._games(table)
         self.things_ = table.sides.things
         check_connected(self.things_, games, self.prior is None)
-        hessian = self._climb(games, table.n_annotators, on_step)
+        hessian = self._optimise(games, table.n_annotators, on_step)
         self._set_intervals(games, np.linalg.inv(hessian), table.n_items)
         self.posterior_ = self._outcomes(
             Games.unplayed(*table.sides[1:], self.things_.size), np.full(table.n_items, -1)
@@ -139,7 +140,7 @@ class BradleyTerry(AnswerModel):
         left, right = sides.left[table.item], sides.right[table.item]
         return Games(left, right, table.annotator, table.item, won, tied, weight, sides.things.size)
 
-    def _climb(self, games: Games, A: int, on_step: OnStep) -> FloatArray:
+    def _optimise(self, games: Games, A: int, on_step: OnStep) -> FloatArray:
         """Alternate Newton's steps; sets scores and how annotators answer, returns minus the second derivatives."""
         T = games.n_things
         ties = float(games.tied.sum() / games.weight.sum())
@@ -256,7 +257,7 @@ class BradleyTerry(AnswerModel):
         return self._outcomes(Games.unplayed(items.left[table.item], items.right[table.item], items.n_things), known)
 
     def _known_sides(self, table: Annotations) -> Games:
-        self._check_kind(table)
+        check_label_type(self, table)
         things, left, right = table.sides
         at = naming.match(things, self.things_, "things")
         if (at < 0).any():
@@ -279,7 +280,7 @@ class BradleyTerry(AnswerModel):
         """Things, best first: score, its 95 % interval, rank, its interval, Elo points (mean 1,000), comparisons."""
         return self.to_frame("things", backend)  # type: ignore[arg-type]
 
-    def _columns(self, kind: str) -> dict[str, Any]:
+    def _frame_columns(self, kind: str) -> dict[str, Any]:
         if kind == "things":
             order = np.argsort(self.rank_)
             columns = {
@@ -290,7 +291,7 @@ class BradleyTerry(AnswerModel):
             }  # fmt: skip
             return {name: values[order] for name, values in columns.items()}
         if kind != "annotators":
-            return super()._columns(kind)
+            return super()._frame_columns(kind)
         columns = {"annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_}
         columns |= dict(zip(("follows_scores", "favours_left", "calls_ties"), self.answering_.T, strict=True))
         if (columns["calls_ties"] <= NO_TIES).all():  # nobody ever called one

@@ -12,7 +12,7 @@ that all others see:
 
 until σ_j moves no more. The paper's "smallest average distance" is σ_j = 1; its multidimensional scaling learns an
 annotator's error too, by a map of all labels. The answer is the label with the largest q; its probability, after what
-labels of one item share (`models.dependence`), is `confidence_`, and `expected_distance_` Σ_t q_i(t) δ(answer, t) says
+labels of one item share (`models.tempering`), is `confidence_`, and `expected_distance_` Σ_t q_i(t) δ(answer, t) says
 how far off it may be. `reliability_` is 1 − σ_j / (mean distance of labels of different items), at least 0.
 """
 
@@ -31,7 +31,8 @@ from dissensus.evaluation.distances import ObjectDistance, pair_distances
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import check_gold, methods
-from dissensus.models.dependence import DEPENDENCE, DependenceChoice, design_effect
+from dissensus.models.checks import check_label_type
+from dissensus.models.tempering import DEPENDENCE, DependenceChoice, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -104,7 +105,7 @@ class Closest(AnswerModel):
                 break
         self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), moved <= self.tol
         if not self.converged_:
-            self._warn_unconverged("rounds", f"a distance still moved by {moved:.2g} of itself")
+            self._warn_unconverged("rounds", "a distance", moved)
         self.error_, self.population_error_ = error, overall
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         self.answer_names_, self.confidence_, self.expected_distance_ = self._answer(table, weight, error, found)
@@ -120,7 +121,7 @@ class Closest(AnswerModel):
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
         self._check_fitted()
-        self._check_kind(table)
+        check_label_type(self, table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
         error = np.where(known < 0, self.population_error_, self.error_[known])
         weight = table.row_weights
@@ -133,11 +134,11 @@ class Closest(AnswerModel):
 
     predict_annotations = predict_proba
 
-    def _columns(self, kind: str) -> dict[str, Any]:
+    def _frame_columns(self, kind: str) -> dict[str, Any]:
         if kind == "items":
             columns = {"item": self.items_, "label": self.answer_names_, "confidence": self.confidence_}
             return columns | {"expected_distance": self.expected_distance_}
-        return super()._columns(kind) | {"error": self.error_}
+        return super()._frame_columns(kind) | {"error": self.error_}
 
     def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
         return about_confidence(self, gold)

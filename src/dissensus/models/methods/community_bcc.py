@@ -40,10 +40,11 @@ import numpy as np
 from scipy.special import psi
 
 from dissensus.common.types import IntArray, OnStep
+from dissensus.compute.chunk import LIKELIHOOD
 from dissensus.compute.engines.local import Threads, even
-from dissensus.models.confusion import Classes, Engine, FloatArray, methods, moved, param
+from dissensus.models.confusion import ClassParams, ConfusionPass, Engine, FloatArray, em_parameter, methods, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
-from dissensus.models.em import climb, remembered
+from dissensus.models.em import cached_by_params, run_em
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdModel, expected_population, unknown_logs
 from dissensus.models.methods.mace import GRID, draw_by_figures
@@ -58,13 +59,13 @@ NEGLIGIBLE_NATS = 0.5  # when numbers of communities are compared
 
 
 @dataclass(frozen=True)
-class Communities(Classes):
+class Communities(ClassParams):
     """The parameters: π (K,), n (A, K, K) [annotator, true, given], α (M, K, K) [community, true, given], h (M,)."""
 
-    prior: FloatArray = moved(LOG_SIMPLEX)
-    counts: FloatArray = moved(COUNT, "A K K")
-    community_concentration: FloatArray = moved(positive(MIN_ALPHA), "C K K")
-    community_share: FloatArray = moved(LOG_SIMPLEX, "C")
+    prior: FloatArray = em_parameter(LOG_SIMPLEX)
+    counts: FloatArray = em_parameter(COUNT, "A K K")
+    community_concentration: FloatArray = em_parameter(positive(MIN_ALPHA), "C K K")
+    community_share: FloatArray = em_parameter(LOG_SIMPLEX, "C")
 
 
 class Beliefs(NamedTuple):
@@ -98,27 +99,27 @@ class CommunityBCC(CrowdModel[Communities]):
     community_posterior_: Annotated[FloatArray, "A C simplex"]
     community_: Annotated[IntArray, "A code:C"]
 
-    def _climb(self, engine: Engine, on_step: OnStep) -> None:
-        """With a number of communities, or with one first and then with as many as its counts speak for."""
-        self._pool = engine.pool  # of what is believed of the annotators
-        self._begin(engine)
+    def _run_em(self, engine: Engine, on_step: OnStep) -> Communities:
+        """Run EM with the given number of communities, or with one first and then with as many as its counts support."""
+        self._pool = engine.pool  # for the beliefs about annotators
         params = self._run(self.communities or 1, engine, on_step)
         passes = self.n_iter_
         if self.communities is None and (number := self._how_many(params)) > 1:
             params = self._run(number, engine, lambda step, bound: on_step(passes + step, bound))
             self.n_iter_ += passes
         del self._pool
-        self._set(best_first(params))
+        return best_first(params)
 
     def _run(self, communities: int, engine: Engine, on_step: OnStep) -> Communities:
-        start = partial(self.start, engine, communities=communities)
-        return self.run(partial(self.em_pass, engine), start, on_step)
+        initialise = partial(self.initialise, engine, communities=communities)
+        pass_ = ConfusionPass(LIKELIHOOD, self.layout)
+        return self.run(partial(self.em_step, engine, pass_), initialise, on_step)
 
-    def start(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
+    def initialise(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
         """The votes as q, and communities by `_sorted`."""
-        votes = self.votes(engine)
+        votes = self.vote_counts(engine)
         number = communities or self.communities or 1
-        return self._sorted(self._class_shares(votes.classes), votes.labels, rng, number)
+        return self._sorted(self.class_shares(votes.classes), votes.labels, rng, number)
 
     def _sorted(self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None, M: int) -> Communities:
         """M communities of annotators who are right as often, by their counts; with `rng`, at random.
@@ -140,7 +141,7 @@ class CommunityBCC(CrowdModel[Communities]):
         share = members + self.community_count
         return Communities(prior, counts, alpha, share / share.sum())
 
-    @remembered
+    @cached_by_params
     def beliefs(self, params: Communities) -> Beliefs:
         A, M, K = len(params.counts), params.community_share.size, params.prior.size
         if A * M * K * K < MIN_KERNEL_NUMBERS:
@@ -157,18 +158,18 @@ class CommunityBCC(CrowdModel[Communities]):
         evidence, spent = np.sum(found, axis=0)
         return Beliefs(membership, confusion, logs, wholes, float(evidence), float(spent))
 
-    def cells(self, params: Communities) -> FloatArray:
+    def label_likelihood(self, params: Communities) -> FloatArray:
         """Exp E log Θ."""
         return self.beliefs(params).confusion
 
-    def mean_cells(self, params: Communities) -> FloatArray:
+    def expected_label_likelihood(self, params: Communities) -> FloatArray:
         """E Θ."""
         return self._moments(params)[0]
 
-    def maximise(self, labels: FloatArray, totals: FloatArray, params: Communities) -> Communities:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Communities) -> Communities:
         return params if params.counts is labels else replace(params, counts=labels)
 
-    def learn_crowd(self, labels: FloatArray, params: Communities) -> Communities:
+    def update_hyperparameters(self, labels: FloatArray, params: Communities) -> Communities:
         """More probable α and h for these counts: EM's, and a few longer steps if they help."""
         params = replace(params, counts=labels)
         believed = self.beliefs(params)
@@ -194,11 +195,11 @@ class CommunityBCC(CrowdModel[Communities]):
         density = self.known / len(alpha) * known + self.community_count * np.log(params.community_share).sum()
         return float(self.beliefs(params).evidence + density)
 
-    def log_penalty(self, params: Communities) -> float:
+    def log_prior(self, params: Communities) -> float:
         """Minus the divergence of the beliefs from the communities, and the log priors of h and α."""
         return self._height(params) - self.beliefs(params).spent
 
-    def population(self, params: Communities) -> Communities:
+    def population_params(self, params: Communities) -> Communities:
         """Somebody without labels."""
         return replace(params, counts=np.zeros_like(params.counts[:1]))
 
@@ -207,13 +208,13 @@ class CommunityBCC(CrowdModel[Communities]):
         K, busy = alone.prior.size, int(np.count_nonzero(self.n_annotations_))
 
         def crowd_pass(params: Communities) -> tuple[float, Communities]:
-            return self._height(params), self.learn_crowd(alone.counts, params)
+            return self._height(params), self.update_hyperparameters(alone.counts, params)
 
         best, found = 1, -np.inf
         for number in range(1, 1 + min(MAX_COMMUNITIES, busy // MIN_MEMBERS)):
             first = self._sorted(alone.prior, alone.counts, None, number)
             tol = NEGLIGIBLE_NATS / max(abs(self._height(first)), 1.0)
-            done = climb(crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem")
+            done = run_em(crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem")
             parameters = number * (K * K + 1) - 1
             evidence = self.beliefs(done.params).evidence - 0.5 * parameters * np.log(busy)
             if evidence <= found:
@@ -231,14 +232,14 @@ class CommunityBCC(CrowdModel[Communities]):
             square += weight * gamma * (gamma + 1) / (total * (total + 1))
         return mean, square
 
-    def describe(self) -> None:
+    def set_derived_results(self) -> None:
         """Who belongs to which community, and how its members confuse classes."""
         alpha = self.community_concentration_
         self.community_confusion_ = alpha / alpha.sum(axis=2, keepdims=True)
         self.community_posterior_ = self.beliefs(self._params()).membership
         self.community_ = self.community_posterior_.argmax(axis=1)
 
-    def labels_behind(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         """Of the Beta with the mean and the variance of each entry."""
         mean, square = self._moments(self._params())
         return np.asarray(mean * (1 - mean) / np.maximum(square - mean**2, 1e-300) - 1)

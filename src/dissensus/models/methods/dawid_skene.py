@@ -39,15 +39,24 @@ from typing import Annotated, Any
 import numpy as np
 
 from dissensus.common.parameters import Parameters, param
-from dissensus.models.confusion import SIMPLEX, Classes, ConfusionModel, Counts, Engine, FloatArray, methods, moved
+from dissensus.models.confusion import (
+    SIMPLEX,
+    ClassParams,
+    ConfusionModel,
+    Engine,
+    ExpectedCounts,
+    FloatArray,
+    em_parameter,
+    methods,
+)
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, PSEUDO, class_pseudo, expected_pseudo, log_sum
 
 
 @dataclass(frozen=True)
-class Confusions(Classes):
+class Confusions(ClassParams):
     """The parameters: π (K,) and Θ (A, K, K) [annotator, true, given]."""
 
-    confusion: FloatArray = moved(SIMPLEX, "A K K")
+    confusion: FloatArray = em_parameter(SIMPLEX, "A K K")
 
 
 class CrowdPseudo(Parameters):
@@ -62,11 +71,11 @@ class CrowdPseudo(Parameters):
     pseudo_: Annotated[FloatArray, "K K count"]
     class_pseudo_: Annotated[FloatArray, "K count"]
 
-    def crowd_factor(self, votes: Counts) -> float:
+    def crowd_factor(self, votes: ExpectedCounts) -> float:
         """How many times the crowd's part counts."""
         return 1.0
 
-    def prepare(self, votes: Counts, engine: Engine) -> None:
+    def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         factor = self.crowd_factor(votes)
         self.pseudo_ = crowd_pseudo(votes.labels, factor * self.crowd_labels, self.smoothing, self.least_labels)
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, factor * self.vote_count)
@@ -82,24 +91,24 @@ class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
     confusion_: FloatArray
     population_confusion_: Annotated[FloatArray, "K K simplex"]
 
-    def cells(self, params: Confusions) -> FloatArray:
+    def label_likelihood(self, params: Confusions) -> FloatArray:
         return params.confusion
 
-    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Confusions:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Confusions:
         """Eq. 2.3, Dawid & Skene 1979, with pseudo-counts."""
         counts = labels + self.pseudo_
         return Confusions(params.prior, counts / counts.sum(axis=2, keepdims=True))
 
-    def log_penalty(self, params: Confusions) -> float:
+    def log_prior(self, params: Confusions) -> float:
         return float((self.pseudo_ * log_sum(params.confusion)).sum())
 
-    def labels_behind(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         """Labels and pseudo-counts of each row of Θ."""
         return np.asarray((self.labels_ + self.pseudo_).sum(axis=2, keepdims=True))
 
-    def describe(self) -> None:
+    def set_derived_results(self) -> None:
         """The matrix of an annotator who was not there."""
-        self.population_confusion_ = self.population(self._params()).confusion[0]
+        self.population_confusion_ = self.population_params(self._params()).confusion[0]
 
 
 def crowd_pseudo(labels: FloatArray, crowd_labels: float, smoothing: float, least_labels: float) -> FloatArray:

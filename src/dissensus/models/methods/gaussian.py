@@ -22,7 +22,7 @@ correlation with θ: r(θ) = Σ_j ω_j E[Q(b_j + a_j θ + ε_j)], Q from x back 
 lower end of θ would be called to what the upper end would, by r or by Q(θ), whichever is further out.
 
 Labels of one item are not independent given its truth: the variance v_i is multiplied by the design effect of
-`models.dependence`, with the ρ of classes where no gold says more. `reliability_` is the correlation of an annotator's
+`models.tempering`, with the ρ of classes where no gold says more. `reliability_` is the correlation of an annotator's
 labels with the truth, 0 where it is negative.
 
 `shared` = 100 was best on any two of three sets with gold, and so on the one left out (`benchmarks/kinds`); 30 is as
@@ -43,13 +43,14 @@ from dissensus.evaluation import bootstrap
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel, check_values
 from dissensus.models.base import methods
-from dissensus.models.dependence import (
+from dissensus.models.checks import check_label_type
+from dissensus.models.tempering import (
     DEPENDENCE,
     MIN_GOLD,
-    Calibration,
     DependenceChoice,
+    Tempering,
+    best_correlation,
     design_effect,
-    most_probable,
 )
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -115,9 +116,9 @@ class Gaussian(AnswerModel):
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         self._set_scale(table, weight)
         x = self._to_scores(table.values)[table.label]
-        fit, trace, done = self._climb(table, x, weight, on_step)
+        fit, trace, done = self._optimise(table, x, weight, on_step)
         if not done:
-            self._warn_unconverged("passes", f"the bound is {trace[-1]:.6g}")
+            self._warn_unconverged("passes", "the bound", trace[-1] - trace[-2] if len(trace) > 1 else np.nan)
         self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), done
         self.theta_prior_ = np.array([fit.mu, fit.tau2])
         self.spread_ = np.column_stack([fit.b, fit.a, fit.V[:, 0], fit.V[:, 1], fit.s2])
@@ -133,7 +134,7 @@ class Gaussian(AnswerModel):
             self._learn_dependence(self._theta, variance, gold)
         self.values_, self.interval_ = self._answers(self._theta, variance, self.item_total_, LEVEL)
 
-    def _climb(
+    def _optimise(
         self, table: Annotations, x: FloatArray, weight: FloatArray, on_step: OnStep
     ) -> tuple[Fit, list[float], bool]:
         """Raise the bound until it changes by less than `tol` per row: parameters, trace, and whether it did."""
@@ -187,8 +188,8 @@ class Gaussian(AnswerModel):
     def _check_gold(self, gold: Any, table: Any) -> FloatArray | None:
         return check_values(gold, table)
 
-    def _calibrate(self, data: Any, gold: Any, earlier: Any) -> Calibration:
-        return super()._calibrate(data, None, earlier)  # values are known after the fit
+    def _estimate_tempering(self, data: Any, gold: Any, earlier: Any) -> Tempering:
+        return super()._estimate_tempering(data, None, earlier)  # values are known after the fit
 
     def predict(self, table: Annotations | None = None) -> FloatArray:
         """(I,) the value of each item; of a new table, with what was learnt of known annotators."""
@@ -216,7 +217,7 @@ class Gaussian(AnswerModel):
         return self.predict_proba(table)
 
     def _of(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:
-        self._check_kind(table)
+        check_label_type(self, table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
         weight = table.row_weights
         n = np.bincount(table.item, weight, table.n_items).astype(np.float64)
@@ -246,7 +247,7 @@ class Gaussian(AnswerModel):
             wide = variance[known] * design_effect(self.item_total_[known], rho)
             return -0.5 * float((np.log(wide) + away / wide).sum())
 
-        found = most_probable(fit)
+        found = best_correlation(fit)
         self.dependence_, self.dependence_interval_ = found.dependence, list(found.interval)
 
     def expected_labels(self, table: Annotations) -> FloatArray:
@@ -270,7 +271,7 @@ class Gaussian(AnswerModel):
         v = 1 / (1 / tau2 + np.bincount(table.item, weight * aa / s2, table.n_items))
         return v * (mu / tau2 + np.bincount(table.item, weight * a * (x - b) / s2, table.n_items)), v
 
-    def _columns(self, kind: str) -> dict[str, Any]:
+    def _frame_columns(self, kind: str) -> dict[str, Any]:
         if kind == "items":
             low, high = self.interval_.T
             columns = {"item": self.items_, "value": self.values_, "low": low, "high": high}
@@ -278,7 +279,7 @@ class Gaussian(AnswerModel):
         if kind == "annotators":
             columns = {"annotator": self.annotators_, "annotations": self.n_annotations_}
             return columns | {name: getattr(self, f"{name}_") for name in SHOWN_OF_ANNOTATORS}
-        return super()._columns(kind)
+        return super()._frame_columns(kind)
 
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
         """Quantiles of the values, the mean width of their intervals; mean absolute error and cover of known values."""

@@ -32,18 +32,18 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute import readable
-from dissensus.compute.engines import EngineChoice, in_memory
-from dissensus.compute.engines.base import Block, Engine, Pass, Size, Sums, Worker, hard_rows
+from dissensus.compute.chunk import Chunk, expand_rows
+from dissensus.compute.engines import ENGINE, EngineChoice, in_memory
+from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
 from dissensus.compute.kernels import glad as kernels
 from dissensus.exceptions import DataError
-from dissensus.models.base import ENGINE, methods
-from dissensus.models.confusion import MAX_UPDATE_PASSES, UPDATE_TOL, softened_sweep
-from dissensus.models.confusion_pass import label_totals
+from dissensus.models.base import methods
+from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, UPDATE_TOL, label_totals
 from dissensus.models.em import EMAggregator
-from dissensus.models.incremental import written
-from dissensus.models.matrices import MIN_BEFORE, MIN_PSEUDO
-from dissensus.models.params import LOG_SIMPLEX, Params, moved, real
+from dissensus.models.incremental import updated_copy
+from dissensus.models.matrices import MIN_PSEUDO
+from dissensus.models.params import LOG_SIMPLEX, Params, em_parameter, real
+from dissensus.models.tempering import run_tempered
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -55,9 +55,9 @@ MAX_EASINESS = 50.0  # a look ahead may not take |b| beyond this, where exp(b) w
 class Skills(Params):
     """The parameters: α (A,), b (I,) and π (K,)."""
 
-    ability: FloatArray = moved(real(), "A")
-    easiness: FloatArray = moved(real(MAX_EASINESS))
-    prior: FloatArray = moved(LOG_SIMPLEX)
+    ability: FloatArray = em_parameter(real(), "A")
+    easiness: FloatArray = em_parameter(real(MAX_EASINESS))
+    prior: FloatArray = em_parameter(LOG_SIMPLEX)
 
 
 @methods.register(
@@ -84,69 +84,69 @@ class GLAD(EMAggregator[Skills]):
     curvature_: Annotated[FloatArray, "A real"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._engine_of(table, gold) as engine:
-            walk, labelled = AbilityPass(1 / self.easiness_sd**2), engine.labelled()
+        with self._open_engine(table, gold) as engine:
+            pass_, labelled = AbilityPass(1 / self.easiness_sd**2), engine.has_labels()
 
-            def sweep(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
+            def run_pass(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
                 easiness = np.empty_like(params.easiness)  # of the next pass
-                return engine.sweep(walk, params, {"easiness": easiness} | out), easiness
+                return engine.run(pass_, params, {"easiness": easiness} | out), easiness
 
-            def em_pass(params: Skills) -> tuple[float, Skills]:
-                sums, easiness = sweep(params)
+            def em_step(params: Skills) -> tuple[float, Skills]:
+                sums, easiness = run_pass(params)
                 prior = params.prior
                 if self.class_count is not None:
                     prior = (sums.classes + self.class_count) / (easiness.size + self.class_count * prior.size)
                 ability, easiness = self._maximise(sums, easiness, labelled)
-                return sums.evidence + self.log_penalty(params), Skills(ability, easiness, prior)
+                return sums.evidence + self.log_prior(params), Skills(ability, easiness, prior)
 
-            params = self.run(em_pass, partial(self.start, engine), on_step, engine.checkpoint)
+            params = self.run(em_step, partial(self.initialise, engine), on_step, engine.checkpoint)
             self.prior_ = params.prior
-            sums = softened_sweep(
-                self, engine, walk, params, label_totals(engine), easiness=np.empty_like(params.easiness)
+            sums = run_tempered(
+                self, engine, pass_, params, label_totals(engine), easiness=np.empty_like(params.easiness)
             )
-        self.trace_ = np.append(self.trace_, sums.evidence + self.log_penalty(params))  # of what is returned
+        self.trace_ = np.append(self.trace_, sums.evidence + self.log_prior(params))  # of what is returned
         self.ability_, self.class_counts_ = params.ability, sums.classes
         self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
         self.difficulty_ = np.exp(-params.easiness)
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         everyone = np.append(self.ability_, self.ability_.mean())  # −1, unseen, takes the last
         params = Skills(everyone[known], self._easiness_of(table.items), self.prior_)
         out = {"posterior": np.empty((table.n_items, table.n_classes)), "easiness": np.empty(table.n_items)}
         with in_memory(table, None, self.threads) as engine:
-            engine.sweep(AbilityPass(1 / self.easiness_sd**2), params, out)
+            engine.run(AbilityPass(1 / self.easiness_sd**2), params, out)
         return out["posterior"]
 
-    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+    def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         if self.classes_.size == 1:
             return np.ones_like(posterior)
         easiness = np.append(1 / self.difficulty_, 1.0)[item]  # −1, unseen, takes the last
         right = 1 / (1 + np.exp(-np.append(self.ability_, self.ability_.mean())[annotator] * easiness))[:, None]
         return np.asarray(posterior * right + (1 - posterior) * (1 - right) / (self.classes_.size - 1))
 
-    def _newcomer(self) -> dict[str, Any]:
+    def _unseen_annotator_values(self) -> dict[str, Any]:
         return {"ability_": self.ability_.mean(), "pull_": 0.0, "curvature_": 0.0}
 
-    def _update(
+    def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
         before = self.posterior_[item]
-        part = readable.Part(hard_rows(table).arrays, gold, annotator.size, table.n_classes)
+        chunk = Chunk(expand_rows(table).arrays, gold, annotator.size, table.n_classes)
         posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
         ability, easiness = self.ability_[annotator], -np.log(self.difficulty_[item])
         for _ in range(MAX_UPDATE_PASSES):
             last, (_, _, pull, curvature, posterior, easiness) = (
                 posterior,
-                kernels.walk_on(part, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
+                kernels.walk_on(chunk, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
             )
             pull, curvature = self.pull_[annotator] + pull, self.curvature_[annotator] + curvature
             ability = (pull + precision * MEAN_ABILITY) / (curvature + precision)
             if np.abs(posterior - last).max(initial=0) < UPDATE_TOL:
                 break
         for key, new in (("ability_", ability), ("pull_", pull), ("curvature_", curvature)):
-            setattr(self, key, written(getattr(self, key), annotator, new))
-        self.difficulty_ = written(self.difficulty_, item, np.exp(-easiness))
+            setattr(self, key, updated_copy(getattr(self, key), annotator, new))
+        self.difficulty_ = updated_copy(self.difficulty_, item, np.exp(-easiness))
         self.class_counts_ = self.class_counts_ + posterior.sum(axis=0) - before[old].sum(axis=0)
         if self.class_count is not None:
             shares = np.maximum(self.class_counts_, 0) + self.class_count
@@ -161,7 +161,7 @@ class GLAD(EMAggregator[Skills]):
             return np.zeros(items.size)
         return np.append(-np.log(self.difficulty_), 0.0)[known]
 
-    def start(self, engine: Engine, rng: np.random.Generator | None) -> Skills:
+    def initialise(self, engine: Engine, rng: np.random.Generator | None) -> Skills:
         """The middle of the priors, where the first E step is a vote; a random start is half a deviation from it."""
         size = engine.size
         ability, easiness = np.full(size.n_annotators, MEAN_ABILITY), np.zeros(size.n_items)
@@ -185,14 +185,14 @@ class GLAD(EMAggregator[Skills]):
         tau, tau_b, a, b = 1 / self.ability_sd**2, 1 / self.easiness_sd**2, ability[busy], easiness[labelled]
         if not a.size:
             return ability, easiness
-        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form that `climb` climbs
+        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form that `run_em` climbs
         middle = float(b.mean())
         slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
         square = tau * float(a @ a) * np.exp(2 * middle)
         t = middle + kernels.climb(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
-    def log_penalty(self, params: Skills) -> float:
+    def log_prior(self, params: Skills) -> float:
         penalty = -0.5 * float(np.square((params.ability - MEAN_ABILITY) / self.ability_sd).sum())
         penalty -= 0.5 * float(np.square(params.easiness / self.easiness_sd).sum())
         return penalty + (self.class_count or 0.0) * float(np.log(params.prior).sum())
@@ -211,23 +211,23 @@ class AbilitySums(Sums):
 
 @dataclass(frozen=True)
 class AbilityPass(Pass[Skills, AbilitySums]):
-    """One fused pass under a prior of b of this precision; writes `easiness`, b of the next pass; may `posterior`."""
+    """One fused pass under a prior of b of this precision; outputs `easiness`, b of the next pass; may `posterior`."""
 
     easiness_precision: float
 
-    adds, writes = AbilitySums, ("posterior", "easiness")
+    sums_type, outputs = AbilitySums, ("posterior", "easiness")
 
     def zeros(self, size: Size) -> list[Any]:
         return [0.0, np.zeros(size.n_classes), *np.zeros((2, size.n_annotators))]
 
-    def over(self, part: readable.Part, params: Skills) -> tuple[Any, ...]:
-        easiness, log_prior = part.of_items(params.easiness), part.put(np.log(params.prior))
-        return kernels.walk_on(part, part.put(params.ability), easiness, log_prior, self.easiness_precision)
+    def array_form(self, chunk: Chunk, params: Skills) -> tuple[Any, ...]:
+        easiness, log_prior = chunk.item_values(params.easiness), chunk.to_backend(np.log(params.prior))
+        return kernels.walk_on(chunk, chunk.to_backend(params.ability), easiness, log_prior, self.easiness_precision)
 
-    def kernel(self, block: Block, worker: Worker, out: Mapping[str, Any]) -> None:
+    def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
         params, (_, classes, pull, curvature) = worker.params, worker.sums
         worker.sums[0] += kernels.walk(
-            block.start, block.stop, block.rows.arrays, params.ability, block.of(params.easiness),
-            np.log(params.prior), self.easiness_precision, block.gold, out["easiness"], pull, curvature,
+            chunk.start, chunk.stop, chunk.rows, params.ability, chunk.item_values(params.easiness),
+            np.log(params.prior), self.easiness_precision, chunk.gold, out["easiness"], pull, curvature,
             classes, out.get("posterior", np.empty((0, classes.size))),
         )  # fmt: skip

@@ -26,7 +26,7 @@ import numpy as np
 from scipy.special import expit
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.models.confusion import Classes, ConfusionModel, Counts, Engine, methods, moved
+from dissensus.models.confusion import ClassParams, ConfusionModel, Engine, ExpectedCounts, em_parameter, methods
 from dissensus.models.matrices import class_pseudo
 from dissensus.models.params import real
 from dissensus.table.annotations import Annotations
@@ -41,11 +41,11 @@ MIN_CELL = 1e-12  # likelihoods stay above
 
 
 @dataclass(frozen=True)
-class Graders(Classes):
+class Graders(ClassParams):
     """The parameters: π (K,), and b, a, log λ, logit g of every annotator (A, 4); log λ₀ (1,)."""
 
-    grading: FloatArray = moved(real(20.0), "A 4")
-    precision_center: FloatArray = moved(real(20.0), "1")
+    grading: FloatArray = em_parameter(real(20.0), "A 4")
+    precision_center: FloatArray = em_parameter(real(20.0), "1")
 
 
 @methods.register(
@@ -63,20 +63,20 @@ class GradedResponse(ConfusionModel[Graders]):
     precision_center_: FloatArray
     label_shares_: Annotated[FloatArray, "K simplex"]  # q
 
-    def prepare(self, votes: Counts, engine: Engine) -> None:
+    def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         """Fix q by all labels, and hold π near the shares of the votes."""
         given = votes.labels.sum(axis=(0, 1)) + 1.0
         self.label_shares_ = given / given.sum()
         self.class_pseudo_ = class_pseudo(engine, votes, 1.0, 0.5)
 
-    def first(self, prior: FloatArray) -> Graders:
+    def initial_params(self, prior: FloatArray) -> Graders:
         """Annotators who are right, give or take one grade."""
         return Graders(prior, np.tile(MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
 
-    def cells(self, params: Graders) -> FloatArray:
+    def label_likelihood(self, params: Graders) -> FloatArray:
         return likelihoods(params.grading, self.label_shares_)[0]
 
-    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Graders:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Graders:
         """Fisher scoring from where the annotators were."""
         at = params.grading
         if len(at) != len(labels):  # one annotator who was not there
@@ -94,12 +94,12 @@ class GradedResponse(ConfusionModel[Graders]):
                 step = np.where(better[:, None], 0.0, step / 2)
         return Graders(params.prior, at, params.precision_center)
 
-    def learn_crowd(self, labels: FloatArray, params: Graders) -> Graders:
+    def update_hyperparameters(self, labels: FloatArray, params: Graders) -> Graders:
         """Log λ₀ is the mean of log λ, weighed down by one annotator at 0."""
         own = params.grading[:, 2]
         return replace(params, precision_center=np.array([own.sum() / (own.size + 1)]))
 
-    def log_penalty(self, params: Graders) -> float:
+    def log_prior(self, params: Graders) -> float:
         """Log densities of all annotators' numbers and of log λ₀ ~ N(0, 1), up to a constant."""
         mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
         return float(-0.5 * (((params.grading - mean) / SD) ** 2).sum() - 0.5 * (params.precision_center**2).sum())

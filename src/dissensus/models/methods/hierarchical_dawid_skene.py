@@ -28,9 +28,19 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, psi
 
-from dissensus.models.confusion import Classes, ConfusionModel, Counts, Engine, FloatArray, P, methods, moved, param
+from dissensus.models.confusion import (
+    ClassParams,
+    ConfusionModel,
+    Engine,
+    ExpectedCounts,
+    FloatArray,
+    P,
+    em_parameter,
+    methods,
+    param,
+)
 from dissensus.models.dirichlet import MIN_ALPHA, divergence, expected_log, fixed_point, mean_log_density
-from dissensus.models.em import remembered
+from dissensus.models.em import cached_by_params
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo, expected_pseudo
 from dissensus.models.params import LOG_SIMPLEX, positive
 
@@ -39,12 +49,12 @@ NO_COUNT = 1e-9  # a count that says nothing of α
 
 
 @dataclass(frozen=True)
-class Crowd(Classes):
+class Crowd(ClassParams):
     """The parameters: π (K,), γ (A, K, K) [annotator, true, given], α (K, K) [true, given]."""
 
-    prior: FloatArray = moved(LOG_SIMPLEX)
-    concentration: FloatArray = moved(positive(MIN_ALPHA), "A K K")
-    population: FloatArray = moved(positive(MIN_ALPHA), "K K")
+    prior: FloatArray = em_parameter(LOG_SIMPLEX)
+    concentration: FloatArray = em_parameter(positive(MIN_ALPHA), "A K K")
+    population: FloatArray = em_parameter(positive(MIN_ALPHA), "K K")
 
 
 class CrowdModel(ConfusionModel[P]):
@@ -54,7 +64,7 @@ class CrowdModel(ConfusionModel[P]):
     class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
-    def prepare(self, votes: Counts, engine: Engine) -> None:
+    def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         self.class_pseudo_ = class_pseudo(engine, votes, self.class_count, self.vote_count)
 
 
@@ -70,43 +80,43 @@ class HierarchicalDawidSkene(CrowdModel[Crowd]):
     concentration_: FloatArray
     population_: FloatArray
 
-    def first(self, prior: FloatArray) -> Crowd:
+    def initial_params(self, prior: FloatArray) -> Crowd:
         """A population of which nothing is known."""
         return Crowd(prior, np.empty((0, 0, 0)), expected_population(prior.size))
 
-    @remembered
+    @cached_by_params
     def expected_logs(self, params: Crowd) -> FloatArray:
         """(A, K, K) E log Θ."""
         return expected_log(params.concentration)
 
-    def cells(self, params: Crowd) -> FloatArray:
+    def label_likelihood(self, params: Crowd) -> FloatArray:
         """Exp E log Θ."""
         return np.exp(self.expected_logs(params))
 
-    def mean_cells(self, params: Crowd) -> FloatArray:
+    def expected_label_likelihood(self, params: Crowd) -> FloatArray:
         """E Θ."""
         return np.asarray(params.concentration / params.concentration.sum(axis=2, keepdims=True))
 
-    def learn_crowd(self, labels: FloatArray, params: Crowd) -> Crowd:
+    def update_hyperparameters(self, labels: FloatArray, params: Crowd) -> Crowd:
         """A more probable α for these counts."""
         logs, weight = expected_log(labels + params.population).sum(axis=0), len(labels) + self.known
         shape = fixed_point((logs + self.known * unknown_logs(params.prior.size)) / weight, params.population)
         return replace(params, population=polished(shape, labels, self.known))
 
-    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Crowd:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Crowd:
         """Γ = α + n."""
         return Crowd(params.prior, labels + params.population, params.population)
 
-    def log_penalty(self, params: Crowd) -> float:
+    def log_prior(self, params: Crowd) -> float:
         """Minus the divergences of γ from α, and the log prior of α, up to a constant."""
         alpha = params.population
         known = mean_log_density(alpha, unknown_logs(len(alpha))).sum()
         return float(self.known * known - divergence(params.concentration, alpha, self.expected_logs(params)))
 
-    def population(self, params: Crowd) -> Crowd:
-        return self.maximise(np.zeros_like(params.concentration[:1]), np.empty(0), params)
+    def population_params(self, params: Crowd) -> Crowd:
+        return self.m_step(np.zeros_like(params.concentration[:1]), np.empty(0), params)
 
-    def labels_behind(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         """Σ_l γ."""
         return np.asarray(self.concentration_.sum(axis=2, keepdims=True))
 

@@ -23,7 +23,7 @@ x are the log odds of the right label, h(x) = tanh(x/2)/(2x) is the curvature of
 | a, g | `pseudo_`, `class_pseudo_` | (K, K) and (K,), pseudo-counts as those of `dawid-skene` |
 
 What the effect explains is less than what labels of one item share: items that are misleading for everybody pass for
-easy ones of the other class. So the posterior is softened like that of any other method, see `models.dependence`.
+easy ones of the other class. So the posterior is softened like that of any other method, see `models.tempering`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,13 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.compute.chunk import FULL, VOTES, expand_rows, label_matrix
 from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.base import hard_rows
-from dissensus.compute.readable import FULL, VOTES, label_matrix
 from dissensus.models.base import methods
-from dissensus.models.confusion_pass import ConfusionPass, draw_shares
-from dissensus.models.em import EMAggregator, remembered
+from dissensus.models.confusion import ConfusionPass, draw_vote_shares
+from dissensus.models.em import EMAggregator, cached_by_params
 from dissensus.models.methods.dawid_skene import CrowdPseudo
-from dissensus.models.params import SIMPLEX, Params, moved, real
+from dissensus.models.params import SIMPLEX, Params, em_parameter, real
 from dissensus.table.annotations import Annotations
 
 FIRST_LOADING = 1.0  # at 0 the objective is level in λ
@@ -56,9 +55,9 @@ UNSEEN_STEPS = 50  # of θ of an annotator who was not there
 class Effects(Params):
     """The parameters: π (K,), λ (K,) and θ (A, K, K) [annotator, true, given]."""
 
-    prior: FloatArray = moved(SIMPLEX)
-    loading: FloatArray = moved(real(MAX_LOGIT))
-    theta: FloatArray = moved(real(MAX_LOGIT), "A K K")
+    prior: FloatArray = em_parameter(SIMPLEX)
+    loading: FloatArray = em_parameter(real(MAX_LOGIT))
+    theta: FloatArray = em_parameter(real(MAX_LOGIT), "A K K")
 
 
 @methods.register(
@@ -76,27 +75,27 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
     population_theta_: Annotated[FloatArray, "K K real"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        labels, K = label_matrix(hard_rows(table), table.n_annotators, table.n_classes), table.n_classes
+        labels, K = label_matrix(expand_rows(table), table.n_annotators, table.n_classes), table.n_classes
         with in_memory(table, gold, 1) as engine:
-            votes = engine.sweep(ConfusionPass(VOTES, FULL), None)
+            votes = engine.run(ConfusionPass(VOTES, FULL), None)
             self.prepare(votes, engine)
 
         def start(rng: np.random.Generator | None) -> Effects:
             counts = votes.labels
             if rng is not None:
-                shares = draw_shares(table.votes(), gold, rng)
+                shares = draw_vote_shares(table.votes(), gold, rng)
                 counts = (labels.T @ shares).reshape(-1, K, K).swapaxes(1, 2)
             theta = np.log(counts + self.pseudo_)
             prior = self._shares(votes.classes)
             return Effects(prior, np.full(K, FIRST_LOADING), theta - theta.mean(axis=2, keepdims=True))
 
-        def em_pass(params: Effects) -> tuple[float, Effects]:
+        def em_step(params: Effects) -> tuple[float, Effects]:
             evidence, posterior = self._judge_items(labels, params, gold)
-            return evidence + self.log_penalty(params), self.maximise(labels, posterior, params)
+            return evidence + self.log_prior(params), self.m_step(labels, posterior, params)
 
-        params = self.run(em_pass, start, on_step)
+        params = self.run(em_step, start, on_step)
         evidence, posterior = self._judge_items(labels, params, gold)
-        self.trace_ = np.append(self.trace_, evidence + self.log_penalty(params))  # of what is returned
+        self.trace_ = np.append(self.trace_, evidence + self.log_prior(params))  # of what is returned
         self.prior_, self.loading_, self.theta_ = params.prior, params.loading, params.theta
         self.posterior_ = _of_classes(posterior)
         counts = self._counts(labels, posterior).sum(axis=0, keepdims=True)
@@ -105,7 +104,7 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
             everybody = replace(everybody, theta=self._scaled(counts + self._pseudo, everybody))
         self.population_theta_ = everybody.theta[0]
 
-    def maximise(self, labels: Any, posterior: FloatArray, params: Effects) -> Effects:
+    def m_step(self, labels: Any, posterior: FloatArray, params: Effects) -> Effects:
         """The M step from the labels of items (I, A·K) and q (I, K, S)."""
         counts = self._counts(labels, posterior) + self._pseudo  # (A, K, S, K)
         params = replace(params, prior=self._shares(posterior.sum(axis=(0, 2))), theta=self._scaled(counts, params))
@@ -117,7 +116,7 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         curvature = np.einsum("acs,s->c", total * curved, points**2)
         return replace(params, loading=params.loading + (pull - precision * params.loading) / (curvature + precision))
 
-    @remembered
+    @cached_by_params
     def likelihood(self, params: Effects) -> FloatArray:
         """(A, K, S, K) L, [annotator, true, point, given]."""
         K, points = params.prior.size, self._quadrature[0]
@@ -126,7 +125,7 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         chances = np.exp(logits - logits.max(axis=3, keepdims=True))
         return np.asarray(chances / chances.sum(axis=3, keepdims=True))
 
-    def log_penalty(self, params: Effects) -> float:
+    def log_prior(self, params: Effects) -> float:
         logs = np.log(np.maximum(self.likelihood(params), 1e-300))
         matrices = np.einsum("cl,s,acsl->", self.pseudo_, self._quadrature[1], logs)
         loading = float(params.loading @ params.loading) / (2 * self.loading_sd**2)
@@ -173,17 +172,17 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         everyone = np.concatenate([self.theta_, self.population_theta_[None]])  # −1 takes the last
         return Effects(self.prior_, self.loading_, everyone[known])
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        labels = label_matrix(hard_rows(table), table.n_annotators, table.n_classes)
+    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
+        labels = label_matrix(expand_rows(table), table.n_annotators, table.n_classes)
         return _of_classes(self._judge_items(labels, self._fitted(known), None)[1])
 
-    def _confusions(self, known: IntArray) -> FloatArray:
+    def confusions_of(self, known: IntArray) -> FloatArray:
         return np.asarray(np.einsum("s,acsl->acl", self._quadrature[1], self.likelihood(self._fitted(known))))
 
     @property
     def confusion_(self) -> FloatArray:
         """(A, K, K) [annotator, true, given], made when asked for: the mean of L over b."""
-        return self._confusions(np.arange(self.annotators_.size))
+        return self.confusions_of(np.arange(self.annotators_.size))
 
 
 @cache

@@ -44,7 +44,7 @@ import numpy as np
 from dissensus.common.arrays import pair_starts
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute import readable
+from dissensus.compute import chunk as chunks
 from dissensus.compute.engines.local import Threads, balanced, even, thread_count
 from dissensus.compute.kernels import kos as kernels
 from dissensus.models.base import Aggregator, methods
@@ -79,7 +79,7 @@ class KOS(Aggregator):
     @property
     def confusion_(self) -> FloatArray:
         """(A, 2, 2) [annotator, true, given], made when asked for: the reliability on the diagonal."""
-        return self._confusions(np.arange(self.reliability_.size))
+        return self.confusions_of(np.arange(self.reliability_.size))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         edges = Edges.of(table, gold)
@@ -94,14 +94,14 @@ class KOS(Aggregator):
             self.scale_ = scale(talk)
         self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
         if not self.converged_:
-            self._warn_unconverged("passes", f"a weight still changed by {change:.3g}")
+            self._warn_unconverged("passes", "a weight", float(change))
         self.prior_ = np.full(table.n_classes, 1 / table.n_classes)
-        self.posterior_ = readable.with_known(self._score(table, np.arange(table.n_annotators)), gold)
-        hits, total = self._agreement(table, self.posterior_)
+        self.posterior_ = chunks.with_gold(self._posterior_of(table, np.arange(table.n_annotators)), gold)
+        hits, total = self._count_agreement(table, self.posterior_)
         self.population_accuracy_ = float(hits.sum() / total.sum()) if total.sum() > 0 else 1 / table.n_classes
-        self._judge(hits, total)
+        self._set_reliability(hits, total)
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         edges = Edges.of(table, None)
         weight = np.append(self.weight_, self.population_weight_)[known]  # −1, unseen, takes the last
         log_odds = self.scale_ * np.bincount(edges.item, edges.answer * weight[edges.annotator], table.n_items)
@@ -109,12 +109,12 @@ class KOS(Aggregator):
         posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True, initial=-np.inf))
         return np.asarray(posterior / posterior.sum(axis=1, keepdims=True))
 
-    def _confusions(self, known: IntArray) -> FloatArray:
+    def confusions_of(self, known: IntArray) -> FloatArray:
         K = self.classes_.size
         right = np.append(self.reliability_, self.population_accuracy_)[known][:, None, None]
         return np.where(np.eye(K, dtype=bool), right if K > 1 else 1.0, 1 - right)
 
-    def _confusion_size(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         return np.asarray(self.total_ + CROWD_LABELS)[:, None, None]
 
 
@@ -176,7 +176,7 @@ class Talk:
     def __init__(self, edges: Edges, known: FloatArray, pool: Threads, crowd_labels: float):
         self.edges, self.known, self.pool = edges, known, pool
         self.items = balanced(edges.item_ptr, pool.threads)
-        self.short = edges.answer.size < readable.MIN_KERNEL_ROWS
+        self.short = edges.answer.size < chunks.MIN_KERNEL_ROWS
         agree, pairs = kernels.pair_agreement(edges.item, edges.answer)
         beyond_chance = (agree + 2 * NEWCOMER**2) / (pairs + 2)  # one pair of newcomers more
         self.crowd = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))

@@ -41,21 +41,26 @@ import numpy as np
 from dissensus.common.arrays import group_starts, pairs_of_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.compute import readable
+from dissensus.compute import chunk as chunks
+from dissensus.compute.chunk import LIKELIHOOD, Rows, expand_rows
 from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.base import Rows, hard_rows
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.compute.kernels.vote import several_annotators
-from dissensus.compute.readable import LIKELIHOOD
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
-from dissensus.models.confusion import COIN, OwnCells, softened_sweep
-from dissensus.models.confusion_pass import ConfusionPass, Likelihood, judge, label_totals
-from dissensus.models.dependence import DEPENDENCE, DependenceChoice
+from dissensus.models.confusion import (
+    COIN,
+    ConfusionPass,
+    EStepParams,
+    OwnLabelLikelihood,
+    label_totals,
+    posterior_of_table,
+)
 from dissensus.models.matrices import PSEUDO, leaning
 from dissensus.models.methods.one_coin import LEAN
+from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
 MAX_TRIM = 0.49  # share; at a half nothing is left
@@ -93,20 +98,20 @@ class MMSR(Aggregator):
     @property
     def confusion_(self) -> FloatArray:
         """(A, K, K) [annotator, true, given], made when asked for: p on the diagonal, (1 − p)/(K − 1) elsewhere."""
-        return self._confusions(np.arange(len(self.coin_)))
+        return self.confusions_of(np.arange(len(self.coin_)))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         K = table.n_classes
         with Threads(thread_count(self.threads, table.n_annotations)) as pool:
             pairs = Pairs.of(table, gold, self.least)
             self.skill_ = self._complete(pairs, pool, on_step)
-            rows = hard_rows(table)
+            rows = expand_rows(table)
             self.coin_, self.population_coin_ = self._coins(judged_labels(table, rows, gold), pairs.linked)
             engine = Local(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
             self.prior_ = leaning(totals.sum(axis=(0, 1)), LEAN)
-            cells = Coins(self.prior_, self.coin_).cells()
-            softened_sweep(self, engine, ConfusionPass(LIKELIHOOD, COIN), Likelihood.of(self.prior_, cells), totals)
+            cells = Coins(self.prior_, self.coin_).label_likelihood()
+            run_tempered(self, engine, ConfusionPass(LIKELIHOOD, COIN), EStepParams.of(self.prior_, cells), totals)
         self.trace_ = np.empty(0)
 
     def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -126,7 +131,7 @@ class MMSR(Aggregator):
         u, v = np.ones(pairs.linked.size), np.ones(pairs.linked.size)
 
         def step(given: FloatArray, out: FloatArray) -> None:
-            if pairs.second.size < readable.MIN_KERNEL_ROWS:
+            if pairs.second.size < chunks.MIN_KERNEL_ROWS:
                 kernels.update_short(*data, given, out)
             else:
                 pool.map(lambda _, start, stop: kernels.update(start, stop, *data, given, out), ranges)
@@ -144,21 +149,21 @@ class MMSR(Aggregator):
             on_step(self.n_iter_, float("nan"))
         self.converged_ = change <= self.tol
         if not self.converged_:
-            self._warn_unconverged("rounds", f"a skill still changed by {change:.3g}")
+            self._warn_unconverged("rounds", "a skill", float(change))
         return np.where(pairs.linked, skill, 0.0)
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         with in_memory(table, None, self.threads) as engine:
-            return judge(engine, self.prior_, self._cells(known))[0]
+            return posterior_of_table(engine, self.prior_, self._cells(known))[0]
 
-    def _cells(self, known: IntArray) -> OwnCells:
+    def _cells(self, known: IntArray) -> OwnLabelLikelihood:
         coin = np.concatenate([self.coin_, self.population_coin_])[known]  # −1, unseen, takes the last
-        return Coins(self.prior_, coin).cells()
+        return Coins(self.prior_, coin).label_likelihood()
 
-    def _confusions(self, known: IntArray) -> FloatArray:
+    def confusions_of(self, known: IntArray) -> FloatArray:
         return self._cells(known).full(self.classes_.size)
 
-    def _confusion_size(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         return np.asarray(self.total_ + self.right + self.wrong)[:, None, None]
 
 
@@ -183,7 +188,7 @@ class Pairs:
     def of(cls, table: Annotations, gold: IntArray | None, least: float) -> Pairs:
         """The pairs of a table. With one class there is nothing to agree on, and there are none."""
         A, K = table.n_annotators, table.n_classes
-        rows = hard_rows(table)
+        rows = expand_rows(table)
         known_labels: FloatArray = np.zeros(A)
         known_skill: FloatArray = np.zeros(A)
         if K == 1:

@@ -40,11 +40,21 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
+from dissensus.compute.chunk import with_gold
 from dissensus.compute.engines.base import Engine
-from dissensus.compute.readable import with_known
-from dissensus.models.confusion import OWN, Classes, ConfusionModel, Counts, FloatArray, OwnCells, methods, moved, param
+from dissensus.models.confusion import (
+    OWN,
+    ClassParams,
+    ConfusionModel,
+    ExpectedCounts,
+    FloatArray,
+    OwnLabelLikelihood,
+    em_parameter,
+    methods,
+    param,
+)
 from dissensus.models.dirichlet import divergence, expected_log
-from dissensus.models.em import remembered
+from dissensus.models.em import cached_by_params
 from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
@@ -54,14 +64,14 @@ GRID = 2.0**16  # of what random draws are keyed on: coarser than any rounding, 
 
 
 @dataclass(frozen=True)
-class Copied(Classes):
+class Copied(ClassParams):
     """The parameters: π (K,) and the share (A, K) of the `given` labels of each class that were copied.
 
     The Beta and the Dirichlet of an annotator are made of its copied and its other labels, so this is all there is.
     """
 
-    copied_share: FloatArray = moved(SHARE, "A K")
-    given: FloatArray = moved(axes="A K")  # data, not a parameter
+    copied_share: FloatArray = em_parameter(SHARE, "A K")
+    given: FloatArray = em_parameter(axes="A K")  # data, not a parameter
 
 
 class Beliefs(NamedTuple):
@@ -87,7 +97,7 @@ class MACE(ConfusionModel[Copied]):
     )
     restarts: int = param(10, "number of starts, of which the best bound is kept; all but the first are random", low=1)
 
-    Params, shape = Copied, OWN
+    Params, layout = Copied, OWN
     copied_share_: FloatArray
     given_: FloatArray
     competence_counts_: Annotated[FloatArray, "A 2 count"]
@@ -97,16 +107,16 @@ class MACE(ConfusionModel[Copied]):
     population_competence_: Annotated[float, "number"]
     population_strategy_: Annotated[FloatArray, "K share"]
 
-    def prepare(self, votes: Counts, engine: Engine) -> None:
-        K, labelled = votes.classes.size, engine.labelled()
+    def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
+        K, labelled = votes.classes.size, engine.has_labels()
         nobody = np.full((np.count_nonzero(~labelled), K), 1 / K)  # items without votes
-        nobody = with_known(nobody, None if engine.gold is None else engine.gold[~labelled])
+        nobody = with_gold(nobody, None if engine.gold is None else engine.gold[~labelled])
         root = np.sqrt(np.maximum(votes.classes - nobody.sum(axis=0), 0))
         parameters = K * np.count_nonzero(engine.per_annotator)
         self.class_pseudo_ = self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300)
         self.fixed_prior_ = None if self.class_prior == "learned" else np.full(K, 1 / K)
 
-    def start(self, engine: Engine, rng: np.random.Generator | None) -> Copied:
+    def initialise(self, engine: Engine, rng: np.random.Generator | None) -> Copied:
         """Everyone copied half of its labels; a random start draws the share of each annotator.
 
         The draw is keyed on how often an annotator agrees with the votes, not on its name or place, so that the fit
@@ -115,7 +125,7 @@ class MACE(ConfusionModel[Copied]):
         K, given = engine.size.n_classes, self.label_totals_[:, 0]
         share = np.full(len(given), 0.5)
         if rng is not None:
-            agreed = self.votes(engine, with_gold=False).labels.sum(axis=(1, 2))
+            agreed = self.vote_counts(engine, with_gold=False).labels.sum(axis=(1, 2))
             share = draw_by_figures(rng, agreed, given.sum(axis=1)) / 2.0**64
         return Copied(np.full(K, 1 / K), np.where(given > 0, share[:, None], 0.0), given)
 
@@ -126,49 +136,49 @@ class MACE(ConfusionModel[Copied]):
         competence = np.stack([copied.sum(axis=1) + self.alpha, spammed.sum(axis=1) + self.beta], axis=1)
         return Beliefs(competence, spammed + self.strategy_count)
 
-    @remembered
+    @cached_by_params
     def expected_logs(self, params: Copied) -> tuple[FloatArray, FloatArray]:
         """E log θ, E log(1 − θ) (A, 2) and E log ξ (A, K)."""
         believed = self.beliefs(params)
         return expected_log(believed.competence), expected_log(believed.strategy)
 
-    def cells(self, params: Copied) -> OwnCells:
+    def label_likelihood(self, params: Copied) -> OwnLabelLikelihood:
         """Copy + spam of the own label, spam of the others, by expected logarithms."""
         log_theta, log_xi = self.expected_logs(params)
         spam = np.exp(log_theta[:, 1:] + log_xi)
-        return OwnCells(np.exp(log_theta[:, :1]) + spam, spam)
+        return OwnLabelLikelihood(np.exp(log_theta[:, :1]) + spam, spam)
 
-    def mean_cells(self, params: Copied) -> OwnCells:
+    def expected_label_likelihood(self, params: Copied) -> OwnLabelLikelihood:
         theta, xi = means(self.beliefs(params))
         spam = (1 - theta)[:, None] * xi
-        return OwnCells(theta[:, None] + spam, spam)
+        return OwnLabelLikelihood(theta[:, None] + spam, spam)
 
-    def maximise(self, labels: FloatArray, totals: FloatArray, params: Copied) -> Copied:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Copied) -> Copied:
         """The M step of the module: of the labels that are right, a share was copied."""
-        cells, hits, given = self.cells(params), labels[:, 0], totals[:, 0]
+        cells, hits, given = self.label_likelihood(params), labels[:, 0], totals[:, 0]
         right = np.divide(hits, given, out=np.zeros_like(given), where=given > 0)
         return Copied(params.prior, np.minimum(right * (1 - cells.wrong / cells.right), 1.0), given)
 
-    def log_penalty(self, params: Copied) -> float:
+    def log_prior(self, params: Copied) -> float:
         """How far the beliefs are from their priors, negative."""
         believed, (log_theta, log_xi) = self.beliefs(params), self.expected_logs(params)
         away = divergence(believed.competence, np.array([self.alpha, self.beta]), log_theta)
         return -away - divergence(believed.strategy, np.full(params.prior.size, self.strategy_count), log_xi)
 
-    def population(self, params: Copied) -> Copied:
+    def population_params(self, params: Copied) -> Copied:
         """All labels as one annotator's, with the share of them that was copied."""
         given = params.given.sum(axis=0, keepdims=True)
         copied = (params.copied_share * params.given).sum(axis=0, keepdims=True)
         return Copied(params.prior, copied / np.where(given > 0, given, 1), given)
 
-    def describe(self) -> None:
+    def set_derived_results(self) -> None:
         """E θ and E ξ, and the counts that they rest on; those of an annotator who was not there."""
         self.competence_counts_, self.strategy_counts_ = self.beliefs(self._params())
         self.competence_, self.strategy_ = means(Beliefs(self.competence_counts_, self.strategy_counts_))
-        theta, xi = means(self.beliefs(self.population(self._params())))
+        theta, xi = means(self.beliefs(self.population_params(self._params())))
         self.population_competence_, self.population_strategy_ = float(theta[0]), xi[0]
 
-    def labels_behind(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         """Of the Beta with the mean and the variance of θ·[label = class] + (1 − θ) ξ[label]."""
         spamming, says = self.competence_counts_[:, ::-1], self.strategy_counts_  # Beta and Dirichlet
         n, m = spamming.sum(axis=1), says.sum(axis=1, keepdims=True)

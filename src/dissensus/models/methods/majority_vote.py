@@ -13,7 +13,7 @@ import numpy as np
 
 from dissensus.common.types import IntArray, OnStep
 from dissensus.models.base import methods
-from dissensus.models.confusion_pass import label_totals
+from dissensus.models.confusion import label_totals
 from dissensus.models.votes import VoteModel
 from dissensus.table.annotations import Annotations
 
@@ -33,9 +33,9 @@ class MajorityVote(VoteModel):
     models_annotators: ClassVar = False
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._engine_of(table, gold) as engine:
+        with self._open_engine(table, gold) as engine:
             total = label_totals(engine)[:, 0]
             hits = self._conclude_on(engine, np.ones(engine.size.n_annotators), total.sum(axis=0))
-        self._judge(hits, total.sum(axis=1))
+        self._set_reliability(hits, total.sum(axis=1))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         on_step(1, float("nan"))

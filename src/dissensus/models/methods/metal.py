@@ -48,18 +48,16 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute import readable
+from dissensus.compute import chunk as chunks
+from dissensus.compute.chunk import LIKELIHOOD, VOTES, Chunk, Rows, label_matrix
 from dissensus.compute.engines import in_memory
-from dissensus.compute.engines.base import Rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import metal as kernels
-from dissensus.compute.readable import LIKELIHOOD, VOTES, label_matrix
 from dissensus.models.base import Aggregator, given_first, methods
-from dissensus.models.confusion import FULL, softened_sweep
-from dissensus.models.confusion_pass import ConfusionPass, Likelihood
-from dissensus.models.dependence import DEPENDENCE, DependenceChoice
+from dissensus.models.confusion import FULL, ConfusionPass, EStepParams
 from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, expected_pseudo
 from dissensus.models.methods.snorkel import given_shares, is_balance
+from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
 STEP_SHARE = 0.5  # of the way that a pass goes
@@ -97,7 +95,7 @@ class MeTaL(Aggregator):
         K = table.n_classes
         pseudo = self.pseudo(K)
         with in_memory(table, gold, self.threads) as engine:
-            rows, pool, votes = engine.rows, engine.pool, engine.sweep(ConfusionPass(VOTES, FULL), None)
+            rows, pool, votes = engine.rows, engine.pool, engine.run(ConfusionPass(VOTES, FULL), None)
             prior, voted = self._balance(rows, gold, votes.classes), given_first(votes.labels)
             of_gold = gold_counts(rows, gold, table.n_annotators, K)
             known = known_before(voted.sum(axis=0) + pseudo, of_gold, prior, self.overlap)
@@ -112,12 +110,12 @@ class MeTaL(Aggregator):
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
             self.prior_, self.confusion_ = prior, given_first(counted)
-            walk, params = ConfusionPass(LIKELIHOOD, FULL), Likelihood.of(prior, self.confusion_)
-            sums = softened_sweep(self, engine, walk, params, totals)
+            pass_, params = ConfusionPass(LIKELIHOOD, FULL), EStepParams.of(prior, self.confusion_)
+            sums = run_tempered(self, engine, pass_, params, totals)
         population = sums.labels.sum(axis=0) + pseudo
         self.population_confusion_ = population / population.sum(axis=1, keepdims=True)
 
-    def _confusion_size(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         return np.asarray(self.evidence_[:, :, None])
 
     def pseudo(self, n_classes: int) -> FloatArray:
@@ -164,7 +162,7 @@ class MeTaL(Aggregator):
             on_step(len(trace), trace[-1])
         self.trace_, self.n_iter_ = np.array(trace), len(trace)
         if not self.converged_:
-            self._warn_unconverged("passes", f"the objective is {trace[-1]:.6g}")
+            self._warn_unconverged("passes", "the objective", trace[-1] - trace[-2] if len(trace) > 1 else np.nan)
         return confusion
 
 
@@ -187,8 +185,8 @@ def known_before(population: FloatArray, of_gold: FloatArray, prior: FloatArray,
 
 def item_weights(rows: Rows) -> FloatArray:
     """(I,) weight of the labels of each item."""
-    part = readable.Part(rows.arrays, None, 0, 0)
-    return np.asarray(part.add(part.item, part.ones(), part.n_items))
+    chunk = Chunk(rows.arrays, None, 0, 0)
+    return np.asarray(chunk.scatter_sum(chunk.item, chunk.row_weights(), chunk.n_items))
 
 
 def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> FloatArray:
@@ -214,7 +212,7 @@ class Moments:
         self.factor = np.where(counts, 1 / np.where(counts, total, 1), 0.0)  # φ (I,)
         self.repeats = kernels.repeats(rows, self.factor, A, K)
         self.above = np.triu_indices(K)
-        short = rows.label.size < readable.MIN_KERNEL_ROWS and I * self.above[0].size < MIN_KERNEL_NUMBERS
+        short = rows.label.size < chunks.MIN_KERNEL_ROWS and I * self.above[0].size < MIN_KERNEL_NUMBERS
         self.labels = label_matrix(rows, A, K) if short else None
         self.curvature = np.empty((A, K, K))
 

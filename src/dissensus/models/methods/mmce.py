@@ -7,7 +7,7 @@ This is the dual of the paper's problem, the classes for which the conditional e
 the seen ones allow, is least, once q, the distribution of the classes, has taken its best value. The paper has σ̄ = 0:
 who gave few labels is thought to guess, and where everyone gave few, all are, and nothing is learnt at all. Here σ̄ is
 what annotators have in common, with n0 unknown annotators σ0 (`expected_effect`) among them. The paper's π are all the
-same; here π = e/K + (1 − e) s, between that and the shares of the votes s, at the price of `models.even_classes`: what
+same; here π = e/K + (1 − e) s, between that and the shares of the votes s, at the price of `models.class_shares`: what
 annotators name too often is no class that is too frequent, few items cannot tell the two apart, and π that is learnt
 without such a line runs off to one class. (`centre`, `class_prior`.)
 
@@ -42,19 +42,18 @@ from scipy.special import softmax
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.engines.base import Rows, hard_rows
+from dissensus.compute.chunk import Rows, expand_rows, with_gold
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
-from dissensus.compute.readable import with_known
 from dissensus.models.base import methods
+from dissensus.models.class_shares import INITIAL_UNIFORMITY, UniformClassPrior, best_uniformity, nonuniform_cost
 from dissensus.models.confusion import soft_counts
 from dissensus.models.em import EMAggregator
-from dissensus.models.even_classes import FIRST_EVEN, EvenClasses, best_evenness, uneven_cost
 from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
-from dissensus.models.params import moved, real
+from dissensus.models.params import em_parameter, real
 from dissensus.table.annotations import Annotations
 
-EVENNESS = {"votes": 0.0, "learned": FIRST_EVEN, "uniform": 1.0}  # e of π where EM begins, by `class_prior`
+UNIFORMITY = {"votes": 0.0, "learned": INITIAL_UNIFORMITY, "uniform": 1.0}  # e of π where EM begins, by `class_prior`
 MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
 BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
 MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
@@ -63,15 +62,15 @@ MAX_EFFECT = 50.0  # a look ahead may not take |σ| beyond this, where exp(σ) w
 
 
 @dataclass(frozen=True)
-class Effects(EvenClasses):
+class Effects(UniformClassPrior):
     """The parameters: how even π is, σ (A, K, K) [annotator, true, given], and q (I, K), of which τ is made.
 
     q follows σ and π when they are moved; None: to be found, beginning at τ = 0.
     """
 
-    shares: FloatArray = moved()
-    effect: FloatArray = moved(real(MAX_EFFECT), "A K K")
-    belief: FloatArray | None = moved()
+    free_shares: FloatArray = em_parameter()
+    effect: FloatArray = em_parameter(real(MAX_EFFECT), "A K K")
+    belief: FloatArray | None = em_parameter()
 
     def confusion(self) -> FloatArray:
         """(A, K, K) P(label | class) on an item without an effect of its own."""
@@ -121,29 +120,29 @@ class MMCE(EMAggregator[Effects]):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         given, table = table, bounded(table)
-        rows, I = hard_rows(table), self.items_.size  # more items in the table stand for many each
+        rows, I = expand_rows(table), self.items_.size  # more items in the table stand for many each
         self.item_penalty_ = self.beta(table, I)
         told = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
-        cost = uneven_cost(np.ones(table.n_classes), told.sum()) if self.class_prior == "learned" else 0.0
+        cost = nonuniform_cost(np.ones(table.n_classes), told.sum()) if self.class_prior == "learned" else 0.0
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, gold, I)
 
-            def em_pass(params: Effects) -> tuple[float, Effects]:
-                objective = sweep(params, 1) + self.log_penalty(params) - cost * float(1 - params.even[0])
-                even = params.even
+            def em_step(params: Effects) -> tuple[float, Effects]:
+                objective = sweep(params, 1) + self.log_prior(params) - cost * float(1 - params.uniformity[0])
+                uniformity = params.uniformity
                 if self.class_prior == "learned":
-                    even = np.array([best_evenness(params, sweep.posterior[told].sum(axis=0), cost)])
+                    uniformity = np.array([best_uniformity(params, sweep.posterior[told].sum(axis=0), cost)])
                 return objective, replace(
-                    params, even=even, effect=self._learn(params.effect, sweep.sums), belief=sweep.posterior
+                    params, uniformity=uniformity, effect=self._learn(params.effect, sweep.sums), belief=sweep.posterior
                 )
 
-            params = self.run(em_pass, partial(self.start, table, gold), on_step)
-            self.trace_ = np.append(self.trace_, em_pass(params)[0])
+            params = self.run(em_step, partial(self.initialise, table, gold), on_step)
+            self.trace_ = np.append(self.trace_, em_step(params)[0])
             sweep(replace(params, belief=None), MAX_ROUNDS)
         self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect
         self.confusion_, self.crowd_effect_ = params.confusion(), self._middle(params.effect)
-        hits, total = self._agreement(given, self.posterior_)
-        self._judge(hits, total)
+        hits, total = self._count_agreement(given, self.posterior_)
+        self._set_reliability(hits, total)
         self.population_confusion_ = np.average(self.confusion_, axis=0, weights=total if total.any() else None)
         self._keep_item_effects(rows)
 
@@ -159,8 +158,8 @@ class MMCE(EMAggregator[Effects]):
         here = softmax(np.log(self.population_confusion_[k]) + self.item_effect_, axis=1)[np.arange(cell.size), k]
         self.difficulty_ = np.bincount(cell // K, q[cell] * (right[k] - here), I).astype(np.float64)
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
-        rows = hard_rows(bounded(table))
+    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
+        rows = expand_rows(bounded(table))
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
             sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
@@ -168,8 +167,8 @@ class MMCE(EMAggregator[Effects]):
             sweep(Effects(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
         return sweep.posterior
 
-    def _label_proba(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        everyone = self._confusions(np.append(np.arange(self.annotators_.size), -1))  # −1, unseen, takes the last
+    def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
+        everyone = self.confusions_of(np.append(np.arange(self.annotators_.size), -1))  # −1, unseen, takes the last
         K, cell = self.prior_.size, self.item_effect_cell_
         power = np.concatenate([np.exp(self.item_effect_, dtype=np.float64), np.ones((1, K))])
         place = np.full((self.items_.size + 1, K), cell.size)  # −1, new, takes the last item, which has no effects
@@ -181,17 +180,19 @@ class MMCE(EMAggregator[Effects]):
             expected[rows] = np.einsum("nk,nky->ny", posterior[rows] / there.sum(axis=2), there)
         return expected
 
-    def start(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Effects:
+    def initialise(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Effects:
         """The votes as q, or random shares near them; σ the best for it where no item has an effect."""
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
-        belief = with_known(belief, gold)
+        belief = with_gold(belief, gold)
         counts = soft_counts(table, belief)
         sums = Sums(counts, np.repeat(counts.sum(axis=2, keepdims=True) / K, K, axis=2))
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
-        even = np.array([EVENNESS[self.class_prior]])
-        return Effects(even, shares / shares.sum(), np.full(K, 1 / K), self._learn(np.zeros_like(counts), sums), belief)
+        uniformity = np.array([UNIFORMITY[self.class_prior]])
+        return Effects(
+            uniformity, shares / shares.sum(), np.full(K, 1 / K), self._learn(np.zeros_like(counts), sums), belief
+        )
 
     def _middle(self, effect: FloatArray) -> FloatArray:
         """σ̄ (K, K) that goes with σ."""
@@ -205,10 +206,10 @@ class MMCE(EMAggregator[Effects]):
         alpha, centre = self.alpha(effect.shape[1]), self._middle(effect)
         if self.centre == "crowd":
             seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # as if all annotators were one
-            centre = kernels.maximise(centre[None], seen, expected, self.known * alpha, expected_effect(len(centre)))[0]
-        return np.asarray(kernels.maximise(effect, *sums, alpha, centre))
+            centre = kernels.m_step(centre[None], seen, expected, self.known * alpha, expected_effect(len(centre)))[0]
+        return np.asarray(kernels.m_step(effect, *sums, alpha, centre))
 
-    def log_penalty(self, params: Effects) -> float:
+    def log_prior(self, params: Effects) -> float:
         middle = self._middle(params.effect)
         square = float(np.square(params.effect - middle).sum())
         if self.centre == "crowd":

@@ -44,13 +44,13 @@ class OneCoin(CoinModel):
         uniform = leaning(self.label_totals_.sum(axis=(0, 1)), LEAN)
         self.fixed_prior_ = None if self.class_prior == "learned" else uniform
 
-    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
         hits, total = labels[:, 0, 0], totals.sum(axis=(1, 2))
         counts = np.stack([hits + self.right, np.maximum(total - hits, 0) + self.wrong], axis=1)  # rounding: below 0
         return Coins(params.prior, counts / counts.sum(axis=1, keepdims=True))
 
-    def log_penalty(self, params: Coins) -> float:
+    def log_prior(self, params: Coins) -> float:
         return float((np.log(params.coin) @ [self.right, self.wrong]).sum())
 
-    def labels_behind(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + self.right + self.wrong)

@@ -19,7 +19,7 @@ habits  m_jc = logistic(logit m_c + h_j): how easily annotator j ticks true opti
 | parent | `parent_` | (L,) code of an option, −1 of the root |
 | S | `shrink` | number |
 
-Labels of one item depend on each other (`models.dependence`): `posterior_` follows from u_i / d_i, what they are worth
+Labels of one item depend on each other (`models.tempering`): `posterior_` follows from u_i / d_i, what they are worth
 together, and from the log odds of the tree's chances over √d_i. The tree was learnt from the same labels, so it is not
 as sure as it looks; raised to 1/d, as posteriors of classes are raised, it would make rare options far too likely. √d
 is what `bayesian-sequence` has for its transitions, chosen on spans and parts of speech, on no table of sets.
@@ -43,9 +43,10 @@ from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import methods
-from dissensus.models.dependence import MIN_GOLD, Calibration, design_effect, labels_per_item, most_probable
+from dissensus.models.checks import check_label_type
 from dissensus.models.em import EMAggregator
-from dissensus.models.params import SHARE, Params, moved
+from dissensus.models.params import SHARE, Params, em_parameter
+from dissensus.models.tempering import MIN_GOLD, Tempering, best_correlation, design_effect, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import set_name
@@ -64,9 +65,9 @@ ANSWER = 0.5  # probability above which an option is part of the answer
 class Ticks(Params):
     """How annotators tick true options and others, and the tree's chances."""
 
-    hit: FloatArray = moved(SHARE, "A O")
-    false_tick: FloatArray = moved(SHARE, "A O")
-    chance: FloatArray = moved(SHARE)
+    hit: FloatArray = em_parameter(SHARE, "A O")
+    false_tick: FloatArray = em_parameter(SHARE, "A O")
+    chance: FloatArray = em_parameter(SHARE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,13 +118,13 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         total, ticks = _counts(table, np.ones((table.n_items, self.options_.size)))
         prior: Any = None
 
-        def judge(params: Ticks) -> tuple[FloatArray, FloatArray, FloatArray]:
+        def posterior_of_table(params: Ticks) -> tuple[FloatArray, FloatArray, FloatArray]:
             odds = _odds(table, params.hit, params.false_tick, known)[used]
             q = np.zeros((table.n_items, self.options_.size))
             q[used], joint, log_total = marginals(odds, prior.order, prior.parent, params.chance)
             return q, joint, log_total
 
-        def maximise(q: FloatArray, joint: FloatArray) -> Ticks:
+        def m_step(q: FloatArray, joint: FloatArray) -> Ticks:
             true, hits = _counts(table, q)
             hit = (hits + self.shrink * prior.hit) / (true + self.shrink)
             false_tick = (ticks - hits + self.shrink * prior.false_tick) / (total - true + self.shrink)
@@ -142,32 +143,32 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
                     habits = _habits(hits, true), _habits(ticks - hits, total - true)
                     prior = Prior(*likeliest_tree(q[used]), *habits, q[used].mean(axis=0))
                 there = (q * q[:, prior.parent])[used].sum(axis=0)
-                params = maximise(q, np.stack([q[used].sum(axis=0) - there, there], axis=1))
-                q = judge(params)[0]
+                params = m_step(q, np.stack([q[used].sum(axis=0) - there, there], axis=1))
+                q = posterior_of_table(params)[0]
             return params
 
-        def em_pass(params: Ticks) -> tuple[float, Ticks]:
-            q, joint, log_total = judge(params)
+        def em_step(params: Ticks) -> tuple[float, Ticks]:
+            q, joint, log_total = posterior_of_table(params)
             blank = np.log1p(-_inside(params.false_tick))
             nothing_true = (ticks * (np.log(_inside(params.false_tick)) - blank) + total * blank).sum()
-            objective = float(log_total.sum() + nothing_true) + self._log_penalty(params, prior)
-            return objective, maximise(q, joint)
+            objective = float(log_total.sum() + nothing_true) + self._log_prior(params, prior)
+            return objective, m_step(q, joint)
 
-        params = self.run(em_pass, start, on_step)
+        params = self.run(em_step, start, on_step)
         self.hit_, self.false_tick_, self.chance_ = params.hit, params.false_tick, params.chance
         self.order_, self.parent_ = prior.order, prior.parent
-        q = judge(params)[0]
+        q = posterior_of_table(params)[0]
         true, hits = (one.sum(axis=0) for one in _counts(table, q))
         self.population_hit_ = (hits + 0.5) / (true + 1)
         self.population_false_tick_ = (ticks.sum(axis=0) - hits + 0.5) / (total.sum(axis=0) - true + 1)
         self.prior_ = q[used].mean(axis=0)
         self.posterior_, self.answer_, self.confidence_ = self._answer(table, self.hit_, self.false_tick_, known)
-        self._judge(*self._agreement(table, self.posterior_))
+        self._set_reliability(*self._count_agreement(table, self.posterior_))
 
-    def _calibrate(self, data: Annotations, gold: IntArray | None, earlier: Any) -> Calibration:
+    def _estimate_tempering(self, data: Annotations, gold: IntArray | None, earlier: Any) -> Tempering:
         """ρ given, or with which known sets are most probable by a fit that has not seen them, drawn to the default."""
         if self.dependence != "auto" or gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
-            return super()._calibrate(data, None, earlier)
+            return super()._estimate_tempering(data, None, earlier)
         blind = type(self)(**self.get_params() | {"dependence": None}).fit(data)
         known = gold >= 0
         odds = _odds(data, blind.hit_, blind.false_tick_, np.zeros((data.n_items, 0)))[known]
@@ -175,14 +176,14 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
 
         def fit(rho: float) -> float:
             tree = blind.order_, blind.parent_, blind.chance_
-            return float(_soften(odds, design_effect(n, rho), sets, *tree)[1].sum())
+            return float(_temper(odds, design_effect(n, rho), sets, *tree)[1].sum())
 
-        return most_probable(fit)
+        return best_correlation(fit)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, L) P(option is true | labels of the item), columns in the order of `options_`."""
         self._check_fitted()
-        return self.posterior_ if table is None else self._score(table, self._check_new(table))
+        return self.posterior_ if table is None else self._posterior_of(table, self._check_new(table))
 
     def predict(self, table: Annotations | None = None) -> Names:
         """(I,) the name of the set of options that is the answer for each item."""
@@ -208,12 +209,12 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         hit, false_tick = (one[table.annotator] for one in self._ticking(known))
         return np.asarray(q * hit + (1 - q) * false_tick)
 
-    def _columns(self, kind: str) -> dict[str, Any]:
+    def _frame_columns(self, kind: str) -> dict[str, Any]:
         if kind == "items":
             columns = {"item": self.items_, "label": self.predict(), "confidence": self.confidence_}
             return columns | {f"p_{name}": self.posterior_[:, c] for c, name in enumerate(self.options_)}
         if kind != "confusions":
-            return super()._columns(kind)
+            return super()._frame_columns(kind)
         pairs = {"annotator": np.repeat(self.annotators_, self.options_.size)}
         pairs["option"] = np.tile(self.options_, self.annotators_.size)
         return pairs | {"hit": self.hit_.reshape(-1), "false_tick": self.false_tick_.reshape(-1)}
@@ -221,7 +222,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
     def _check_new(self, table: Annotations) -> IntArray:
         """(A,) codes of the annotators of a new table; options that were not fitted are an error."""
         self._check_fitted()
-        self._check_kind(table)
+        check_label_type(self, table)
         new = naming.match(table.options.names, self.options_, "options") < 0
         if new.any():
             raise DataError(
@@ -230,7 +231,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             )
         return naming.match(table.annotators, self.annotators_, "annotators")
 
-    def _score(self, table: Annotations, known: IntArray) -> FloatArray:
+    def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         return self._answer_new(table, known)[0]
 
     def _answer_new(self, table: Annotations, known: IntArray) -> tuple[FloatArray, BoolArray, FloatArray]:
@@ -253,10 +254,10 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         odds = _odds(table, hit, false_tick, known, ticked)
         answer = marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER
         d = design_effect(labels_per_item(table.item_ptr, table.weight), self.dependence_)
-        q, log_set = _soften(odds, d, answer, self.order_, self.parent_, self.chance_)
+        q, log_set = _temper(odds, d, answer, self.order_, self.parent_, self.chance_)
         return q, answer, np.exp(np.minimum(log_set, 0))
 
-    def _log_penalty(self, params: Ticks, prior: Prior) -> float:
+    def _log_prior(self, params: Ticks, prior: Prior) -> float:
         edges = params.chance.copy()
         edges[prior.order[0], 1] = 0.5  # the root has one chance; it stands there twice
         means = np.where(edges == 0.5, 0.5, prior.share[:, None])
@@ -270,7 +271,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             found += size * float((mean * np.log(value) + (1 - mean) * np.log1p(-value)).sum())
         return found
 
-    def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Jaccard index of the set of each row and the answer; two empty sets are alike."""
         said, answer, weight = table.options.ticked[table.label], self.answer_[table.item], table.row_weights
         both, either = (said & answer).sum(axis=1), (said | answer).sum(axis=1)
@@ -302,7 +303,7 @@ def likeliest_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
     return np.asarray(order, np.int64), np.where(parent < 0, -1, parent).astype(np.int64)
 
 
-def _soften(
+def _temper(
     odds: FloatArray, d: FloatArray, sets: BoolArray, order: IntArray, parent: IntArray, chance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """(I, L) the posterior and (I,) log P(exactly this set), softened by the design effects d (I,)."""

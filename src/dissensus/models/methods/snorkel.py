@@ -41,7 +41,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines import EngineChoice
 from dissensus.exceptions import BadParameter
 from dissensus.models.coins import CoinModel, Coins
-from dissensus.models.confusion import Counts, Engine, methods
+from dissensus.models.confusion import Engine, ExpectedCounts, methods
 from dissensus.models.matrices import PSEUDO
 from dissensus.table.annotations import Annotations
 
@@ -74,21 +74,21 @@ class Snorkel(CoinModel):
 
     propensity_: Annotated[FloatArray, "A real"]
 
-    def prepare(self, votes: Counts, engine: Engine) -> None:
+    def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         K = votes.classes.size
         self.class_pseudo_ = np.full(K, self.class_count)
         balance = [1.0] * K if self.class_balance == "uniform" else self.class_balance
         self.fixed_prior_ = None if isinstance(balance, str) else given_shares(balance, K)
 
-    def maximise(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
+    def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Coins:
         x = penalised_logit(labels[:, 0, 0], totals.sum(axis=(1, 2)), self._initial_logit(), self.l2)
         return Coins(params.prior, np.stack([expit(x), expit(-x)], axis=1))
 
-    def log_penalty(self, params: Coins) -> float:
+    def log_prior(self, params: Coins) -> float:
         logit = np.log(params.coin[:, 0]) - np.log(params.coin[:, 1])
         return -self.l2 / 2 * float(((logit - self._initial_logit()) ** 2).sum())
 
-    def labels_behind(self) -> FloatArray:
+    def confusion_support(self) -> FloatArray:
         """Labels, and as many as bend the likelihood as much as the penalty does."""
         of_penalty = self.l2 / (self.initial_accuracy * (1 - self.initial_accuracy))
         return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + of_penalty)
@@ -100,13 +100,13 @@ class Snorkel(CoinModel):
         super()._fit(table, gold, on_step)
         self.propensity_ = propensity(table, self.items_.size)
 
-    def _newcomer(self) -> dict[str, Any]:
-        return super()._newcomer() | {"propensity_": 0.0}
+    def _unseen_annotator_values(self) -> dict[str, Any]:
+        return super()._unseen_annotator_values() | {"propensity_": 0.0}
 
-    def _update(
+    def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        posterior, n_items = super()._update(table, item, annotator, old, gold), self.items_.size
+        posterior, n_items = super()._partial_update(table, item, annotator, old, gold), self.items_.size
         labelled = self.propensity_ * (n_items - np.count_nonzero(~old))
         labelled[annotator] += propensity(table, table.n_items) * table.n_items
         self.propensity_ = np.minimum(labelled / n_items, 1)  # an item that it labelled again may count twice

@@ -51,7 +51,7 @@ class Wawa(VoteModel):
     population_skill_: Annotated[float, "number"]
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._engine_of(table, gold) as engine:
+        with self._open_engine(table, gold) as engine:
             vote = SkilledVote(engine)
             self._conclude(vote, vote.agreement(vote.first.hits))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
@@ -63,7 +63,7 @@ class Wawa(VoteModel):
         self.skill_ = skill
         self.population_skill_ = vote.population(vote.total * skill)
         self._conclude_on(vote.engine, skill, sums.votes)
-        self._judge(sums.hits, vote.total)
+        self._set_reliability(sums.hits, vote.total)
         return sums.hits
 
     def _skills(self, known: IntArray) -> FloatArray:
@@ -72,25 +72,25 @@ class Wawa(VoteModel):
     def _population_skill(self) -> float:
         return self.population_skill_
 
-    def _newcomer(self) -> dict[str, Any]:
+    def _unseen_annotator_values(self) -> dict[str, Any]:
         return {"skill_": self.population_skill_}
 
-    def _update(
+    def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
         """Votes, and then the skills by all agreement."""
-        posterior = super()._update(table, item, annotator, old, gold)
+        posterior = super()._partial_update(table, item, annotator, old, gold)
         skill, total = self.skill_[annotator], self.total_[annotator]
-        agreed, more = self._agreement(table, posterior)
+        agreed, more = self._count_agreement(table, posterior)
         weights = np.maximum(total + more, np.finfo(float).tiny)
         self.skill_ = self.skill_.copy()
         self.skill_[annotator] = np.where(total + more > 0, (skill * total + agreed) / weights, skill)
         return posterior
 
-    def _agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
         """With the outcome of the vote, in which ties are ties whatever they lean to."""
         tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - EDGE)
-        return super()._agreement(table, tied / tied.sum(axis=1, keepdims=True))
+        return super()._count_agreement(table, tied / tied.sum(axis=1, keepdims=True))
 
     def _leaning(self) -> FloatArray:
         return leaning(self.prior_, EDGE)

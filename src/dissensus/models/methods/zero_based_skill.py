@@ -10,8 +10,8 @@
 | s, a | skill, agreement | (A,) |
 | r_t | learning_rate · decay^⌊t / decay_every⌋ | |
 
-Both steps climb the same function, F(s, m) = Σ_j n_j (s_j a_j(m) − s_j²/2): the vote is its largest over m, and it is a
-parabola in every s_j with its top at a_j, which a step of r ≤ 1 does not pass. So F never falls (it is `trace_`), the
+Both steps run_em the same function, F(s, m) = Σ_j n_j (s_j a_j(m) − s_j²/2): the vote is its largest over m, and it is
+a parabola in every s_j with its top at a_j, which a step of r ≤ 1 does not pass. So F never falls (it is `trace_`), the
 skills cannot circle, and once no vote changes they run into the agreement itself.
 """
 
@@ -42,7 +42,7 @@ class ZeroBasedSkill(Wawa):
     tol: float = param(1e-5, "stop when no skill is further from its annotator's agreement with the vote", low=0)
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        with self._engine_of(table, gold) as engine:
+        with self._open_engine(table, gold) as engine:
             vote = SkilledVote(engine)
             skill = np.full(table.n_annotators, 1 / table.n_classes)
             trace: list[float] = []
@@ -60,7 +60,7 @@ class ZeroBasedSkill(Wawa):
         self.trace_ = np.array([*trace, objective(skill, hits, vote.total)])  # the last is of what is returned
         self.n_iter_ = len(trace)
         if not self.converged_:
-            self._warn_unconverged("votes", f"a skill was still {gap:.3g} from the agreement with the vote")
+            self._warn_unconverged("votes", "a skill", float(gap))
 
 
 def objective(skill: FloatArray, hits: FloatArray, total: FloatArray) -> float:

@@ -85,7 +85,7 @@ class Annotators(Section):
         ]
         serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
         order = np.lexsort((study.annotator_place, interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
-        confusions = _confusions(study, order)
+        confusions = confusions_of(study, order)
         columns: Facts = {"labels": fitted.n_annotations_, "reliability": fitted.reliability_}
         columns |= {"low": interval[:, 0], "high": interval[:, 1], "flags": flags, "reasons": found.reasons}
         people = [
@@ -195,16 +195,16 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
     ]
 
 
-def _confusions(study: Study, order: IntArray) -> list[Facts]:
+def confusions_of(study: Study, order: IntArray) -> list[Facts]:
     """Return confusion matrices with the items behind their rows, or the worst mistakes, of the first annotators."""
     K = study.table.n_classes
     whole = K <= MAX_CLASSES
     order = order[: MAX_CONFUSION_CELLS // (K * K if whole else 3 * MAX_MISTAKES)].astype(np.int32)
     try:
-        parts = [study.fitted._confusions(order[start : start + 100]) for start in range(0, order.size, 100)]
+        parts = [study.fitted.confusions_of(order[start : start + 100]) for start in range(0, order.size, 100)]
     except NotImplementedError:  # a method in which items matter too
         return []
-    posterior, item, annotator = study.fitted._independent(), study.table.item, study.table.annotator
+    posterior, item, annotator = study.fitted.untempered_posterior(), study.table.item, study.table.annotator
     seen = np.stack([np.bincount(annotator, posterior[item, k], study.table.n_annotators) for k in range(K)], axis=1)
     found = []
     for matrix, items in zip((matrix for part in parts for matrix in part), seen[order], strict=True):  # (K, K), (K,)

@@ -9,7 +9,7 @@ import numpy as np
 from dissensus.common.formatting import count, percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
-from dissensus.models.dependence import MIN_GOLD
+from dissensus.models.tempering import MIN_GOLD
 from dissensus.questions.item_status import SETTLED
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 import dissensus as dz
-from dissensus.models.dependence import (
+from dissensus.models.tempering import (
     DEFAULT,
     MAX_MOVED,
     MIN_GOLD,
@@ -14,9 +14,9 @@ from dissensus.models.dependence import (
     RARE,
     SHIFT_SDS,
     _shifts,
-    from_gold,
-    sharpen,
-    soften,
+    temper,
+    tempering_from_gold,
+    untemper,
 )
 from dissensus.table.simulate import simulate
 
@@ -50,21 +50,21 @@ def some():
 @pytest.mark.parametrize("rho", [0.1, 0.5, 2.0])
 def test_soften_is_the_literal_loop_and_sharpen_undoes_it(some, rho, shift, held):
     posterior, n = some
-    soft = soften(posterior, n, rho, shift, held)
+    soft = temper(posterior, n, rho, shift, held)
     expected = literal(posterior, n, rho, *(0.0 if one is None else one for one in (shift, held)))
     np.testing.assert_allclose(soft, expected, atol=1e-12)
-    np.testing.assert_allclose(sharpen(soft, n, rho, shift, held), posterior, atol=1e-9)
-    assert soften(posterior, n, 0.0) is posterior
+    np.testing.assert_allclose(untemper(soft, n, rho, shift, held), posterior, atol=1e-9)
+    assert temper(posterior, n, 0.0) is posterior
 
 
 def test_one_label_and_no_label_stay_as_they_are(some):
     posterior, _ = some
     for n in (0.0, 1.0):
-        np.testing.assert_allclose(soften(posterior, np.full(50, n), 0.7), posterior, atol=1e-12)
+        np.testing.assert_allclose(temper(posterior, np.full(50, n), 0.7), posterior, atol=1e-12)
 
 
 def test_a_known_class_stays_known():
-    soft = soften(np.eye(3)[:1], np.array([5.0]), 0.5)
+    soft = temper(np.eye(3)[:1], np.array([5.0]), 0.5)
     np.testing.assert_array_equal(soft, [[1, 0, 0]])
 
 
@@ -73,12 +73,12 @@ def calibrated(shift, size=4000):
     rng = np.random.default_rng(1)
     n, honest = np.full(size, 9.0), rng.dirichlet([0.9, 0.5, 0.3], size)
     gold = (rng.random((size, 1)) > honest.cumsum(axis=1)[:, :2]).sum(axis=1)
-    return sharpen(honest, n, 0.25, shift), n, gold
+    return untemper(honest, n, 0.25, shift), n, gold
 
 
 @pytest.mark.parametrize("shift", [None, np.array([0.7, -0.4, -0.3])])
 def test_gold_chooses_dependence_and_shifts_with_the_least_log_loss(shift):
-    found = from_gold(*calibrated(shift))
+    found = tempering_from_gold(*calibrated(shift))
     assert found.dependence == pytest.approx(0.25, rel=0.13)  # a step of the candidates
     assert found.interval[0] < 0.25 < found.interval[1]
     if shift is None:
@@ -89,7 +89,7 @@ def test_gold_chooses_dependence_and_shifts_with_the_least_log_loss(shift):
 
 def test_shifts_are_the_ridge_estimate_with_the_greatest_evidence():
     posterior, n, gold = calibrated(np.array([0.7, -0.4, -0.3]), 60)
-    soft = soften(posterior, n, 0.25)
+    soft = temper(posterior, n, 0.25)
 
     def log_joint(shift, sd):
         q = literal(soft, np.ones(60), 0.0, shift)
@@ -110,7 +110,7 @@ def test_shifts_are_the_ridge_estimate_with_the_greatest_evidence():
 
 
 def test_less_gold_says_less_of_the_dependence():
-    widths = [np.diff(np.log(from_gold(*calibrated(None, size)).interval))[0] for size in (40, 400, 4000)]
+    widths = [np.diff(np.log(tempering_from_gold(*calibrated(None, size)).interval))[0] for size in (40, 400, 4000)]
     assert widths[0] > 1.5 * widths[1] > 2 * widths[2] > 0
 
 
@@ -212,21 +212,21 @@ def test_rare_classes_do_not_take_the_items_of_a_large_one():
     table, truth = rare_classes()
     free = dz.methods["dawid-skene"](dependence=DEFAULT).fit(table)
     model = dz.methods["dawid-skene"]().fit(table)
-    shares = model._independent().mean(axis=0)
+    shares = model.untempered_posterior().mean(axis=0)
 
-    def moved(fit):
+    def em_parameter(fit):
         return np.abs(fit.posterior_.mean(axis=0) - shares).sum() / 2
 
-    assert free.held_ is None
-    assert moved(free) > MAX_MOVED + MOVED_TOL
-    assert moved(model) == pytest.approx(MAX_MOVED, abs=MOVED_TOL)
+    assert free.damping_ is None
+    assert em_parameter(free) > MAX_MOVED + MOVED_TOL
+    assert em_parameter(model) == pytest.approx(MAX_MOVED, abs=MOVED_TOL)
     away = np.log(model.prior_ / model.prior_.max())
     rare = np.log(np.minimum(model.prior_ * model.prior_.size / RARE, 1))
-    beta = (model.held_[away < 0] / away[away < 0]).min()
-    np.testing.assert_allclose(model.held_, np.minimum(rare, beta * away), atol=1e-9)
-    np.testing.assert_allclose(model._independent(), free._independent(), atol=1e-6)
+    beta = (model.damping_[away < 0] / away[away < 0]).min()
+    np.testing.assert_allclose(model.damping_, np.minimum(rare, beta * away), atol=1e-9)
+    np.testing.assert_allclose(model.untempered_posterior(), free.untempered_posterior(), atol=1e-6)
     np.testing.assert_allclose(model.predict_proba(table), model.posterior_, atol=1e-9)
     right = np.arange(truth.size), truth
     assert np.log(model.posterior_[right]).mean() > np.log(free.posterior_[right]).mean()
     known = np.where(np.arange(truth.size) < 40, truth, -1)
-    assert dz.methods["dawid-skene"]().fit(table, gold=known).held_ is None  # gold says what the shares are
+    assert dz.methods["dawid-skene"]().fit(table, gold=known).damping_ is None  # gold says what the shares are

@@ -1,0 +1,225 @@
+"""Rows of a table as the passes take them, and sums over a chunk of items in whole-array operations.
+
+`Rows` are hard labels, perhaps weighted, sorted by item. A `Chunk` is a range of items with their rows: kernels loop
+over it, and the array form of a pass (its readable form, the oracle of the kernels, and what runs on short tables and
+in torch) uses its sums. Arrays are NumPy's, or tensors of torch (`kernels.on_torch.TorchChunk`): both libraries give
+their operations the same names, and what they do differently is in `Chunk`.
+
+A pass of the confusion family is described by two constants:
+
+| source | the posterior q_i comes from | | layout | label likelihood and label counts |
+|---|---|---|---|---|
+| LIKELIHOOD | the class prior and the label likelihood | | FULL | (A, K, K) [annotator, true, given] |
+| VOTES | shares of the item's votes, uniform without votes | | OWN | odds (A, 1, K) [annotator, –, given] |
+| GIVEN | an array (I, K), whatever it holds | | COIN | odds (A, 1, 1) |
+| ONES | 1 for every class: the counts are those of the labels | | | |
+
+In OWN and COIN a label changes the odds of its own class alone: the likelihood is the odds if true = given, else 1,
+times a factor that all classes share; the label counts say how many of an annotator's labels are right.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dissensus.common.arrays import ReadOnlyArrays
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.table.annotations import Annotations
+
+LIKELIHOOD, VOTES, GIVEN, ONES = range(4)
+FULL, OWN, COIN = range(3)
+MIN_KERNEL_ROWS = 20_000  # rows; shorter tables are not worth the second that numba takes to load
+
+
+@dataclass(frozen=True)
+class Rows(ReadOnlyArrays):
+    """Hard labels, perhaps weighted, sorted by item."""
+
+    item_ptr: IntArray
+    annotator: IntArray
+    label: IntArray
+    weight: FloatArray | None
+
+    @property
+    def n_items(self) -> int:
+        """I, the number of items."""
+        return int(self.item_ptr.size) - 1
+
+    @property
+    def arrays(self) -> tuple[IntArray, IntArray, IntArray, FloatArray | None]:
+        """Return all four arrays, as one argument of a kernel."""
+        return self.item_ptr, self.annotator, self.label, self.weight
+
+    def select(self, keep: BoolArray) -> Rows:
+        """Return the rows of the items (I,) to keep."""
+        lengths = np.diff(self.item_ptr)
+        row_kept = np.repeat(keep, lengths)
+        ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
+        weight = None if self.weight is None else self.weight[row_kept]
+        return Rows(ptr, self.annotator[row_kept], self.label[row_kept], weight)
+
+    def between(self, start: int, stop: int) -> Rows:
+        """Return the rows of items start … stop − 1, their offsets counted from the first."""
+        ptr = self.item_ptr[start : stop + 1]
+        rows = slice(int(ptr[0]), int(ptr[-1]))
+        weight = None if self.weight is None else self.weight[rows]
+        return Rows(ptr - ptr[0], self.annotator[rows], self.label[rows], weight)
+
+
+def join_rows(parts: list[Rows]) -> Rows:
+    """Concatenate the rows of consecutive ranges of items; the offsets of each begin at 0."""
+    starts = np.cumsum([0, *(part.annotator.size for part in parts)])
+    ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
+    weights = [part.weight for part in parts if part.weight is not None]
+    return Rows(
+        np.concatenate([*ptr, starts[-1:]]),
+        np.concatenate([part.annotator for part in parts]),
+        np.concatenate([part.label for part in parts]),
+        np.concatenate(weights) if weights else None,
+    )
+
+
+def expand_rows(table: Annotations) -> Rows:
+    """Return the rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
+    if table.proba is None:
+        return Rows(table.item_ptr, table.annotator, table.label, table.weight)
+    row, label = np.nonzero(table.proba)
+    weight = table.proba[row, label] * (1.0 if table.weight is None else table.weight[row])
+    ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(table.proba, axis=1))])[table.item_ptr]
+    return Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
+
+
+class Chunk:
+    """Items start … stop − 1 of some rows, with their gold labels and sums over them.
+
+    Item 0 of the rows is item `first` of the whole table. The sums are over all items of the rows: array forms walk
+    whole chunks, and only kernels get a range.
+    """
+
+    def __init__(
+        self, rows: tuple[Any, ...], gold: Any, n_annotators: int, n_classes: int, first: int = 0,
+        start: int = 0, stop: int | None = None,
+    ):  # fmt: skip
+        self.rows = rows
+        self.item_ptr, self.annotator, self.label, self.weight = rows
+        self.gold, self.n_annotators, self.n_classes, self.first = gold, n_annotators, n_classes, first
+        self.n_items = len(self.item_ptr) - 1
+        self.start, self.stop = start, self.n_items if stop is None else stop
+
+    def item_values(self, values: Any) -> Any:
+        """Return the entries of these items from an array over all items of the table, or over these; None stays."""
+        if values is None or len(values) == self.n_items:
+            return self.to_backend(values)
+        return self.to_backend(values[self.first : self.first + self.n_items])
+
+    def to_backend(self, values: Any) -> Any:
+        """Convert a NumPy array to the library of this chunk; None stays None."""
+        return values
+
+    def to_numpy(self, values: Any) -> Any:
+        """Convert an array of this chunk to NumPy."""
+        return values
+
+    @cached_property
+    def rows_per_item(self) -> Any:
+        """(items,) number of rows of each item."""
+        return self.item_ptr[1:] - self.item_ptr[:-1]
+
+    @cached_property
+    def item(self) -> Any:
+        """(rows,) the item of each row, counted from the first here."""
+        return np.repeat(np.arange(self.n_items), self.rows_per_item)
+
+    @cached_property
+    def annotator_label(self) -> Any:
+        """(rows,) annotator·K + label."""
+        return self.annotator.astype(np.int64) * self.n_classes + self.label
+
+    @cached_property
+    def item_label(self) -> Any:
+        """(rows,) item·K + label: where an (items, K) array has the entry of a row's label."""
+        return self.item * self.n_classes + self.label
+
+    def zeros(self, *shape: int) -> Any:
+        """Return zeros in double precision."""
+        return np.zeros(shape)
+
+    def row_weights(self) -> Any:
+        """(rows,) the weight of each row."""
+        return np.ones(self.label.size) if self.weight is None else self.weight
+
+    def apply_weights(self, values: Any) -> Any:
+        """Multiply values (rows,) or (rows, K) by the weights of the rows."""
+        if self.weight is None:
+            return values
+        return values * (self.weight if values.ndim == 1 else self.weight[:, None])
+
+    def sum_by_item(self, values: Any) -> Any:
+        """(items, K) sums of values (rows, K)."""
+        sums, has_rows = self.zeros(self.n_items, values.shape[1]), self.rows_per_item > 0
+        if has_rows.any():  # `reduceat` is wrong for an item without rows
+            sums[has_rows] = np.add.reduceat(values, self.item_ptr[:-1][has_rows], axis=0)
+        return sums
+
+    def scatter_sum(self, place: Any, values: Any, size: int) -> Any:
+        """(size,) or (size, K) sums of values (rows,) or (rows, K), each added at its place (rows,)."""
+        if values.ndim == 2:
+            return np.stack([self.scatter_sum(place, column, size) for column in values.T], axis=1)
+        return np.bincount(place, values, size).astype(np.float64, copy=False)
+
+    def votes(self, values: Any) -> Any:
+        """(items, K) sums of values (rows,), each added to the entry of the row's label."""
+        return self.scatter_sum(self.item_label, values, self.n_items * self.n_classes).reshape(self.n_items, -1)
+
+
+def array_library(values: Any) -> Any:
+    """Return the module that an array belongs to: NumPy or torch."""
+    return np if isinstance(values, np.ndarray) else sys.modules["torch"]
+
+
+def label_matrix(rows: Rows, n_annotators: int, n_classes: int) -> Any:
+    """Return the sparse (I, A·K) weights of the labels of each item, in the column annotator·K + label."""
+    from scipy.sparse import csr_array
+
+    chunk = Chunk(rows.arrays, None, n_annotators, n_classes)
+    return csr_array(
+        (chunk.row_weights(), chunk.annotator_label, rows.item_ptr), (rows.n_items, n_annotators * n_classes)
+    )
+
+
+def vote_shares(chunk: Chunk, gold: Any) -> Any:
+    """(I, K) shares of the votes of each item, uniform without votes; gold classes get all."""
+    votes, xp = chunk.votes(chunk.row_weights()), array_library(chunk.label)
+    total = votes.sum(1)[:, None]
+    return with_gold(xp.where(total > 0, votes / xp.where(total > 0, total, 1.0), 1 / chunk.n_classes), gold)
+
+
+def with_gold(posterior: Any, gold: Any) -> Any:
+    """Return a posterior (I, K) in which items with a gold class have all probability on it."""
+    return _replace_known(posterior, gold, 0.0, 1.0)
+
+
+def normalise_log(log_joint: Any, gold: Any) -> tuple[Any, Any]:
+    """Return the posterior (I, K) and the log evidence (I,) from log joint probabilities (I, K) and gold classes."""
+    xp, log_joint = array_library(log_joint), _replace_known(log_joint, gold, -np.inf)
+    top = xp.amax(log_joint, 1)[:, None]
+    q = xp.exp(log_joint - top)
+    total = q.sum(1)[:, None]
+    return q / total, (top + xp.log(total))[:, 0]
+
+
+def _replace_known(values: Any, gold: Any, elsewhere: float, at_gold: float | None = None) -> Any:
+    """Set the rows of values (I, K) of items with gold: `at_gold` (None: as it was) at that class, `elsewhere` at others."""
+    if gold is None:
+        return values
+    known = gold >= 0
+    place = known, gold[known]
+    kept = values[place] if at_gold is None else at_gold
+    values = array_library(values).where(known[:, None], elsewhere, values)
+    values[place] = kept
+    return values

@@ -1,0 +1,161 @@
+"""What can go wrong where passes run: threads, engines, tables on disk and in Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
+
+
+class TooFewThreads(BadParameter):
+    template = "{param[threads]} must be at least 1, got {threads}."
+    threads: int
+
+
+class UnknownEngine(BadParameter):
+    template = (
+        "{param[engine]} must be {names}, or an engine with its options, such as Disk(…), Torch(…) or Spark(…); got "
+        "{engine!r}."
+    )
+    names: str
+    engine: Any
+
+
+class WrongEngine(BadParameter):
+    template = (
+        "a table {where} can be fitted only with {param[engine]} {engine!r}, by a method that has that parameter."
+    )
+    where: str
+    engine: str
+
+
+class NoFolderForCodes(BadParameter):
+    template = "the engine 'disk' stores the codes of a table in a folder; name one, such as Disk(folder='work')."
+
+
+class OneLabelPerRow(BadParameter):
+    template = "the engine {engine!r} needs one label per row, and this table has {found}; fit its parts separately."
+    engine: str
+    found: str
+
+
+class ProbabilisticTable(BadParameter):
+    template = "the engine 'disk' needs one label per row, and this table is probabilistic; fit it in memory."
+
+
+class BadClusterAddress(BadParameter):
+    template = (
+        "{param[master]} must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', got "
+        "{master!r}; without one, Spark's own settings decide, or this machine is used."
+    )
+    master: str
+
+
+class NoCluster(BadParameter):
+    template = (
+        "no Spark cluster listens at {param[master]} {master!r} ({reason}); start one there, correct the address, or "
+        "leave it out to run on this machine."
+    )
+    master: str
+    reason: str
+
+
+class ClusterNotStarted(BadParameter):
+    template = (
+        "Spark does not start at {param[master]} {master!r} ({reason}); correct the address, or leave it out to run as "
+        "Spark's own settings say, or on this machine."
+    )
+    master: str
+    reason: str
+
+
+class SparkNotStarted(MissingExtra):
+    template = "Spark does not start ({reason}); {advice}."
+    reason: str
+    advice: str
+
+
+class NoDevice(BadParameter):
+    template = "this machine has no device {device!r}; leave it out, or use 'cpu'."
+    device: str
+
+
+class NoRows(DataError):
+    template = "the table has no rows; it needs at least one annotation."
+
+
+class BlankNames(DataError):
+    template = "column {column!r}: {blank:,} of {total:,} rows are blank or missing; remove these rows first."
+    column: str
+    blank: int
+    total: int
+
+
+class BadWeights(DataError):
+    template = "weight: {bad:,} of {total:,} rows are negative or missing; weights must be 0 or more."
+    bad: int
+    total: int
+
+
+class UnsupportedItemType(DataError):
+    template = "column {column!r} holds values of type {type}; convert it to text or integers."
+    column: str
+    type: str
+
+
+class WrongFileSize(DataError):
+    template = (
+        "{path} has {size:,} bytes, which is not the size of {entries:,} entries; delete its folder and fit again."
+    )
+    path: Path
+    size: int
+    entries: int
+
+
+class BadItemOffsets(DataError):
+    template = "{path} does not divide {rows:,} rows into {items:,} items; delete its folder and fit again."
+    path: Path
+    rows: int
+    items: int
+
+
+class NotParquet(UnreadableFile):
+    template = "{path} is not a Parquet file, which {engine} needs; convert it, or use the engine 'local'."
+    path: Path
+    engine: str
+
+
+class NoSuchFile(UnreadableFile):
+    template = "no such file: {source}; a pattern such as 'labels/*.parquet' names several."
+    source: str
+
+
+class CannotSort(UnreadableFile):
+    template = "{source} cannot be sorted and coded: {reason}."
+    source: str
+    reason: str
+
+
+class SparkCannotFind(UnreadableFile):
+    template = "{source}: Spark finds {found}; give a table, or files that all executors can read."
+    source: str
+    found: str
+
+
+class SparkCannotRead(UnreadableFile):
+    template = "{source}: Spark cannot read it ({reason}); give a table, or Parquet."
+    source: str
+    reason: str
+
+
+class ItemsLost(DataError):
+    template = "Spark returned {found:,} of {expected:,} items; turn off spark.speculation and fit again."
+    found: int
+    expected: int
+
+
+class FrameNotStable(DataError):
+    template = "the data frame returned {first:,} rows, and then {second:,}; write it to Parquet and fit that."
+    first: int
+    second: int

@@ -1,0 +1,41 @@
+"""Collapse repeated and copied labels: what an annotator, or a group of copying annotators, says of an item counts
+once.
+
+    w_ij = 1 / members of j's group with a label on i
+
+Copied labels carry no new evidence, so the members of a group that `models.copies` finds share one label on every item,
+as do all labels that one annotator gives to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dissensus.common.types import IntArray
+from dissensus.models.copies import find_copies
+from dissensus.table.annotations import Annotations
+
+
+def copy_groups(table: Annotations) -> IntArray:
+    """(A,) number of the group that an annotator copies in, −1 for none."""
+    number = np.full(table.n_annotators, -1)
+    for group_number, group in enumerate(find_copies(table).groups):
+        number[list(group)] = group_number
+    return number
+
+
+def collapse(table: Annotations, group: IntArray) -> Annotations:
+    """Return the table with weights w for the groups (A,), −1 for none."""
+    table = table.once
+    if (group < 0).all():
+        return table
+    rating, first = table.rating, np.flatnonzero(np.diff(table.rating, prepend=-1))
+    group_of_rating = group[table.annotator[first]]
+    grouped = np.flatnonzero((group_of_rating >= 0) & (np.bincount(rating, table.row_weights) > 0))
+    key = table.item[first[grouped]].astype(np.int64) * (group.max() + 1) + group_of_rating[grouped]
+    _, place, size = np.unique(key, return_inverse=True, return_counts=True)
+    members = np.ones(first.size)
+    members[grouped] = size[place]
+    return replace(table, weight=table.row_weights / members[rating])

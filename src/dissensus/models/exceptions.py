@@ -1,0 +1,330 @@
+"""What can go wrong when a model is fitted, asked or saved, and what a model reports about its confidence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnreadableFile
+from dissensus.messages import Message
+
+
+class ModelNotFitted(NotFitted):
+    template = "this {method} is not fitted yet; call fit(table) first."
+    method: str
+
+
+class NotATable(DataError):
+    template = (
+        "{caller} takes one table of annotations, got {type}; `dissensus.read` makes one from a file, and a file of "
+        "several questions gives one table for each."
+    )
+    caller: str
+    type: str
+
+
+class NoAnnotations(DataError):
+    template = "the table has no annotations; there is nothing to learn from."
+
+
+class WrongLabelType(DataError):
+    template = (
+        "{method} is for {supported}, and the labels of this table are {found}; {advice}, or read them with another "
+        "{param[kind]}."
+    )
+    method: str
+    supported: str
+    found: str
+    able: tuple[str, ...]
+
+    @property
+    def advice(self) -> str:
+        """Name the methods for these labels."""
+        return f"fit {', '.join(self.able)}" if self.able else "there is no method for these yet"
+
+
+class TooManyClasses(DataError):
+    template = (
+        "{method} is for two classes and the table has {n_classes}, such as {examples}; use another method, or ask about "
+        "one class at a time."
+    )
+    method: str
+    n_classes: int
+    examples: str
+
+
+class NoEarlierCounts(DataError):
+    template = "{method} cannot use earlier counts of annotators{where}; leave them out."
+    method: str
+    reason: str
+
+    @property
+    def where(self) -> str:
+        """The kind of table, if that is the reason."""
+        return f" {self.reason}" if self.reason else ""
+
+
+class EarlierShape(DataError):
+    template = "earlier has shape {shape}; expected annotators × true × given, {expected}."
+    shape: tuple[int, ...]
+    expected: tuple[int, ...]
+
+
+class EarlierMatrixShape(DataError):
+    template = (
+        "earlier: annotator {annotator} has counts of shape {shape}; expected {n_classes} × {n_classes}, with a row for "
+        "each true class."
+    )
+    annotator: str
+    shape: tuple[int, ...]
+    n_classes: int
+
+
+class BadEarlierCount(DataError):
+    template = "earlier: annotator {annotator} has the count {count} for label {label} of class {true}; counts must be 0 or more."
+    annotator: str
+    count: float
+    label: str
+    true: str
+
+
+class GoldShape(DataError):
+    template = (
+        "gold must hold one integer code per item, {n_items} in all, −1 where unknown; got {dtype} of shape {shape}. "
+        "`table.gold_codes(item, label)` makes it from names."
+    )
+    n_items: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class GoldCode(DataError):
+    template = "gold: item {item} has code {code}; codes run from −1 to {highest}."
+    item: int
+    code: int
+    highest: int
+
+
+class GoldValuesShape(DataError):
+    template = (
+        "gold must hold one number per item, {n_items} in all, NaN where unknown; got {dtype} of shape {shape}. "
+        "`table.gold_values(item, value)` makes it from names."
+    )
+    n_items: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class GoldNotUsed(BadParameter):
+    template = "{method} cannot use known outcomes of items; leave gold out."
+    method: str
+
+
+class GoldLabelsNotUsed(DataError):
+    template = "{method} cannot use known labels; leave gold out."
+    method: str
+
+
+class NoPartialFit(BadParameter):
+    template = "{method} cannot be updated; fit it to all annotations again."
+    method: str
+
+
+class NoConfusion(BadParameter):
+    template = "{method} models no confusion matrices; ask for 'items' or 'annotators'."
+    method: str
+
+
+class NoConfusionIntervals(BadParameter):
+    template = "{method} keeps no counts behind a confusion matrix, so it has no intervals."
+    method: str
+
+
+class UnknownFrame(BadParameter):
+    template = "{param[kind]} must be 'items', 'annotators' or 'confusions', got {kind!r}."
+    kind: str
+
+
+class LevelOutOfRange(BadParameter):
+    template = "{param[level]} must be between 0 and 1, got {level}."
+    level: float
+
+
+class ObjectiveNotFinite(BadParameter):
+    template = "the objective became {objective}; a parameter or a weight may be far too large or too small."
+    objective: float
+
+
+class AllWeightsZero(DataError):
+    template = "all rows have the weight 0; there is nothing to learn from."
+
+
+class NoOptionTicked(DataError):
+    template = "no annotator selected an option; there is nothing to learn from."
+
+
+class UnseenOption(DataError):
+    template = "option {option} is not among those the model was fitted to; fit it to all annotations again."
+    option: str
+
+
+class UnseenAlternative(DataError):
+    template = "{alternative} is not among the {fitted:,} alternatives that were fitted; fit again with it."
+    alternative: str
+    fitted: int
+
+
+class ScoresOfNewPairs(BadParameter):
+    template = (
+        "{param[model]} cannot score new comparisons: scores are of the things compared, not of items; fit all "
+        "comparisons together."
+    )
+
+
+class NotConnected(DataError):
+    template = "the {things:,} things fall into {groups:,} groups that {how}, such as {first} and {second}; {advice}."
+    things: int
+    groups: int
+    how: str
+    first: str
+    second: str
+    advice: str
+
+
+class NoClassProbabilities(BadParameter):
+    template = "{labels} have no class probabilities; `{instead}` reports how certain an answer is."
+    labels: str
+    instead: str
+
+
+class IntervalNeedsTable(BadParameter):
+    template = "an interval of another level needs the labels; give the table that was fitted."
+
+
+class TooManyDistances(DataError):
+    template = (
+        "items have so many different labels that {distances:,} distances are needed, more than {most:,}; use fewer "
+        "labels per item: `table.subsample`."
+    )
+    distances: int
+    most: int
+
+
+class TooManyPairs(DataError):
+    template = (
+        "m-msr compares annotators who share an item, up to {pairs:,} pairs here, and supports at most {most:,}; choose "
+        "another method."
+    )
+    pairs: int
+    most: int
+
+
+class WrongClassBalance(BadParameter):
+    template = "{param[class_balance]} has {shares} shares and the table has {n_classes} classes."
+    shares: int
+    n_classes: int
+
+
+class NotSaveable(BadParameter):
+    template = "save writes fitted methods, got {type}{advice}."
+    type: str
+    has_save: bool
+
+    @property
+    def advice(self) -> str:
+        """Point to the object's own way to save."""
+        return ", which has its own: call model.save(folder)" if self.has_save else ""
+
+
+class WrongFormat(UnreadableFile):
+    template = "{path} has format {found}, and this version of dissensus reads format {expected}; fit again."
+    path: Path
+    found: str
+    expected: int
+
+
+class NoModel(UnreadableFile):
+    template = "no fitted model in {folder}: there is no {file}."
+    folder: Path
+    file: str
+
+
+class DamagedModel(UnreadableFile):
+    template = "{path} is damaged ({reason}); fit again."
+    path: Path
+    reason: str
+
+
+class NotConverged(ConvergenceWarning):
+    template = (
+        "{method} stopped after {param[max_iter]}={max_iter} {unit}: the last one changed {quantity} by {change:.3g}, "
+        "and {param[tol]}={tol:g} was not reached. Raise {param[max_iter]} or {param[tol]}."
+    )
+    method: str
+    max_iter: int
+    unit: str
+    quantity: str
+    change: float
+    tol: float
+
+
+class EffectiveLabelCount(Message):
+    """How many independent labels the confidence counts, instead of those of an item."""
+
+    template = (
+        "Annotators tend to make the same mistakes, so {labels:.1f} labels of an item carry the evidence of about "
+        "{value:.1f} independent ones{interval}."
+    )
+    labels: float
+    value: float
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval, unless it is a point."""
+        return "" if self.low == self.high else f" ({self.low:.1f} to {self.high:.1f})"
+
+
+class AskForGold(Message):
+    """Advice to collect gold labels where nothing else calibrates the confidence."""
+
+    template = (
+        "Have an expert label {items} random items and pass them with {param[known]}: confidence is then calibrated to "
+        "your crowd."
+    )
+    items: int
+
+
+class ChosenModel(Message):
+    """What the answers of a model rest on."""
+
+    template = "{models}{copies}.{evidence}"
+    methods: tuple[str, ...]
+    groups: int
+    effective: object
+
+    WORDS: ClassVar = {
+        ("dawid-skene",): "Dawid-Skene: a confusion matrix per annotator",
+        ("hierarchical-dawid-skene",): "Hierarchical Dawid-Skene: confusion matrices drawn to the crowd's",
+        ("hierarchical-dawid-skene", "item-effect"): (
+            "Hierarchical Dawid-Skene and item effect, pooled: a confusion matrix per annotator, and how easy an item is"
+        ),
+    }
+
+    @property
+    def models(self) -> str:
+        """Describe the models."""
+        return self.WORDS.get(self.methods, " and ".join(self.methods))
+
+    @property
+    def copies(self) -> str:
+        """Count the groups of copying annotators."""
+        if not self.groups:
+            return ""
+        return f"; {self.groups} {'group' if self.groups == 1 else 'groups'} of copying annotators counted once"
+
+    @property
+    def evidence(self) -> str:
+        """Describe the effective number of labels."""
+        return "" if self.effective is None else f" {self.effective}"

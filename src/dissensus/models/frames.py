@@ -1,0 +1,118 @@
+"""Results of a model with names: the columns of its frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dissensus.common.arrays import TIE
+from dissensus.common.frames import as_frame
+from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.models.exceptions import NoConfusion, UnknownFrame
+from dissensus.table import names as naming
+
+if TYPE_CHECKING:
+    from dissensus.models.base import Aggregator
+
+FrameKind = Literal["items", "annotators", "confusions"]
+FRAME_ROWS = 1_000_000  # items read at a time from a Parquet file of results
+
+
+def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> IntArray:
+    """(I,) the largest column of each row. Tied columns: a draw keyed on seed, item name and class name.
+
+    Neither the order of rows nor that of classes decides: the lowest class would be favoured otherwise.
+    """
+    best = posterior.max(axis=1, keepdims=True, initial=0)
+    tied = posterior >= best * (1 - TIE)
+    winner: IntArray = tied.argmax(axis=1)
+    rows = np.flatnonzero(tied.sum(axis=1) > 1)
+    if rows.size:
+        of_item = naming.mix(naming.hashes(items[rows]) ^ np.uint64(seed))
+        draw = naming.mix(of_item[:, None] ^ naming.hashes(classes)[None, :])  # (ties, K)
+        winner[rows] = np.where(tied[rows], draw, np.uint64(0)).argmax(axis=1)
+    return winner
+
+
+def item_columns(
+    classes: Names, seed: int, items: Names, posterior: FloatArray, difficulty: FloatArray | None
+) -> dict[str, Any]:
+    """Return the columns of some items: name, label, confidence, difficulty if there is one, P(class) of every class."""
+    winner = arg_max(posterior, items, classes, seed)
+    columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
+    if difficulty is not None:
+        columns["difficulty"] = difficulty
+    return columns | {f"p_{name}": posterior[:, k] for k, name in enumerate(classes)}
+
+
+def frame_columns(model: Aggregator, kind: str) -> dict[str, Any]:
+    """Return the columns of a frame of a model, see `Aggregator.to_frame`."""
+    if kind == "items":
+        difficulty = getattr(model, "difficulty_", None)
+        return model.item_columns(np.asarray(model.items_), np.asarray(model.posterior_), difficulty)
+    if kind == "annotators":
+        columns = {"annotator": model.annotators_, "annotations": model.n_annotations_}
+        return columns | {"reliability": model.reliability_} | _bounds(model.reliability_interval())
+    if kind != "confusions":
+        raise UnknownFrame(kind=kind)
+    if not hasattr(model, "confusion_"):
+        raise NoConfusion(method=type(model).__name__)
+    A, K = model.annotators_.size, model.classes_.size
+    columns = {
+        "annotator": np.repeat(model.annotators_, K * K),
+        "true": np.tile(np.repeat(model.classes_, K), A),
+        "given": np.tile(model.classes_, A * K),
+        "probability": model.confusion_.reshape(-1),
+    }
+    counted = model.confusion_support() is not None
+    return columns | (_bounds(model.confusion_interval().reshape(-1, 2)) if counted else {})
+
+
+def to_frame(
+    model: Aggregator, kind: FrameKind = "items", backend: Literal["pandas", "polars", "pyarrow"] | None = None
+) -> Any:
+    """Return results with names.
+
+    `items`: item, label, confidence, p_<class> …; `annotators`: annotator, annotations, reliability, low, high (its
+    95 % interval); `confusions`: annotator, true, given, probability, low, high. By default a pandas frame if pandas is
+    installed, else an Arrow table; a posterior that an engine keeps gives its own frame of the items.
+    """
+    model._check_fitted()
+    posterior: Any = getattr(model, "posterior_", None)
+    if kind == "items" and backend is None and hasattr(posterior, "item_frame"):
+        return posterior.item_frame(getattr(model, "difficulty_", None), model.item_columns)
+    return as_frame(model._frame_columns(kind), backend)
+
+
+def item_frames(model: Aggregator) -> Iterator[Any]:
+    """Yield `to_frame("items")` as Arrow tables in the order of the items, one part in memory at a time."""
+    model._check_fitted()
+    posterior: Any = getattr(model, "posterior_", None)
+    if hasattr(posterior, "item_parts"):
+        yield from posterior.item_parts(getattr(model, "difficulty_", None), model.item_columns)
+    elif "items_path_" in vars(model):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for file in sorted(Path(model.items_path_).iterdir()):
+            for batch in pq.ParquetFile(file).iter_batches(FRAME_ROWS):
+                yield pa.Table.from_batches([batch])
+    else:
+        yield model.to_frame("items", "pyarrow")
+
+
+def as_html(model: Aggregator) -> str | None:
+    """Return the first items as a table for Jupyter; None before `fit`, and for items that a cluster keeps."""
+    if not hasattr(model, "n_iter_") or not isinstance(model.items_, np.ndarray):
+        return None
+    frame = model.to_frame("items", backend="pyarrow")
+    about = f"{model!r}, fitted to {model.n_annotations_.sum():,.0f} labels of {model.items_.size:,} items"
+    return html_table(about, frame[:MAX_ROWS_SHOWN].to_pylist(), len(frame))
+
+
+def _bounds(interval: FloatArray) -> dict[str, FloatArray]:
+    return {"low": interval[:, 0], "high": interval[:, 1]}

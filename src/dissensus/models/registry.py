@@ -1,0 +1,44 @@
+"""The registry of methods, and the default method for each label type."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dissensus.common.registry import DEFAULT_METHOD, Registry
+
+if TYPE_CHECKING:
+    from dissensus.models.base import Aggregator
+
+methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods", "dissensus.methods")
+"""Name → aggregation method."""
+
+clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help", "dissensus.clustering")
+"""Name → clustering: fitted, scored and kept like a method, but its results are no true labels."""
+
+DEFAULT_METHODS = {
+    "graded": "graded-response",
+    "numbers": "gaussian",
+    "pairs": "bradley-terry",
+    "sets": "set-tree",
+    "objects": "closest",
+    "spans": "bayesian-sequence",
+}
+"""Label type → the method that every command fits unless told otherwise; others get `DEFAULT_METHOD`."""
+
+
+def default_method(kind: str) -> str:
+    """Return the default method for a label type.
+
+    >>> default_method("classes"), default_method("numbers")
+    ('consensus', 'gaussian')
+    """
+    return DEFAULT_METHODS.get(kind, DEFAULT_METHOD)
+
+
+def methods_for(kind: str) -> list[str]:
+    """Return the names of the methods for a label type.
+
+    >>> methods_for("pairs")
+    ['bradley-terry']
+    """
+    return [name for name, method in methods.items() if kind in method.kinds]
