@@ -3,8 +3,8 @@
 import numpy as np
 
 from dissensus import Annotations
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Local, Threads
+from dissensus.compute.rows import expand_rows
 from dissensus.table.simulate import Simulation, simulate_kind, simulate_sets, simulate_spans, simulate_texts
 
 KINDS = {

@@ -30,8 +30,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
 from dissensus.compute.kernels import on_torch
 from dissensus.compute.kernels.on_torch import Data
-from dissensus.models.confusion import FULL, LIKELIHOOD
-from dissensus.models.confusion import ConfusionPass, Likelihood
+from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass, Likelihood
 from dissensus.models.methods import DawidSkene
 from reproductions import record
 

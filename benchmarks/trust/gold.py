@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.trust.posterior import LEVELS, Case, cases, scores
-from dissensus.models.tempering import temper, tempering_from_gold
+from dissensus.models.gold_tempering import tempering_from_gold
+from dissensus.models.tempering import temper
 
 SIZES = (30, 50, 100, 200, 1000)  # gold items
 MAX_SHARE = 0.6  # of a set's gold that is used up

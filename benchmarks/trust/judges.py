@@ -17,8 +17,9 @@ import numpy as np
 
 import dissensus as dz
 from benchmarks.trust.posterior import scores
+from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
-from dissensus.models.tempering import temper, tempering_from_gold
+from dissensus.models.tempering import temper
 from dissensus.questions.panel import review_panel
 from dissensus.table.datasets.folder import data_folder
 from dissensus.table.io import read_frame

@@ -26,9 +26,9 @@ import dissensus as dz
 from dissensus import Annotations
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import DissensusError
+from dissensus.models.confidence import CROWD_LABELS, beta_interval, labels_worth
 from dissensus.models.copies import find_copies
 from dissensus.models.methods.dawid_skene import DawidSkene
-from dissensus.models.reliability import CROWD_LABELS, beta_interval, labels_worth
 from dissensus.questions.diagnose import Diagnosis
 from dissensus.table.datasets.digits import digits_crowd
 from dissensus.table.simulate import annotate, make_crowd

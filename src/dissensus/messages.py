@@ -136,7 +136,11 @@ def message_fields(kind: Any) -> dict[str, Any]:
     own: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         if issubclass(base, Message) and base is not Message:
-            own |= {name: None for name in vars(base).get("__annotations__", {}) if name not in NOT_FACTS}
+            own |= {
+                name: None
+                for name, hint in vars(base).get("__annotations__", {}).items()
+                if name not in NOT_FACTS and not str(hint).startswith("ClassVar")
+            }
     if not own:
         return {} if kind.template != Message.template else {"sentence": str}
     hints = get_type_hints(kind)

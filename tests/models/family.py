@@ -3,15 +3,19 @@
 import numpy as np
 
 from dissensus import Annotations, methods
-from dissensus.compute.chunk import expand_rows
-from dissensus.compute.chunk import FULL, LIKELIHOOD, Chunk, confusion_pass
+from dissensus.compute.chunk import FULL, LIKELIHOOD, Chunk
+from dissensus.compute.rows import expand_rows
 from dissensus.models.base import methods_for
-from dissensus.models.class_shares import UniformClassPrior
-from dissensus.models.confusion import ConfusionModel, ExpectedCounts, OwnLabelLikelihood
-from dissensus.models.methods.consensus import UNEVEN_PRICE
+from dissensus.models.class_shares import NONUNIFORM_COST, UniformClassPrior, UniformPriorDawidSkene
+from dissensus.models.confusion import ConfusionModel, ConfusionPass, EStepParams, ExpectedCounts, OwnLabelLikelihood
 from tables import placed
 
-FAMILY = [name for name in methods_for("classes") if issubclass(methods[name], ConfusionModel)]
+UNIFORM = "uniform-prior-dawid-skene"  # the model of `consensus`, which is not registered
+FAMILY = [name for name in methods_for("classes") if issubclass(methods[name], ConfusionModel)] + [UNIFORM]
+
+
+def family_method(name: str) -> type[ConfusionModel]:
+    return UniformPriorDawidSkene if name == UNIFORM else methods[name]
 
 
 def begun(model: ConfusionModel, table: Annotations, gold=None) -> ConfusionModel:
@@ -27,8 +31,9 @@ def full(cells, n_classes: int) -> np.ndarray:
 
 def readable_pass(table: Annotations, prior, confusion, gold=None) -> tuple[np.ndarray, ExpectedCounts]:
     """Posterior (I, K) and sums by likelihoods (A, K, K): the E step in its readable form."""
-    part = Chunk(expand_rows(table).arrays, gold, table.n_annotators, table.n_classes)
-    *sums, posterior = confusion_pass(part, LIKELIHOOD, FULL, confusion, np.atleast_2d(prior))
+    chunk = Chunk(expand_rows(table).arrays, gold, table.n_annotators, table.n_classes)
+    params = EStepParams(np.atleast_2d(prior), confusion)
+    *sums, posterior = ConfusionPass(LIKELIHOOD, FULL).array_form(chunk, params)
     return posterior, ExpectedCounts(*sums)
 
 
@@ -40,8 +45,10 @@ def readable_objective(model: ConfusionModel, table: Annotations, params, gold=N
         votes = table.votes()
         named = (votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-300)).sum(axis=0) + 1 / table.n_classes
         priced = np.minimum(named / named.sum() * table.n_classes / 0.25, 1).sum() - 1
-        uneven = UNEVEN_PRICE * min(table.n_items / 50, 1) * priced * np.log(table.n_items) * (1 - params.even[0])
-        density = model.class_pseudo_ @ np.log(params.shares) - uneven
+        uneven = (
+            NONUNIFORM_COST * min(table.n_items / 50, 1) * priced * np.log(table.n_items) * (1 - params.uniformity[0])
+        )
+        density = model.class_pseudo_ @ np.log(params.free_shares) - uneven
     return posterior, sums.evidence + model.log_prior(params) + density
 
 

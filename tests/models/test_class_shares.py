@@ -14,7 +14,7 @@ from dissensus.models.class_shares import (
 
 def objective(params, counts, pseudo, cost):
     """What the M step raises."""
-    return counts @ np.log(params.prior) + pseudo @ np.log(params.shares) - cost * (1 - params.even[0])
+    return counts @ np.log(params.prior) + pseudo @ np.log(params.free_shares) - cost * (1 - params.uniformity[0])
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -29,8 +29,8 @@ def test_the_m_step_raises_its_objective_to_the_top(seed):
         assert now >= last - 1e-9
         params, last = update_class_prior(params, counts, pseudo, cost), now
     for _ in range(2000):
-        even = np.clip(params.even + rng.normal(0, 0.02), 0, 1)
-        near = UniformClassPrior(even, rng.dirichlet(2000 * params.shares + 1e-3), params.level)
+        even = np.clip(params.uniformity + rng.normal(0, 0.02), 0, 1)
+        near = UniformClassPrior(even, rng.dirichlet(2000 * params.free_shares + 1e-3), params.uniform_shares)
         assert objective(near, counts, pseudo, cost) < last + 1e-4
 
 

@@ -9,20 +9,28 @@ import pytest
 import dissensus
 from dissensus import Annotations, methods
 from dissensus.common.parameters import param
+from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.compute.engines import Disk, Torch
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Local, Threads
 from dissensus.compute.kernels.confusion import chunk_rows
-from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
+from dissensus.compute.rows import expand_rows
 from dissensus.exceptions import ConvergenceWarning
-from dissensus.models import confusion
-from dissensus.models.confusion import ClassParams, ConfusionModel, Focused, OwnLabelLikelihood, soft_counts
-from dissensus.models.confusion import ConfusionPass, EStepParams, label_totals
+from dissensus.models import focus
+from dissensus.models.confusion import (
+    ClassParams,
+    ConfusionModel,
+    ConfusionPass,
+    EStepParams,
+    OwnLabelLikelihood,
+    label_totals,
+    soft_counts,
+)
 from dissensus.models.em import EMRun
+from dissensus.models.focus import FocusedEngine
 from dissensus.models.matrices import expected_pseudo, log_sum, vote_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, em_parameter, positive, real
 from dissensus.table.simulate import simulate
-from models.family import FAMILY, begun, full, in_shape, readable_objective, readable_pass, sums_by
+from models.family import FAMILY, UNIFORM, begun, family_method, full, in_shape, readable_objective, readable_pass, sums_by
 from tables import KINDS, placed, random_table, shares_of, some_gold
 
 family = pytest.mark.parametrize("name", FAMILY)
@@ -88,7 +96,7 @@ def expected_pass(source: int, shape: int, table: Annotations, prior, cells, giv
     q = {VOTES: table.soft_labels(), GIVEN: given.copy(), ONES: np.ones_like(given)}[source]
     if gold is not None and source != ONES:
         q[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
-    model = type("Shaped", (), {"shape": shape})
+    model = type("Shaped", (), {"layout": shape})
     return q, q.sum(axis=0), sums_by(model, table, q).labels, 0.0
 
 
@@ -224,8 +232,8 @@ def test_logarithms_of_sixteen_are_taken_at_once(n):
 )
 def test_a_space_is_left_by_the_way_back_and_no_step_leaves_its_range(space, values):
     values = np.array(values)
-    np.testing.assert_allclose(space.back(space.there(values)), values, rtol=1e-12, atol=1e-15)
-    far = space.back(space.there(values) + np.random.default_rng(0).normal(0, 30, values.shape))
+    np.testing.assert_allclose(space.inverse(space.forward(values)), values, rtol=1e-12, atol=1e-15)
+    far = space.inverse(space.forward(values) + np.random.default_rng(0).normal(0, 30, values.shape))
     if space in (SIMPLEX, LOG_SIMPLEX):
         np.testing.assert_allclose(far.sum(axis=-1), 1)
         assert (far > 0).all()
@@ -235,7 +243,7 @@ def test_a_space_is_left_by_the_way_back_and_no_step_leaves_its_range(space, val
 
 
 def test_a_step_of_a_bounded_number_ends_at_the_bound():
-    assert real(50.0).back(np.array([-1e9, 3.0, 60.0])).tolist() == [-50, 3, 50]
+    assert real(50.0).inverse(np.array([-1e9, 3.0, 60.0])).tolist() == [-50, 3, 50]
 
 
 @dataclass(frozen=True)
@@ -253,7 +261,7 @@ def test_what_is_not_moved_stays_and_rows_are_taken_and_put():
     assert back.data is some.data
     taken = some.take(np.array([2, 0]))
     assert (taken.each.tolist(), taken.data.tolist()) == ([[4, 5], [0, 1]], [9, 7])
-    put = some.to_backend(np.array([2, 0]), Some(np.array([0.1, 0.9]), -taken.each, taken.data + 10))
+    put = some.put(np.array([2, 0]), Some(np.array([0.1, 0.9]), -taken.each, taken.data + 10))
     assert (put.each.tolist(), put.data.tolist()) == ([[0, -1], [2, 3], [-4, -5]], [17, 8, 19])
     assert put.prior.tolist() == [0.1, 0.9]
     assert some.data.tolist() == [7, 8, 9]  # what somebody else holds does not change
@@ -261,7 +269,7 @@ def test_what_is_not_moved_stays_and_rows_are_taken_and_put():
 
 @family
 def test_parameters_survive_the_way_into_a_vector_and_back(name):
-    params = methods[name]().fit(random_table(1))._params()
+    params = family_method(name)().fit(random_table(1))._params()
     back = params.from_vector(params.to_vector())
     for one in fields(params):
         np.testing.assert_allclose(getattr(back, one.name), getattr(params, one.name), rtol=1e-9, atol=1e-14)
@@ -286,7 +294,7 @@ def test_the_objective_never_falls_and_ends_at_what_is_returned(name, keywords, 
         table = random_table(seed, n_items=41, n_annotators=9, n=203, **KINDS[kind])
         gold = some_gold(table) if seed % 2 else None
         exact = {"tol": 1e-9, "max_iter": 5000, "dependence": None}
-        model = methods[name](accelerate=accelerate, **exact, **keywords).fit(table, gold=gold)
+        model = family_method(name)(accelerate=accelerate, **exact, **keywords).fit(table, gold=gold)
         table = model._reweight(table, np.arange(table.n_annotators))  # what somebody repeats is one label of consensus
         assert (np.diff(model.trace_) >= -1e-9 * np.abs(model.trace_[1:])).all()
         params = model._params()
@@ -307,7 +315,7 @@ def test_no_small_move_from_the_answer_is_better(name, keywords):
     accelerate = "squarem" if name in ("community-bcc", "hierarchical-dawid-skene") else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = methods[name](tol=1e-15, accelerate=accelerate, max_iter=20_000, **keywords).fit(table)
+        model = family_method(name)(tol=1e-15, accelerate=accelerate, max_iter=20_000, **keywords).fit(table)
     table = model._reweight(table, np.arange(table.n_annotators))
     best, rng = model._params(), np.random.default_rng(0)
     vector, top = best.to_vector(), readable_objective(model, table, best)[1]
@@ -322,7 +330,8 @@ def test_no_small_move_from_the_answer_is_better(name, keywords):
 def test_squarem_needs_fewer_passes_and_is_no_worse(name):
     table = simulate(3000, 40, 4, redundancy=3, seed=3).annotations
     plain, fast = (
-        methods[name](accelerate=kind, tol=1e-10, max_iter=5000, restarts=1).fit(table) for kind in (None, "squarem")
+        family_method(name)(accelerate=kind, tol=1e-10, max_iter=5000, restarts=1).fit(table)
+        for kind in (None, "squarem")
     )
     assert fast.n_iter_ < 0.7 * plain.n_iter_
     assert fast.trace_[-1] >= plain.trace_[-1] - 1e-6 * abs(plain.trace_[-1])
@@ -337,8 +346,11 @@ def test_a_fit_starts_with_an_m_step_from_the_shares_of_the_votes(kind, with_gol
     shares = table.soft_labels()  # uniform where an item has no votes
     if gold is not None:
         shares[gold >= 0] = np.eye(4)[2]
-    model = begun(methods[name](), table, gold)
-    started, expected = model.start(placed(table, gold), None), model._next_params(sums_by(model, table, shares), None)
+    model = begun(family_method(name)(), table, gold)
+    started, expected = (
+        model.initialise(placed(table, gold), None),
+        model._next_params(sums_by(model, table, shares), None),
+    )
     for one in fields(started):
         np.testing.assert_allclose(getattr(started, one.name), getattr(expected, one.name), atol=1e-12)
 
@@ -348,13 +360,13 @@ def test_restarts_start_apart_and_keep_gold(name):
     table = random_table(7, n_annotators=11)
     known = np.zeros(table.n_items, np.int32)
     for gold in (None, known):
-        model = begun(methods[name](**({"communities": 3} if name == "community-bcc" else {})), table, gold)
+        model = begun(family_method(name)(**({"communities": 3} if name == "community-bcc" else {})), table, gold)
         children = (None, *np.random.SeedSequence(0).spawn(3))
-        starts = [model.start(placed(table, gold), child and np.random.default_rng(child)) for child in children]
+        starts = [model.initialise(placed(table, gold), child and np.random.default_rng(child)) for child in children]
         vectors = [start.to_vector() for start in starts]
         if gold is None:
             assert all(np.abs(vectors[a] - vectors[b]).max() > 1e-3 for a in range(4) for b in range(a))
-        elif model.fixed_prior_ is None and name not in ("mace", "consensus"):  # whose π are not free
+        elif model.fixed_prior_ is None and name not in ("mace", UNIFORM):  # whose π are not free
             for start in starts:
                 shares = np.add(model.class_pseudo_, [table.n_items, 0, 0, 0])
                 np.testing.assert_allclose(start.prior, shares / shares.sum())
@@ -366,7 +378,7 @@ def test_restarts_start_apart_and_keep_gold(name):
 )
 def test_every_restart_is_climbed_and_the_best_is_kept(name, keywords, monkeypatch):
     table = random_table(8, n_items=61, n_annotators=5, n_classes=3, n=150)
-    method, firsts, ends, start, run = methods[name], [], [], methods[name].start, EMRun.run
+    method, firsts, ends, start, run = family_method(name), [], [], family_method(name).initialise, EMRun.run
 
     def watched_start(self, *arguments):
         firsts.append(start(self, *arguments))
@@ -377,7 +389,7 @@ def test_every_restart_is_climbed_and_the_best_is_kept(name, keywords, monkeypat
         ends.append(done.trace[-1])
         return done
 
-    monkeypatch.setattr(method, "start", watched_start)
+    monkeypatch.setattr(method, "initialise", watched_start)
     monkeypatch.setattr(EMRun, "run", watched_run)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -394,7 +406,7 @@ def test_a_class_that_trails_over_many_labels_can_still_win():
     label = np.where(item == 0, annotator >= 140, item % 2)
     for name in ("dawid-skene", "one-coin"):
         plain, renamed, logs = (
-            methods[name]().fit(Annotations.from_arrays(item, who, label, weight=weight))
+            family_method(name)().fit(Annotations.from_arrays(item, who, label, weight=weight))
             for who, weight in ((annotator, None), (299 - annotator, None), (annotator, np.ones(item.size)))
         )
         assert plain.predict()[0] == 1
@@ -427,7 +439,7 @@ def test_gold_that_everybody_denies_is_kept(name):
     item, annotator = (codes.ravel() for codes in np.meshgrid(np.arange(50), np.arange(200), indexing="ij"))
     table = Annotations.from_arrays(item, annotator, np.where(item == 0, 1, item % 2))
     for keywords in ({}, EXTREME.get(name, {})):
-        model = methods[name](dependence=None, **keywords).fit(table, gold=np.where(np.arange(50) == 0, 0, -1))
+        model = family_method(name)(dependence=None, **keywords).fit(table, gold=np.where(np.arange(50) == 0, 0, -1))
         np.testing.assert_array_equal(model.posterior_[0], [1, 0])
         np.testing.assert_allclose(model.posterior_[1:], np.eye(2)[np.arange(1, 50) % 2], atol=1e-12)
         assert np.isfinite(model.trace_).all()
@@ -436,10 +448,10 @@ def test_gold_that_everybody_denies_is_kept(name):
 
 @family
 def test_an_unseen_annotator_is_like_the_population_and_an_empty_item_has_the_prior(name):
-    model = methods[name]().fit(simulate(300, 9, 3, seed=4).annotations)
+    model = family_method(name)().fit(simulate(300, 9, 3, seed=4).annotations)
     scored = model.predict_proba(Annotations.from_arrays([7, 8], [999, 3], [1, 2], classes=3, items=[5, 7, 8]))
     np.testing.assert_allclose(scored[0], model.prior_)
-    unseen = full(model.expected_label_likelihood(model.population(model._params())), 3)[0]
+    unseen = full(model.expected_label_likelihood(model.population_params(model._params())), 3)[0]
     for item, matrix, label in ((1, unseen, 1), (2, model.confusion_[3], 2)):
         expected = model.prior_ * matrix[:, label]
         np.testing.assert_allclose(scored[item], expected / expected.sum())
@@ -452,7 +464,7 @@ def test_the_population_is_all_labels_as_one_annotators(name):
     gold = table.soft_labels().argmax(axis=1)
     together = Annotations.from_arrays(table.item, np.zeros(len(table), int), table.label, classes=3)
     pseudo = {"crowd_labels": 0} if name == "dawid-skene" else {}  # which would be those of another crowd
-    every, one = (methods[name](**pseudo).fit(each, gold=gold) for each in (table, together))
+    every, one = (family_method(name)(**pseudo).fit(each, gold=gold) for each in (table, together))
     np.testing.assert_allclose(every.confusions_of(np.array([-1]))[0], one.confusion_[0], atol=1e-9)
 
 
@@ -460,7 +472,7 @@ def test_the_population_is_all_labels_as_one_annotators(name):
 def test_reliability_equals_its_definition(name):
     for kind in ("hard", "both"):
         table = random_table(9, **KINDS[kind])
-        model = methods[name]().fit(table)
+        model = family_method(name)().fit(table)
         table = model._reweight(table, np.arange(table.n_annotators))
         right, n = np.zeros(7), np.zeros(7)
         for row in range(len(table)):
@@ -472,7 +484,7 @@ def test_reliability_equals_its_definition(name):
 def test_threads_agree():
     table = simulate(10_000, 60, 4, redundancy=5, seed=9).annotations
     for name in ("dawid-skene", "mace"):
-        one, two = (methods[name](threads=threads, restarts=2).fit(table) for threads in (1, 2))
+        one, two = (family_method(name)(threads=threads, restarts=2).fit(table) for threads in (1, 2))
         np.testing.assert_allclose(one.posterior_, two.posterior_, atol=1e-9)
 
 
@@ -486,7 +498,7 @@ def test_a_pass_over_some_items_bounds_the_evidence_and_is_exact_where_it_began(
     keep = np.arange(table.n_items) % 2 == 0
     with placed(table) as engine, Local(engine.select_rows(keep), 7, 4, Threads(1), None) as rest:
         here, *others = (EStepParams.of(prior, random_cells(seed, table, code, 1.0)) for seed in range(20))
-        focused = Focused.of(engine.run(walk, here), rest, here, walk)
+        focused = FocusedEngine.of(engine.run(walk, here), rest, here, walk)
         for likelihood in (here, *others):
             found, whole = focused.run(walk, likelihood), engine.run(walk, likelihood)
             if likelihood is here:
@@ -502,11 +514,11 @@ def test_a_fit_that_turns_to_the_items_in_doubt_ends_where_one_that_does_not_doe
     table = simulate(3000, 40, 4, redundancy=5, seed=3).annotations
     gold = np.where(np.arange(3000) % 50 == 0, 1, -1)
     keywords = {"tol": 1e-12, "max_iter": 5000, "restarts": 1, "dependence": None}
-    plain = methods[name](**keywords).fit(table, gold=gold)
-    sizes, sweep = [], Local.sweep
-    monkeypatch.setattr(confusion, "MIN_FOCUS_ROWS", 10_000)
-    monkeypatch.setattr(Local, "sweep", lambda self, *a: sizes.append(self.rows.annotator.size) or sweep(self, *a))
-    focused = methods[name](**keywords).fit(table, gold=gold)
+    plain = family_method(name)(**keywords).fit(table, gold=gold)
+    sizes, sweep = [], Local.run
+    monkeypatch.setattr(focus, "MIN_FOCUS_ROWS", 10_000)
+    monkeypatch.setattr(Local, "run", lambda self, *a: sizes.append(self.rows.annotator.size) or sweep(self, *a))
+    focused = family_method(name)(**keywords).fit(table, gold=gold)
     assert set(sizes) == {len(table), min(sizes)}
     assert min(sizes) < 0.9 * len(table)
     assert sizes.count(min(sizes)) > 3  # a run of its own

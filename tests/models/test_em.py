@@ -192,7 +192,7 @@ def test_a_run_that_is_put_away_after_any_pass_goes_on_as_if_it_had_not_been(cut
     with pytest.raises(Killed):
         run.run(em_step, on_step=step, **options)
     arrays = {name: np.asarray(value) for name, value in stored.items()}  # as a file gives them back
-    again = EMRun(Point(np.zeros(3)), accelerate).restored(arrays)
+    again = EMRun(Point(np.zeros(3)), accelerate).restore(arrays)
     done = again.run(em_step, on_step=quiet, **options)
     assert done.trace == whole.trace
     assert done.converged == whole.converged
@@ -203,7 +203,7 @@ def test_a_run_that_had_ended_is_not_gone_over_again():
     em_step = contraction(np.array([0.5]), np.zeros(1))
     run = EMRun(Point(np.ones(1)), None)
     done = run.run(em_step, max_iter=99, tol=1e-6, on_step=quiet)
-    again = EMRun(Point(np.ones(1)), None).restored({k: np.asarray(v) for k, v in run.state().items()})
+    again = EMRun(Point(np.ones(1)), None).restore({k: np.asarray(v) for k, v in run.state().items()})
     same = again.run(lambda point: pytest.fail("another pass"), max_iter=99, tol=1e-6, on_step=quiet)
     assert (same.trace, same.converged) == (done.trace, True)
     np.testing.assert_array_equal(same.params.at, done.params.at)

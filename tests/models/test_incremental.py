@@ -7,8 +7,7 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Local
 from dissensus.models import incremental
 from dissensus.models.base import Aggregator, methods_for
-from dissensus.models.confusion import MAX_UPDATE_PASSES, UPDATE_TOL
-from dissensus.models.confusion import MIN_BEFORE
+from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, UPDATE_TOL
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, shares_of, some_gold
@@ -26,7 +25,7 @@ def test_names_are_merged_in_order(names, more):
     merged, at, codes, known = incremental.merge(old, new, "items")
     assert merged.tolist() == sorted(set(names) | set(more))
     assert merged[codes].tolist() == new.tolist()
-    values = incremental.put_in(np.arange(len(names)) * 10.0, at, -1.0)
+    values = incremental.insert_rows(np.arange(len(names)) * 10.0, at, -1.0)
     assert [v for v in values if v >= 0] == [10.0 * i for i in range(len(names))]
     assert [name for name, v in zip(merged, values, strict=True) if v < 0] == sorted(set(more) - set(names))
     assert known.tolist() == [name in names for name in new]
@@ -71,7 +70,7 @@ def test_an_update_is_the_em_of_a_literal_loop(kind):
 def test_an_update_walks_what_is_new_and_not_what_is_there(name, monkeypatch):
     model = methods[name]().fit(simulate(900, 30, 4, redundancy=5, seed=0).annotations)
     new = Annotations.from_arrays(np.arange(895, 905).repeat(2), np.tile([3, 999], 10), np.arange(20) % 4)
-    placed, walked, place, sweep = [], [], Local.__init__, Local.sweep
+    placed, walked, place, sweep = [], [], Local.__init__, Local.run
 
     def watched_place(self, rows, *arguments):
         placed.append(rows.annotator.size)
@@ -82,7 +81,7 @@ def test_an_update_walks_what_is_new_and_not_what_is_there(name, monkeypatch):
         return sweep(self, *arguments)
 
     monkeypatch.setattr(Local, "__init__", watched_place)
-    monkeypatch.setattr(Local, "sweep", watched_sweep)
+    monkeypatch.setattr(Local, "run", watched_sweep)
     model.partial_fit(new)
     assert set(placed + walked) <= {len(new)}
     assert len(walked) <= MAX_UPDATE_PASSES + 1  # and the weights of all labels, once

@@ -32,9 +32,9 @@ from scipy.sparse import csr_array, eye_array, vstack
 
 from dissensus.common.arrays import group_starts, pair_starts
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import clustering as kernels
+from dissensus.compute.rows import expand_rows
 from dissensus.models import params
 from dissensus.table.annotations import Annotations
 

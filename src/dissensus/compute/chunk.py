@@ -1,6 +1,6 @@
-"""Rows of a table as the passes take them, and sums over a chunk of items in whole-array operations.
+"""Sums over a chunk of items in whole-array operations.
 
-`Rows` are hard labels, perhaps weighted, sorted by item. A `Chunk` is a range of items with their rows: kernels loop
+A `Chunk` is a range of items with their rows: kernels loop
 over it, and the array form of a pass (its readable form, the oracle of the kernels, and what runs on short tables and
 in torch) uses its sums. Arrays are NumPy's, or tensors of torch (`kernels.on_torch.TorchChunk`): both libraries give
 their operations the same names, and what they do differently is in `Chunk`.
@@ -21,77 +21,16 @@ times a factor that all classes share; the label counts say how many of an annot
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import ReadOnlyArrays
-from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.table.annotations import Annotations
+from dissensus.compute.rows import Rows
 
 LIKELIHOOD, VOTES, GIVEN, ONES = range(4)
 FULL, OWN, COIN = range(3)
 MIN_KERNEL_ROWS = 20_000  # rows; shorter tables are not worth the second that numba takes to load
-
-
-@dataclass(frozen=True)
-class Rows(ReadOnlyArrays):
-    """Hard labels, perhaps weighted, sorted by item."""
-
-    item_ptr: IntArray
-    annotator: IntArray
-    label: IntArray
-    weight: FloatArray | None
-
-    @property
-    def n_items(self) -> int:
-        """I, the number of items."""
-        return int(self.item_ptr.size) - 1
-
-    @property
-    def arrays(self) -> tuple[IntArray, IntArray, IntArray, FloatArray | None]:
-        """Return all four arrays, as one argument of a kernel."""
-        return self.item_ptr, self.annotator, self.label, self.weight
-
-    def select(self, keep: BoolArray) -> Rows:
-        """Return the rows of the items (I,) to keep."""
-        lengths = np.diff(self.item_ptr)
-        row_kept = np.repeat(keep, lengths)
-        ptr = np.concatenate([[0], np.cumsum(lengths[keep])])
-        weight = None if self.weight is None else self.weight[row_kept]
-        return Rows(ptr, self.annotator[row_kept], self.label[row_kept], weight)
-
-    def between(self, start: int, stop: int) -> Rows:
-        """Return the rows of items start … stop − 1, their offsets counted from the first."""
-        ptr = self.item_ptr[start : stop + 1]
-        rows = slice(int(ptr[0]), int(ptr[-1]))
-        weight = None if self.weight is None else self.weight[rows]
-        return Rows(ptr - ptr[0], self.annotator[rows], self.label[rows], weight)
-
-
-def join_rows(parts: list[Rows]) -> Rows:
-    """Concatenate the rows of consecutive ranges of items; the offsets of each begin at 0."""
-    starts = np.cumsum([0, *(part.annotator.size for part in parts)])
-    ptr = [part.item_ptr[:-1] + start for part, start in zip(parts, starts, strict=False)]
-    weights = [part.weight for part in parts if part.weight is not None]
-    return Rows(
-        np.concatenate([*ptr, starts[-1:]]),
-        np.concatenate([part.annotator for part in parts]),
-        np.concatenate([part.label for part in parts]),
-        np.concatenate(weights) if weights else None,
-    )
-
-
-def expand_rows(table: Annotations) -> Rows:
-    """Return the rows of a table; a probabilistic row becomes one row per class, weighted by its probability."""
-    if table.proba is None:
-        return Rows(table.item_ptr, table.annotator, table.label, table.weight)
-    row, label = np.nonzero(table.proba)
-    weight = table.proba[row, label] * (1.0 if table.weight is None else table.weight[row])
-    ptr = np.concatenate([[0], np.cumsum(np.count_nonzero(table.proba, axis=1))])[table.item_ptr]
-    return Rows(ptr, table.annotator[row], label.astype(table.label.dtype), weight)
 
 
 class Chunk:
@@ -214,7 +153,7 @@ def normalise_log(log_joint: Any, gold: Any) -> tuple[Any, Any]:
 
 
 def _replace_known(values: Any, gold: Any, elsewhere: float, at_gold: float | None = None) -> Any:
-    """Set the rows of values (I, K) of items with gold: `at_gold` (None: as it was) at that class, `elsewhere` at others."""
+    """Set values (I, K) of items with gold: `at_gold` (None: unchanged) at that class, `elsewhere` at others."""
     if gold is None:
         return values
     known = gold >= 0

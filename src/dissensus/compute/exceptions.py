@@ -46,8 +46,8 @@ class ProbabilisticTable(BadParameter):
 
 class BadClusterAddress(BadParameter):
     template = (
-        "{param[master]} must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', got "
-        "{master!r}; without one, Spark's own settings decide, or this machine is used."
+        "{param[master]} must be an address such as 'spark://host:7077', 'local[4]', 'yarn' or 'k8s://https://host', "
+        "got {master!r}; without one, Spark's own settings decide, or this machine is used."
     )
     master: str
 

@@ -37,7 +37,7 @@ from dissensus.learning.storage import loaded_part, stored_part, with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer, Training
 from dissensus.learning.validation import one_hot
 from dissensus.models.base import Likelihoods, annotated_results, given_first, item_columns
-from dissensus.models.reliability import reliability
+from dissensus.models.confidence import reliability
 from dissensus.models.saving import check_arrays
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations

@@ -17,17 +17,17 @@ import numpy as np
 
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines import in_memory
+from dissensus.compute.rows import expand_rows
 from dissensus.models import confidence, fitting, frames, incremental
 from dissensus.models import likelihoods as expectations
-from dissensus.models.checks import check_gold
+from dissensus.models.confidence import reliability
 from dissensus.models.earlier_counts import Earlier
 from dissensus.models.exceptions import ChosenModel, ModelNotFitted
+from dissensus.models.fitting import check_gold
 from dissensus.models.frames import FrameKind, arg_max, item_columns
 from dissensus.models.likelihoods import Likelihoods, given_first
 from dissensus.models.registry import clusterings, default_method, methods, methods_for
-from dissensus.models.reliability import reliability
 from dissensus.models.tempering import Tempering, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

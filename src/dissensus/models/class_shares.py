@@ -96,6 +96,12 @@ def update_class_prior(params: U, counts: FloatArray, pseudo: FloatArray, cost: 
     return replace(params, uniformity=np.array([best_uniformity(params, counts, cost)]))
 
 
+def label_check_factor(n: float) -> float:
+    """Return n / (n − 1), by which the crowd's part of matrices is increased if items have n labels on average."""
+    n = max(n, MIN_CHECKED_LABELS)
+    return n / (n - 1)
+
+
 @dataclass(frozen=True)
 class UniformPriorConfusions(UniformClassPrior):
     """The parameters: those of π, and Θ (A, K, K) [annotator, true, given]."""
@@ -114,8 +120,8 @@ class UniformPriorDawidSkene(DawidSkene):
 
     def crowd_factor(self, votes: ExpectedCounts) -> float:
         items = max(float(votes.classes.sum()), 1.0)
-        n = max(self.labels_per_item or float(votes.labels.sum()) / items, MIN_CHECKED_LABELS)
-        return n / (n - 1) * (1 + PRIOR_ITEMS / items)
+        n = self.labels_per_item or float(votes.labels.sum()) / items
+        return label_check_factor(n) * (1 + PRIOR_ITEMS / items)
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         crowd = votes.labels.sum(axis=0, keepdims=True)

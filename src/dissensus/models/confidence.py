@@ -9,12 +9,14 @@ import numpy as np
 
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import Estimate
-from dissensus.models.exceptions import AskForGold, EffectiveLabelCount, NoConfusionIntervals
-from dissensus.models.reliability import beta_interval, labels_worth
+from dissensus.models.exceptions import AskForGold, EffectiveLabelCount, LevelOutOfRange, NoConfusionIntervals
 from dissensus.models.tempering import CORRELATION_INTERVAL, MIN_GOLD, design_effect
 
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
+
+CROWD_LABELS = 5  # labels of average quality added to every annotator's own, see `reliability`
+MAX_KNOWN_LABELS = 20  # labels with known true class that any number of labels is worth; see `reliability_interval`
 
 
 @dataclass(frozen=True)
@@ -81,3 +83,37 @@ def confusion_interval(model: Aggregator, level: float = 0.95) -> FloatArray:
     if support is None:
         raise NoConfusionIntervals(method=type(model).__name__)
     return beta_interval(model.confusion_, support, level)  # type: ignore[attr-defined]
+
+
+# Reliability
+
+
+def reliability(hits: FloatArray, total: FloatArray) -> FloatArray:
+    """(A,) how often an annotator is right: the share of its labels that are right by the posterior, shrunk.
+
+    `CROWD_LABELS` labels of average quality are added to every annotator's own: three lucky labels make no one the
+    best. Against the truth of simulated crowds (2 to 20 classes) this was closer than the diagonal of a smoothed
+    confusion matrix and than the bare share, for annotators with few labels and with many.
+    """
+    average = hits.sum() / total.sum() if total.sum() > 0 else np.nan  # NaN if no label counts
+    return np.asarray((hits + CROWD_LABELS * average) / (total + CROWD_LABELS))
+
+
+def labels_worth(total: FloatArray) -> FloatArray:
+    """(A,) number of labels with known true class that carry the same evidence: n give variance m(1 − m)/(n + 1)."""
+    return np.asarray(1 / (1 / (total + CROWD_LABELS + 1) + 1 / MAX_KNOWN_LABELS) - 1)
+
+
+def beta_interval(mean: FloatArray, size: FloatArray, level: float) -> FloatArray:
+    """(…, 2) the central interval of Beta(mean·size, (1 − mean)·size); NaN where the mean is."""
+    from scipy.special import betaincinv
+
+    if not 0 < level < 1:
+        raise LevelOutOfRange(level=level)
+    a, b = mean * size, (1 - mean) * size
+    tails = (1 - level) / 2, (1 + level) / 2
+    unseen = (a <= 0) | (b <= 0)  # half an event of the kind that was not seen leaves room for doubt
+    a, b = (np.where(unseen, count + 0.5, count) for count in (a, b))
+    with np.errstate(invalid="ignore"):
+        ends = [betaincinv(a, b, tail) for tail in tails]
+    return np.stack([np.minimum(ends[0], mean), np.maximum(ends[1], mean)], axis=-1)

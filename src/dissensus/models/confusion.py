@@ -39,7 +39,7 @@ from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
 from dissensus.compute.engines.local import Threads, even
 from dissensus.models.base import methods
 from dissensus.models.em import EMAggregator
-from dissensus.models.focus import focused_em, saves_time
+from dissensus.models.focus import MAX_FOCUS_BYTES, MIN_FOCUS_ROWS, focused_em
 from dissensus.models.incremental import updated_copy
 from dissensus.models.params import SIMPLEX, Params, em_parameter
 from dissensus.models.tempering import run_tempered
@@ -323,7 +323,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return ClassParams(prior)
 
     def label_likelihood(self, params: P) -> LabelLikelihood:
-        """(A, K, K) [annotator, true, given] P(label | class), or exp E log of it; `OwnLabelLikelihood` in OWN, COIN."""
+        """(A, K, K) [annotator, true, given] P(label | class), or exp E log; `OwnLabelLikelihood` in OWN and COIN."""
         raise NotImplementedError
 
     def expected_label_likelihood(self, params: P) -> LabelLikelihood:
@@ -376,11 +376,17 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     def _run_em(self, engine: Engine, on_step: OnStep) -> P:
         """Find the parameters."""
-        pass_ = ConfusionPass(LIKELIHOOD, self.layout)
-        refine = partial(focused_em, self, engine, pass_) if saves_time(engine.size) else None
+        pass_ = self.e_step_pass()
+        size = engine.size
+        focus = size.n_rows >= MIN_FOCUS_ROWS and size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
+        refine = partial(focused_em, self, engine, pass_) if focus else None
         return self.run(
             partial(self.em_step, engine, pass_), partial(self.initialise, engine), on_step, engine.checkpoint, refine
         )
+
+    def e_step_pass(self) -> ConfusionPass:
+        """Return the pass of an E step."""
+        return ConfusionPass(LIKELIHOOD, self.layout)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> P:
         """Return one M step from the votes; for a random start their shares are drawn from Dirichlet(1 + votes)."""
@@ -428,7 +434,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
 
     def _set_results(self, engine: Engine) -> None:
         """Set the tempered posterior at the fitted parameters, and what follows from it."""
-        params, pass_ = self._params(), ConfusionPass(LIKELIHOOD, self.layout)
+        params, pass_ = self._params(), self.e_step_pass()
         likelihood = learnt = self.label_likelihood(params)
         if type(self).expected_label_likelihood is not ConfusionModel.expected_label_likelihood:
             likelihood = self.expected_label_likelihood(params)
@@ -468,6 +474,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         return np.concatenate([seen, unseen])[annotators]
 
     def confusions_of(self, annotators: IntArray) -> FloatArray:
+        """(n, K, K) [annotator, true, given] of annotators by code, −1 unseen."""
         likelihood = self._likelihood_of(annotators)
         return likelihood.full(self.classes_.size) if isinstance(likelihood, OwnLabelLikelihood) else likelihood
 
@@ -509,7 +516,7 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         """
         before, params = self.posterior_[item], self._params().take(annotator)
         labels, totals = self.labels_[annotator], self.label_totals_[annotator]
-        posterior, pass_ = before, ConfusionPass(LIKELIHOOD, self.layout)
+        posterior, pass_ = before, self.e_step_pass()
         with in_memory(table, gold, self.threads) as engine:
             totals = totals + label_totals(engine)
             for _ in range(MAX_UPDATE_PASSES):

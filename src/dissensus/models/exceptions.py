@@ -45,8 +45,8 @@ class WrongLabelType(DataError):
 
 class TooManyClasses(DataError):
     template = (
-        "{method} is for two classes and the table has {n_classes}, such as {examples}; use another method, or ask about "
-        "one class at a time."
+        "{method} is for two classes and the table has {n_classes}, such as {examples}; use another method, or ask "
+        "about one class at a time."
     )
     method: str
     n_classes: int
@@ -72,8 +72,8 @@ class EarlierShape(DataError):
 
 class EarlierMatrixShape(DataError):
     template = (
-        "earlier: annotator {annotator} has counts of shape {shape}; expected {n_classes} × {n_classes}, with a row for "
-        "each true class."
+        "earlier: annotator {annotator} has counts of shape {shape}; expected {n_classes} × {n_classes}, with a row "
+        "for each true class."
     )
     annotator: str
     shape: tuple[int, ...]
@@ -81,7 +81,10 @@ class EarlierMatrixShape(DataError):
 
 
 class BadEarlierCount(DataError):
-    template = "earlier: annotator {annotator} has the count {count} for label {label} of class {true}; counts must be 0 or more."
+    template = (
+        "earlier: annotator {annotator} has the count {count} for label {label} of class {true}; counts must be 0 or "
+        "more."
+    )
     annotator: str
     count: float
     label: str
@@ -212,8 +215,8 @@ class TooManyDistances(DataError):
 
 class TooManyPairs(DataError):
     template = (
-        "m-msr compares annotators who share an item, up to {pairs:,} pairs here, and supports at most {most:,}; choose "
-        "another method."
+        "m-msr compares annotators who share an item, up to {pairs:,} pairs here, and supports at most {most:,}; "
+        "choose another method."
     )
     pairs: int
     most: int
@@ -308,7 +311,7 @@ class ChosenModel(Message):
         ("dawid-skene",): "Dawid-Skene: a confusion matrix per annotator",
         ("hierarchical-dawid-skene",): "Hierarchical Dawid-Skene: confusion matrices drawn to the crowd's",
         ("hierarchical-dawid-skene", "item-effect"): (
-            "Hierarchical Dawid-Skene and item effect, pooled: a confusion matrix per annotator, and how easy an item is"
+            "Hierarchical Dawid-Skene and item effect, pooled: a confusion matrix per annotator, and an ease per item"
         ),
     }
 

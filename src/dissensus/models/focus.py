@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.compute.engines.base import Engine, Size
+from dissensus.compute.engines.base import Engine
 from dissensus.compute.engines.local import Local, Threads
 from dissensus.models.em import run_em
 
@@ -26,17 +26,20 @@ MAX_FOCUS_BYTES = 2**31  # bytes of the posterior that shows which items are in 
 DOUBT = 1e-3  # an item is in doubt if its best class is wrong with at least this probability
 
 
-def saves_time(size: Size) -> bool:
-    """Return whether a table is long enough, and its posterior small enough."""
-    return size.n_rows >= MIN_FOCUS_ROWS and size.n_items * size.n_classes * 8 <= MAX_FOCUS_BYTES
-
-
 @dataclass(frozen=True)
 class FocusedEngine:
     """Runs passes over the items in doubt and adds the counts of the others."""
 
     in_doubt: Engine
     clear: ExpectedCounts  # their `evidence` is the entropy of their posterior
+
+    @classmethod
+    def of(cls, counts: ExpectedCounts, in_doubt: Engine, params: EStepParams, pass_: ConfusionPass) -> FocusedEngine:
+        """Make it from the counts of all items at some parameters."""
+        own = in_doubt.run(pass_, params)
+        clear = replace(counts, classes=counts.classes - own.classes, labels=counts.labels - own.labels)
+        entropy = counts.evidence - own.evidence - expected_log_joint(clear, params)
+        return cls(in_doubt, replace(clear, evidence=entropy))
 
     def run(self, pass_: ConfusionPass, params: EStepParams, out: Mapping[str, Any] | None = None) -> ExpectedCounts:
         """Run one pass, as an engine does."""
@@ -63,10 +66,7 @@ def focused_em(model: ConfusionModel[Any], engine: Engine, pass_: ConfusionPass,
     gold = None if engine.gold is None else engine.gold[in_doubt]
     size, pool = engine.size, Threads(engine.pool.threads)
     with Local(engine.select_rows(in_doubt), size.n_annotators, size.n_classes, pool, gold) as rest:
-        doubtful = rest.run(pass_, e_step_params)
-        clear = replace(counts, classes=counts.classes - doubtful.classes, labels=counts.labels - doubtful.labels)
-        entropy = counts.evidence - doubtful.evidence - expected_log_joint(clear, e_step_params)
-        focused = FocusedEngine(rest, replace(clear, evidence=entropy))
+        focused = FocusedEngine.of(counts, rest, e_step_params, pass_)
         step = partial(model.em_step, focused, pass_)
         start, limits = model._next_params(counts, params), {"max_iter": model.max_iter, "tol": model.tol}
         return run_em(step, start, accelerate=model.accelerate, **limits).params

@@ -41,7 +41,7 @@ def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> I
 def item_columns(
     classes: Names, seed: int, items: Names, posterior: FloatArray, difficulty: FloatArray | None
 ) -> dict[str, Any]:
-    """Return the columns of some items: name, label, confidence, difficulty if there is one, P(class) of every class."""
+    """Return the columns of some items: name, label, confidence, difficulty if any, P(class) of every class."""
     winner = arg_max(posterior, items, classes, seed)
     columns = {"item": items, "label": classes[winner], "confidence": posterior.max(axis=1, initial=0)}
     if difficulty is not None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray, Names
-from dissensus.compute.chunk import expand_rows
-from dissensus.models.checks import check_gold, check_table
+from dissensus.compute.rows import expand_rows
 from dissensus.models.exceptions import NoPartialFit
+from dissensus.models.fitting import check_gold, check_table
 from dissensus.models.tempering import labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

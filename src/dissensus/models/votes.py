@@ -21,10 +21,11 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute import chunk as chunks
-from dissensus.compute.chunk import Chunk, expand_rows
+from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines import ENGINE, EngineChoice
 from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
 from dissensus.compute.kernels import vote as kernels
+from dissensus.compute.rows import expand_rows
 from dissensus.models.base import Aggregator, Likelihoods
 from dissensus.models.incremental import updated_copy
 from dissensus.table.annotations import Annotations

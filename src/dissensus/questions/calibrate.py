@@ -40,8 +40,9 @@ from dissensus.evaluation.ppi import (
 )
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator, check_gold, item_columns
+from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
-from dissensus.models.tempering import MIN_GOLD, tempering_from_gold
+from dissensus.models.tempering import MIN_GOLD
 from dissensus.questions.compare import flat
 from dissensus.questions.effects import Effect, item_effects
 from dissensus.questions.panel import PanelReview, known_items, review_panel

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp, softmax
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.chunk import expand_rows
+from dissensus.compute.rows import expand_rows
 from dissensus.models.matrices import MIN_PSEUDO
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect

@@ -35,7 +35,7 @@ from scipy.special import bdtr, ndtr
 
 from dissensus.common.formatting import word_list
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.models.reliability import CROWD_LABELS
+from dissensus.models.confidence import CROWD_LABELS
 from dissensus.table import names as naming
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import recommendation as kernels
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.base import Aggregator
-from dissensus.models.reliability import CROWD_LABELS
+from dissensus.models.confidence import CROWD_LABELS
 from dissensus.models.tempering import Tempering
 from dissensus.questions.item_status import MIN_ANNOTATORS, SETTLED
 from dissensus.table import names as naming

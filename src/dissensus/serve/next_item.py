@@ -28,7 +28,7 @@ from scipy.special import entr
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import given_first
-from dissensus.models.reliability import CROWD_LABELS
+from dissensus.models.confidence import CROWD_LABELS
 from dissensus.questions.recommend import MORE_LABELS
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS

@@ -25,7 +25,7 @@ from tables import random_table
 pytest.importorskip("duckdb", reason="needs the `disk` extra")
 
 
-def select_rows(coded: Coded) -> dict[str, np.ndarray]:
+def rows_of_files(coded: Coded) -> dict[str, np.ndarray]:
     folder = coded.folder
     arrays = {
         "item_ptr": np.fromfile(folder / "item_ptr.i64", np.int64),
@@ -58,7 +58,7 @@ def test_codes_are_those_of_a_table_in_memory(names, weight, tmp_path, monkeypat
     monkeypatch.setattr("dissensus.compute.engines.coding.BATCH", 97)  # items begin in one batch and end in another
     table = write(tmp_path / "in", names=names, weight=weight)
     coded = code(f"{tmp_path}/in/*.parquet", tmp_path / "out")
-    for name, array in rows_of(coded).items():
+    for name, array in rows_of_files(coded).items():
         np.testing.assert_array_equal(array, getattr(table, name), err_msg=name)
     for name in ("items", "annotators", "classes", "per_annotator"):
         np.testing.assert_array_equal(np.asarray(getattr(coded, name)), getattr(table, name), err_msg=name)
@@ -71,7 +71,7 @@ def test_declared_classes_keep_their_order(tmp_path):
     table = write(tmp_path / "in", parts=1)
     coded = code(tmp_path / "in" / "0.parquet", tmp_path / "out", classes=[3, 9, 0, 1, 2])
     assert coded.classes.tolist() == [3, 9, 0, 1, 2]
-    np.testing.assert_array_equal(coded.classes[rows_of(coded)["label"]].sum(), table.classes[table.label].sum())
+    np.testing.assert_array_equal(coded.classes[rows_of_files(coded)["label"]].sum(), table.classes[table.label].sum())
     with pytest.raises(UnknownClass, match="outside the 2 classes"):
         code(tmp_path / "in" / "0.parquet", tmp_path / "other", classes=[0, 1])
 
@@ -145,7 +145,7 @@ def test_damaged_codes_are_made_again(name, change, tmp_path):
     folder = code(tmp_path / "0.parquet", tmp_path / "out").folder
     (folder / name).write_bytes(change((folder / name).read_bytes()))
     coded = code(tmp_path / "0.parquet", tmp_path / "out")
-    np.testing.assert_array_equal(rows_of(coded)["annotator"], table.annotator)
+    np.testing.assert_array_equal(rows_of_files(coded)["annotator"], table.annotator)
 
 
 AT_ONCE = """
@@ -251,16 +251,16 @@ from dissensus import methods
 from dissensus.compute.engines import Disk
 from dissensus.compute.engines.disk import DiskEngine, RunFolder
 
-walked, walk = 0, DiskEngine._walk
+processed, process = 0, DiskEngine._process
 
 def counted(self, *arguments):
-    global walked
-    walked += 1
-    if walked == int(sys.argv[2]):
+    global processed
+    processed += 1
+    if processed == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
-    walk(self, *arguments)
+    process(self, *arguments)
 
-DiskEngine._walk = counted
+DiskEngine._process = counted
 methods[sys.argv[3]](engine=Disk(block_rows=500), threads=1, restarts=2).fit(sys.argv[1])
 """
 

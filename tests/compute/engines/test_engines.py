@@ -13,14 +13,12 @@ import pytest
 from compute.engines.agreement import METHODS, assert_agree, fit, independent, short
 from compute.engines.cluster import marks
 from dissensus import Annotations, methods
+from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES, Chunk
 from dissensus.compute.engines import Disk, Spark, Torch
-from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines.coding import code_table
 from dissensus.compute.engines.scatter import scatter, session
-from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, OWN, VOTES
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
-from dissensus.models.confusion import OwnLabelLikelihood
-from dissensus.models.confusion import ConfusionPass, EStepParams
+from dissensus.models.confusion import ConfusionPass, EStepParams, OwnLabelLikelihood
 from dissensus.models.methods import consensus
 from dissensus.models.methods.glad import AbilityPass, Skills
 from dissensus.models.votes import VotePass
@@ -125,18 +123,19 @@ def test_a_pass_made_in_parts_elsewhere_adds_up(name, kind):
     """What a cluster does: the pass is sent, each task opens it, walks its items and closes it; sums are added."""
     table = random_table(2, **KINDS[kind])
     gold = some_gold(table)
-    walk, params, shapes = passes(table)[name]
+    pass_, params, shapes = passes(table)[name]
     with placed(table, gold) as engine:
         whole = {key: np.full(shape, np.nan) for key, shape in shapes.items()}
-        expected = engine.run(walk, params, whole)
+        expected = engine.run(pass_, params, whole)
         parts, found = {key: np.full(shape, np.nan) for key, shape in shapes.items()}, []
         for start, stop in ((0, 5), (5, 23)):
-            sent = pickle.loads(pickle.dumps((walk, params)))
+            sent = pickle.loads(pickle.dumps((pass_, params)))
             own = (np.arange(23) >= start) & (np.arange(23) < stop)
-            block = Chunk(0, stop - start, engine.rows.select(own), gold[start:stop], start)
-            (buffer,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
-            sent[0].walk(block, buffer, {key: array[start:stop] for key, array in parts.items()})
-            found.append(sent[0].close([buffer], engine.pool))
+            rows, size = engine.rows.select(own), engine.size
+            chunk = Chunk(rows.arrays, gold[start:stop], size.n_annotators, size.n_classes, start)
+            (worker,) = sent[0].open(sent[1], engine.size, 1, engine.pool)
+            sent[0].process(chunk, worker, {key: array[start:stop] for key, array in parts.items()})
+            found.append(sent[0].close([worker], engine.pool))
     total = found[0] + found[1]
     for field in dataclasses.fields(total):
         np.testing.assert_allclose(getattr(total, field.name), getattr(expected, field.name), atol=1e-10)

@@ -21,9 +21,7 @@ from dissensus.cli import app
 from dissensus.compute.engines import Spark
 from dissensus.compute.engines.scatter import Spread, scatter
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
-from dissensus.models import confusion
-from dissensus.models.confusion import FULL, LIKELIHOOD
-from dissensus.models.confusion import ConfusionPass
+from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, some_gold
 
@@ -183,9 +181,9 @@ class Killing(ConfusionPass):
         super().__init__(LIKELIHOOD, FULL)
         self.flags = flags
 
-    def walk(self, block, buffer, out) -> None:
-        super().walk(block, buffer, out)
-        if block.offset == 0:
+    def process(self, chunk, worker, out) -> None:
+        super().process(chunk, worker, out)
+        if chunk.first == 0:
             (self.flags / f"walked-{len(list(self.flags.iterdir()))}").touch()
             if len(list(self.flags.iterdir())) == 3:
                 os.kill(executor(), signal.SIGKILL)
@@ -198,31 +196,21 @@ class Slow(ConfusionPass):
         super().__init__(LIKELIHOOD, FULL)
         self.flags = flags
 
-    def walk(self, block, buffer, out) -> None:
+    def process(self, chunk, worker, out) -> None:
         from pyspark import TaskContext
 
-        super().walk(block, buffer, out)
+        super().process(chunk, worker, out)
         attempt = TaskContext.get().attemptNumber()
-        if block.offset == 0:
+        if chunk.first == 0:
             (self.flags / f"attempt-{attempt}").touch()
             for _ in range(400 if attempt == 0 else 0):  # until the other is done and ends this one
                 time.sleep(0.1)
 
 
-def watched(kind: type[ConfusionPass], flags: Path):
-    """`ConfusionModel._begin` with another pass."""
-
-    def begin(self, engine) -> None:
-        confusion.ConfusionModel._begin(self, engine)
-        self._walk = kind(flags)
-
-    return begin
-
-
 def test_an_executor_killed_during_a_pass_changes_nothing(spark, tmp_path, monkeypatch):
     frame = frame_of(names=True)
     local = fit("dawid-skene", read(frame), max_iter=4)
-    monkeypatch.setattr(methods["dawid-skene"], "_begin", watched(Killing, tmp_path))
+    monkeypatch.setattr(methods["dawid-skene"], "e_step_pass", lambda _: Killing(tmp_path))
     model = fit("dawid-skene", spark.createDataFrame(frame), engine=Spark(partitions=2), max_iter=4)
     assert len(list(tmp_path.iterdir())) == 6  # four passes and the last, and one part twice
     assert_agree(local, model, atol=1e-9)
@@ -231,7 +219,7 @@ def test_an_executor_killed_during_a_pass_changes_nothing(spark, tmp_path, monke
 def test_a_part_that_is_walked_twice_at_once_counts_once(spark, tmp_path, monkeypatch):
     frame = frame_of()
     local = fit("dawid-skene", read(frame), max_iter=1)
-    monkeypatch.setattr(methods["dawid-skene"], "_begin", watched(Slow, tmp_path))
+    monkeypatch.setattr(methods["dawid-skene"], "e_step_pass", lambda _: Slow(tmp_path))
     model = fit("dawid-skene", spark.createDataFrame(frame), engine=Spark(partitions=2), max_iter=1)
     assert (tmp_path / "attempt-1").exists()
     np.testing.assert_allclose(model.trace_, local.trace_, rtol=1e-12)

@@ -124,7 +124,7 @@ def test_a_pass_equals_the_readable_form(kind, with_gold, monkeypatch):
     model = begun(CommunityBCC(communities=3, known=1.5), table, gold)
     model.class_pseudo_ = np.array([0.7, 0.2, 3.0, 1.0])
     with placed(table, gold) as engine:
-        bound, after = model.em_step(engine, params)
+        bound, after = model.em_step(engine, model.e_step_pass(), params)
     posterior, objective = readable_objective(model, table, params, gold)
     np.testing.assert_allclose(bound, objective, rtol=1e-11)
     np.testing.assert_allclose(after.counts, sums_by(model, table, posterior).labels, atol=1e-9)
@@ -164,9 +164,7 @@ def test_learning_never_lowers_the_bound_and_ends_on_top():
         alpha = params.community_concentration
         if alpha[at] > 0.051:  # not at the border
             move = step * np.eye(27)[np.ravel_multi_index(at, (3, 3, 3))].reshape(3, 3, 3)
-            moved = [
-                model._height(replace(params, community_concentration=alpha + sign * move)) for sign in (1, -1)
-            ]
+            moved = [model._height(replace(params, community_concentration=alpha + sign * move)) for sign in (1, -1)]
             assert abs(moved[0] - moved[1]) / (2 * step) < 1e-3
 
 
@@ -188,7 +186,7 @@ def test_the_bound_is_below_the_log_evidence():
     model, found = begun(CommunityBCC(communities=2), table), -np.inf
     with placed(table) as engine:
         for _ in range(50):  # the beliefs that fit best, with α, h and π as they are
-            bound, after = model.em_step(engine, params)
+            bound, after = model.em_step(engine, model.e_step_pass(), params)
             density = model._height(params) - model.beliefs(params).evidence  # log priors of α and h
             found = bound - density - model.class_pseudo_ @ np.log(params.prior)
             params = replace(params, counts=after.counts)
@@ -314,7 +312,7 @@ def test_interval_of_a_confusion_matrix_is_that_of_the_mixture():
     params = random_params(8, 3, 3, 2)
     model = CommunityBCC()
     rho, _, gamma = literal_beliefs(params)
-    model._set(params)
+    model._set_params(params)
     expected_label_likelihood, behind = model.expected_label_likelihood(params), model.confusion_support()
     rng = np.random.default_rng(0)
     community = rng.choice(2, 100_000, p=rho[1])

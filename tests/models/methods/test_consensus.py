@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import dissensus as dz
+from dissensus.models import class_shares, pooling
+from dissensus.models.collapse import collapse
+from dissensus.models.confidence import ask_for_gold
 from dissensus.models.matrices import expected_pseudo
-from dissensus.models.methods import consensus
-from dissensus.models.methods.consensus import counted_once
 from dissensus.models.methods.dawid_skene import crowd_pseudo
 from dissensus.table.simulate import simulate
 
@@ -45,7 +46,7 @@ def test_its_classes_are_equally_frequent_unless_the_labels_say_otherwise():
     for shares, found in ((even, 1.0), (skewed, 0.0)):
         table = simulate(2000, 60, 2, redundancy=3, prior=shares, seed=3).annotations
         model = dz.methods["consensus"](dependence=None, tol=1e-12).fit(table)
-        assert model.even_[0] == found if found else model.even_[0] < 0.2
+        assert model.uniformity_[0] == found if found else model.uniformity_[0] < 0.2
         assert abs(model.prior_[0] - np.mean(table.label == 0)) < 0.1
         counts, steps = model.posterior_.sum(axis=0), np.linspace(0, 1, 401)
         grid = np.array([[e, s] for e in steps for s in steps[1:-1]])  # of e and s_0
@@ -55,7 +56,8 @@ def test_its_classes_are_equally_frequent_unless_the_labels_say_otherwise():
             + np.log(s) @ model.class_pseudo_
             - model.nonuniform_cost_ * (1 - e[:, 0])
         )
-        own = counts @ np.log(model.prior_) + model.log_class_prior(model._params())
+        stage = model._dawid_skene()
+        own = counts @ np.log(model.prior_) + stage.log_class_prior(stage._params())
         assert own >= fit.max() - 1e-4
 
 
@@ -68,8 +70,8 @@ def named_too_often(seed):
 
 def test_with_two_labels_a_class_that_is_named_too_often_is_not_taken_for_a_frequent_one(monkeypatch):
     right = []
-    for price in (consensus.UNEVEN_PRICE, 0.0):
-        monkeypatch.setattr(consensus, "UNEVEN_PRICE", price)
+    for price in (class_shares.NONUNIFORM_COST, 0.0):
+        monkeypatch.setattr(class_shares, "NONUNIFORM_COST", price)
         for table, truth in map(named_too_often, range(8)):
             right.append((dz.methods["consensus"]().fit(table).posterior_.argmax(axis=1) == truth).mean())
     assert np.mean(right[:8]) > np.mean(right[8:]) + 0.01
@@ -137,13 +139,13 @@ def test_rows_of_no_weight_copy_nobody():
 
 def test_a_row_of_no_weight_takes_no_share_of_what_a_group_says():
     table = dz.Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 0], weight=[1.0, 0.0, 1.0, 1.0])
-    assert counted_once(table, np.zeros(2, np.int64)).weight.tolist() == [1, 0, 0.5, 0.5]
+    assert collapse(table, np.zeros(2, np.int64)).weight.tolist() == [1, 0, 0.5, 0.5]
 
 
 def test_there_is_no_pool_where_its_confusion_matrices_are_too_many(monkeypatch):
     table = simulate(200, 20, 2, redundancy=10, seed=2).annotations
     assert dz.consensus(table).member_weights_ is not None
-    monkeypatch.setattr(consensus, "MAX_CELLS", 20 * 2**2 - 1)
+    monkeypatch.setattr(pooling, "MAX_CELLS", 20 * 2**2 - 1)
     assert dz.consensus(table).member_weights_ is None
 
 
@@ -164,7 +166,7 @@ def test_gold_of_items_without_labels_says_nothing_of_rho():
     for name in ("consensus", "dawid-skene"):
         fits = [dz.methods[name]().fit(table, gold=one) for one in (None, gold)]
         assert fits[0].dependence_ == fits[1].dependence_
-        assert fits[1].ask_for_gold()
+        assert ask_for_gold(fits[1])
 
 
 @pytest.mark.parametrize("name", ["consensus", "one-coin"])
@@ -187,13 +189,13 @@ def test_an_update_of_a_pool_leaves_its_class_shares_free():
     model.partial_fit(simulate(20, 20, 2, redundancy=3, seed=3).annotations)
     shares = model.class_counts_ + model.class_pseudo_
     np.testing.assert_allclose(model.prior_, shares / shares.sum())
-    assert model.even_[0] == 0
+    assert model.uniformity_[0] == 0
 
 
 def test_labels_that_nobody_checks_leave_everybody_like_the_crowd():
     table = simulate(300, 12, 3, redundancy=4, seed=1).annotations
     alone = dz.methods["consensus"]().fit(table.subsample(1))
-    assert consensus.crowd_factor(1.0) == consensus.crowd_factor(0.0) == consensus.crowd_factor(1.25) == 5
+    assert {class_shares.label_check_factor(n) for n in (0.0, 1.0, 1.25)} == {5}
     spread = [np.ptp(model.confusion_, axis=0).max() for model in (alone, dz.methods["dawid-skene"]().fit(table))]
     assert spread[0] < spread[1] / 2
 
@@ -213,23 +215,23 @@ def test_with_two_labels_more_of_the_crowd_is_better():
 def test_members_of_a_group_share_one_label_of_an_item():
     table = simulate(40, 6, 2, redundancy=4, seed=0).annotations
     group = np.array([0, -1, 0, 1, 1, 0])
-    counted = counted_once(table, group)
+    counted = collapse(table, group)
     for row in range(len(table)):
         mine = group[table.annotator[row]]
         same = (table.item == table.item[row]) & (group[table.annotator] == mine)
         assert counted.weight[row] == pytest.approx(1.0 if mine < 0 else 1 / same.sum())
-    assert counted_once(table, np.full(6, -1)) is table
+    assert collapse(table, np.full(6, -1)) is table
 
 
 def test_what_one_annotator_repeats_about_an_item_is_one_label():
     rows = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 2, 0], [0, 1, 1, 0, 0, 1]
     table = dz.Annotations.from_arrays(*rows, weight=[1, 3, 1, 1, 1, 2])
-    assert counted_once(table, np.full(3, -1)).weight.tolist() == [0.75, 2.25, 1, 1, 1, 2]
-    assert counted_once(table, np.array([-1, 0, 0])).weight.tolist() == [0.75, 2.25, 1, 0.5, 0.5, 2]
+    assert collapse(table, np.full(3, -1)).weight.tolist() == [0.75, 2.25, 1, 1, 1, 2]
+    assert collapse(table, np.array([-1, 0, 0])).weight.tolist() == [0.75, 2.25, 1, 0.5, 0.5, 2]
     shared = dz.Annotations.from_arrays([0, 0], [0, 0], [0, 1], weight=[0.5, 0.5])
-    assert counted_once(shared, np.array([-1])).weight.tolist() == [0.5, 0.5]
+    assert collapse(shared, np.array([-1])).weight.tolist() == [0.5, 0.5]
     votes = dz.Annotations.from_counts([0, 0, 1], ["a", "b", "a"], [3, 2, 4])  # nobody knows whose
-    assert counted_once(votes, np.array([-1])) is votes
+    assert collapse(votes, np.array([-1])) is votes
 
 
 @pytest.mark.parametrize("redundancy", [3, 9])
@@ -282,7 +284,7 @@ def panel(loading, n_items=250, n_annotators=12):
 
 def by_power(n):
     """ρ with which n labels are worth n^(1 − γ)."""
-    return pytest.approx((n**consensus.POWER - 1) / (n - 1))
+    return pytest.approx((n**pooling.POWER - 1) / (n - 1))
 
 
 def pooled(table, weight, gold=None):
@@ -299,7 +301,7 @@ def pooled(table, weight, gold=None):
 def test_a_panel_has_the_answers_of_two_models_each_softened_by_its_own_labels():
     table = panel(2.5)
     ours = dz.methods["consensus"]().fit(table)
-    crowd, effect = 12**consensus.POWER, 12**consensus.EFFECT_POWER  # as many labels as one, by either model
+    crowd, effect = 12**pooling.POWER, 12**pooling.EFFECT_POWER  # as many labels as one, by either model
     weight = effect / (crowd + effect)
     assert ours.weights_ == pytest.approx({"hierarchical-dawid-skene": weight, "item-effect": 1 - weight})
     assert "how easy an item is" in ours.chosen_
@@ -356,7 +358,7 @@ def test_a_panel_is_scored_saved_and_updated_like_any_model(tmp_path):
 
 def test_gold_says_more_than_the_number_of_labels():
     table = panel(2.5)
-    default = (consensus.pool(12)[1] - 1) / 11
+    default = (pooling.Pool(12, [None, None]).design_effect - 1) / 11
     gold = np.where(np.arange(250) < 60, panel_truth(250), -1)
     assert dz.methods["consensus"]().fit(table, gold=gold).dependence_ != pytest.approx(default)
     few = np.where(np.arange(250) < 10, panel_truth(250), -1)
@@ -376,7 +378,7 @@ def test_with_five_labels_the_effect_must_be_seen():
 def test_few_labels_leave_dawid_skene_and_few_items_or_a_large_table_leave_the_ease_of_items_out(monkeypatch):
     few = dz.methods["consensus"]().fit(panel(2.5, n_annotators=4))
     assert few.weights_ == {"dawid-skene": 1.0}
-    monkeypatch.setattr(consensus, "MAX_COST", 1000)
+    monkeypatch.setattr(pooling, "MAX_COST", 1000)
     for table in (panel(2.5, n_items=60), panel(2.5)):
         model = dz.methods["consensus"]().fit(table)
         assert model.weights_ == {"hierarchical-dawid-skene": 1.0}
@@ -391,8 +393,8 @@ def test_without_gold_labels_are_worth_a_power_of_their_number():
         table = simulate(200, 20, 2, redundancy=n, seed=1).annotations
         model = dz.methods["consensus"]().fit(table)
         assert model.dependence_ == by_power(n)
-        assert model.mean_effective_labels().value == pytest.approx(n ** (1 - consensus.POWER))
-    assert dz.methods["consensus"]().fit(table.subsample(1)).dependence_ == consensus.POWER
+        assert model.mean_effective_labels().value == pytest.approx(n ** (1 - pooling.POWER))
+    assert dz.methods["consensus"]().fit(table.subsample(1)).dependence_ == pooling.POWER
     twice = dz.Annotations.from_arrays(
         table.items[table.item], table.annotators[table.annotator], table.classes[table.label],
         weight=np.full(len(table), 0.5),
@@ -401,7 +403,9 @@ def test_without_gold_labels_are_worth_a_power_of_their_number():
 
 
 def test_labels_that_are_all_copies_are_no_panel(monkeypatch):
-    monkeypatch.setattr(consensus, "copy_groups", lambda table: np.zeros(table.n_annotators, np.int64))
+    monkeypatch.setattr(
+        "dissensus.models.methods.consensus.copy_groups", lambda table: np.zeros(table.n_annotators, np.int64)
+    )
     model = dz.methods["consensus"]().fit(panel(2.5))
     assert model.item_total_.max() == pytest.approx(1)
     assert model.weights_ == {"dawid-skene": 1.0}
@@ -422,10 +426,10 @@ def test_judges_who_err_in_families_are_not_taken_for_hard_items():
 
 
 def test_a_large_table_is_looked_at_by_some_of_its_items_first(monkeypatch):
-    monkeypatch.setattr(consensus, "MAX_LOOK_ROWS", 500)
-    looked, fit = [], consensus.ItemEffect.fit
+    monkeypatch.setattr(pooling, "MAX_SAMPLE_ROWS", 500)
+    looked, fit = [], pooling.ItemEffect.fit
     monkeypatch.setattr(
-        consensus.ItemEffect, "fit", lambda self, table, **more: looked.append(len(table)) or fit(self, table, **more)
+        pooling.ItemEffect, "fit", lambda self, table, **more: looked.append(len(table)) or fit(self, table, **more)
     )
     assert dz.methods["consensus"]().fit(panel(0.0, 400, 5)).weights_ == {"dawid-skene": 1.0}
     assert looked == [500]

@@ -44,7 +44,7 @@ def test_pseudo_counts_are_those_of_the_docstring(kind, with_gold):
     active = len(set(table.annotator.tolist()))
     np.testing.assert_allclose(model.class_pseudo_, 0.6 + 0.4 * active * v.mean(axis=0), rtol=1e-12)
     prior = v.sum(axis=0) + model.class_pseudo_
-    np.testing.assert_allclose(model.start(placed(table, gold), None).prior, prior / prior.sum(), atol=1e-12)
+    np.testing.assert_allclose(model.initialise(placed(table, gold), None).prior, prior / prior.sum(), atol=1e-12)
 
 
 def test_few_labels_each_do_not_make_one_class_of_all_items():

@@ -125,7 +125,7 @@ def test_order_and_units_of_labels_do_not_matter():
     rows = np.random.default_rng(0).permutation(len(table))
     x = table.values[table.label]
     moved = Annotations.from_arrays(table.item[rows], table.annotator[rows], 10 * x[rows] + 3, kind="numbers")
-    np.testing.assert_allclose(methods["gaussian"]().fit(em_parameter).values_, 10 * model.values_ + 3, rtol=1e-6)
+    np.testing.assert_allclose(methods["gaussian"]().fit(moved).values_, 10 * model.values_ + 3, rtol=1e-6)
 
 
 def test_an_outlier_moves_a_value_little():

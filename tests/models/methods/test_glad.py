@@ -201,7 +201,7 @@ def test_scaling_abilities_against_easiness_is_where_the_priors_want_it():
     heights = []
     for t in np.linspace(-2, 2, 401):
         moved = np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
-        heights.append(model.log_prior(Skills(*em_parameter, params.prior)))
+        heights.append(model.log_prior(Skills(*moved, params.prior)))
     assert np.argmax(heights) == 200
 
 
@@ -352,7 +352,7 @@ def test_restarts_start_apart_and_the_best_is_kept():
     table = random_table(12, n_items=61, n_annotators=5, n_classes=3, n=150)
     model = GLAD(restarts=4)
     children = (None, *np.random.SeedSequence(0).spawn(3))
-    starts = [model.start(placed(table), child and np.random.default_rng(child)) for child in children]
+    starts = [model.initialise(placed(table), child and np.random.default_rng(child)) for child in children]
     for a in range(4):
         for b in range(a):
             assert np.abs(starts[a].ability - starts[b].ability).max() > 0.1

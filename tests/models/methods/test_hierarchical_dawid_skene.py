@@ -77,7 +77,7 @@ def test_m_step_adds_the_counts_and_who_has_none_is_like_the_population():
     params, labels = random_crowd(2, 5, 3), np.random.default_rng(0).gamma(1, size=(5, 3, 3))
     model = HierarchicalDawidSkene()
     np.testing.assert_array_equal(model.m_step(labels, np.empty(0), params).concentration, labels + params.population)
-    unseen = model.expected_label_likelihood(model.population(params))[0]
+    unseen = model.expected_label_likelihood(model.population_params(params))[0]
     np.testing.assert_allclose(unseen, params.population / params.population.sum(axis=1, keepdims=True))
     model.concentration_ = params.concentration
     np.testing.assert_allclose(model.confusion_support()[..., 0], params.concentration.sum(axis=2))

@@ -8,8 +8,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import dissensus as dz
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.chunk import label_matrix
+from dissensus.compute.rows import expand_rows
 from dissensus.models.methods.item_effect import Effects, ItemEffect
 from dissensus.table.simulate import simulate
 

@@ -93,7 +93,7 @@ def test_bound_and_m_step_equal_the_literal_loops(kind, with_gold):
         posterior, copied, bound = literal_pass(model, table, params, gold)
         of_prior = 0.0 if class_prior == "uniform" else model.class_pseudo_ @ np.log(params.prior)
         with placed(table, gold) as engine:
-            objective, after = model.em_step(engine, params)
+            objective, after = model.em_step(engine, model.e_step_pass(), params)
         readable, same = readable_objective(model, table, params, gold)
         np.testing.assert_allclose(readable, posterior, atol=1e-12)
         np.testing.assert_allclose([objective, same], bound + of_prior, rtol=1e-12)
@@ -196,7 +196,7 @@ def test_held_shares_keep_few_labels_each_from_making_one_class_of_all_items():
 
 def test_everyone_begins_with_half_of_its_labels_copied():
     table = random_table(8)
-    start = begun(MACE(), table).start(placed(table), None)
+    start = begun(MACE(), table).initialise(placed(table), None)
     np.testing.assert_array_equal(start.copied_share, np.where(random_params(0, table).given > 0, 0.5, 0))
     np.testing.assert_array_equal(start.prior, 0.25)
 
@@ -206,7 +206,7 @@ def test_random_starts_are_keyed_on_what_annotators_did_not_on_their_names():
     new = np.random.default_rng(1).permutation(7)
     renamed = Annotations.from_arrays(table.item, new[table.annotator], table.label)
     before, after = (
-        begun(MACE(), each).start(placed(each), np.random.default_rng(5)).copied_share for each in (table, renamed)
+        begun(MACE(), each).initialise(placed(each), np.random.default_rng(5)).copied_share for each in (table, renamed)
     )
     np.testing.assert_array_equal(after[new], before)
 

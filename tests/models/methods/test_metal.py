@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import metal as kernels
+from dissensus.compute.rows import expand_rows
 from dissensus.exceptions import BadParameter
 from dissensus.models.methods.metal import Known, MeTaL, Moments, gold_counts, known_before
 from dissensus.table.simulate import simulate
@@ -81,7 +81,7 @@ def test_every_parabola_has_the_slope_of_the_objective(kind):
         for side in (-step, step):
             moved = theta.copy()
             moved[at] += side
-            around.append(literal_objective(table, em_parameter, prior, known))
+            around.append(literal_objective(table, moved, prior, known))
         np.testing.assert_allclose(slope[at], (around[1] - around[0]) / (2 * step), atol=1e-6)
 
 
@@ -96,7 +96,7 @@ def test_curvature_is_that_of_the_objective():
             moved = theta.copy()
             moved[j] += np.random.default_rng(j).normal(size=(4, 4))
             parabola = [np.einsum("cd,yd,yc->", H[j], x, x) - 2 * (R[j] * x).sum() for x in (theta[j], moved[j])]
-            np.testing.assert_allclose(moments(em_parameter) - start, parabola[1] - parabola[0])
+            np.testing.assert_allclose(moments(moved) - start, parabola[1] - parabola[0])
 
 
 def test_projection_is_the_nearest_point_of_the_simplex():
@@ -213,7 +213,7 @@ def test_pairs_cannot_tell_the_shares_of_two_classes():
     table = exact_table(theta, prior)
     nothing = Known(np.zeros((3, 2, 2)), np.zeros((3, 2)))
     with Threads(1) as pool:
-        for shares, matrices in ((prior, theta), (other, em_parameter)):
+        for shares, matrices in ((prior, theta), (other, moved)):
             value = Moments(expand_rows(table), pool, None, shares, nothing)(
                 np.ascontiguousarray(matrices.transpose(0, 2, 1))
             )

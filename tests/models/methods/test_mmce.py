@@ -8,9 +8,9 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from dissensus import Annotations, methods
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
+from dissensus.compute.rows import expand_rows
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, Effects, Sweep, expected_effect
 from dissensus.table.simulate import simulate
@@ -163,7 +163,7 @@ def test_sigma_of_an_m_step_is_where_the_bound_is_highest():
     after = kernels.m_step(effect, seen, expected, alpha, centre)
     moved = shares * np.exp(after - effect)
     moved *= seen.sum(axis=2, keepdims=True) / moved.sum(axis=2, keepdims=True)
-    np.testing.assert_allclose(seen - em_parameter, alpha * (after - centre), atol=1e-9)
+    np.testing.assert_allclose(seen - moved, alpha * (after - centre), atol=1e-9)
     np.testing.assert_array_equal(after[1, 2], centre[2])
 
 
@@ -409,10 +409,10 @@ def test_learnt_evenness_has_the_largest_objective_of_all(monkeypatch):
     shares = (table.soft_labels().sum(axis=0) + 1) / (table.n_items + 2)
     even = (learnt.prior_ - shares)[0] / (0.5 - shares[0])
     assert 0.05 < even < 0.95
-    start, cost = MMCE.start, np.log(table.n_items)
+    start, cost = MMCE.initialise, np.log(table.n_items)
     for other in (even - 0.02, even + 0.02):
         prior = shares + other * (0.5 - shares)
-        monkeypatch.setattr(MMCE, "start", lambda *told, at=prior: replace(start(*told), shares=at))
+        monkeypatch.setattr(MMCE, "initialise", lambda *told, at=prior: replace(start(*told), free_shares=at))
         held = MMCE(class_prior="votes", dependence=None, tol=1e-12, max_iter=3000)
         assert held.fit(table).trace_[-1] - cost * (1 - other) < learnt.trace_[-1]
 
@@ -487,7 +487,7 @@ def test_restarts_start_apart_and_keep_gold(with_gold):
     table = random_table(18)
     gold = some_gold(table) if with_gold else None
     model = MMCE()
-    starts = [model.start(table, gold, rng) for rng in (None, np.random.default_rng(1), np.random.default_rng(2))]
+    starts = [model.initialise(table, gold, rng) for rng in (None, np.random.default_rng(1), np.random.default_rng(2))]
     for a in range(3):
         for b in range(a):
             assert np.abs(starts[a].effect - starts[b].effect).max() > 0.01

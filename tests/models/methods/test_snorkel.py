@@ -87,7 +87,7 @@ def test_no_small_move_of_accuracy_or_propensity_is_better():
             1 / (1 + (1 / p - 1) * np.exp(rng.normal(0, 10 ** rng.uniform(-3, -0.5), p.size)))
             for p in (model.accuracy_, model.propensity_)
         ]
-        assert whole_objective(table, *em_parameter, 0.5, 0.6) <= top + 1e-9
+        assert whole_objective(table, *moved, 0.5, 0.6) <= top + 1e-9
         assert whole_objective(table, moved[0], model.propensity_, 0.5, 0.6) <= top + 1e-9
         assert whole_objective(table, model.accuracy_, moved[1], 0.5, 0.6) <= top + 1e-9
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.kernels.vote import skilled_votes
+from dissensus.compute.rows import expand_rows
 from dissensus.models.methods import Wawa
 from dissensus.models.votes import VotePass
 from dissensus.table.simulate import simulate

@@ -45,11 +45,11 @@ import numpy as np
 from dissensus.common.extras import need
 from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import IntArray
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines.base import Engine, RemoteTable
 from dissensus.compute.engines.local import Local as LocalEngine
 from dissensus.compute.engines.local import Threads, thread_count
 from dissensus.compute.exceptions import BadClusterAddress, NoFolderForCodes, UnknownEngine, WrongEngine
+from dissensus.compute.rows import expand_rows
 from dissensus.table.annotations import Annotations
 
 MASTER = re.compile(

@@ -12,7 +12,8 @@ import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute import chunk as chunks
-from dissensus.compute.chunk import Chunk, Rows
+from dissensus.compute.chunk import Chunk
+from dissensus.compute.rows import Rows
 from dissensus.table.annotations import Annotations, Named
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Sums:
     """What a pass adds up over items. The sums of two parts of a table are added with `+`."""
 
     by_annotator: ClassVar[tuple[str, ...]] = ()
-    """Fields with an entry per annotator; parameters have the same, so that a worker is sent those of its annotators."""
+    """Fields with an entry per annotator; parameters have the same, so that a worker gets those of its annotators."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))

@@ -36,9 +36,9 @@ import pyarrow.parquet as pq
 from dissensus.common.atomic import HeldFolder, atomic, sync
 from dissensus.common.extras import need
 from dissensus.common.types import IntArray, Names
-from dissensus.compute.chunk import Rows
 from dissensus.compute.engines.base import RemoteTable
 from dissensus.compute.engines.local import cuts
+from dissensus.compute.rows import Rows
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

@@ -24,10 +24,11 @@ import numpy as np
 
 from dissensus.common.atomic import HeldFolder, atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.compute.chunk import Chunk, Rows, join_rows
+from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines.base import Engine, P, Pass, S
 from dissensus.compute.engines.coding import Coded
 from dissensus.compute.engines.local import Threads, even
+from dissensus.compute.rows import Rows, join_rows
 
 STATE = "state.npz"
 PART_ROWS = 10_000_000  # annotations behind each Parquet file of results

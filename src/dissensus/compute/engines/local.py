@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.chunk import Chunk, Rows
+from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines.base import Engine, P, Pass, S, Size
 from dissensus.compute.exceptions import TooFewThreads
+from dissensus.compute.rows import Rows
 
 T = TypeVar("T")
 

@@ -28,11 +28,11 @@ import pyarrow.compute as pc
 
 from dissensus.common.extras import need
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.compute.chunk import Rows, expand_rows, join_rows
 from dissensus.compute.engines import Spark
 from dissensus.compute.engines.base import RemoteTable
 from dissensus.compute.engines.coding import check_counts, check_parquet, find_columns
 from dissensus.compute.engines.local import balanced
+from dissensus.compute.rows import Rows, expand_rows, join_rows
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

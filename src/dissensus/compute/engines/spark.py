@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.chunk import Chunk, Rows, join_rows
+from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines.base import Engine, P, Pass, S, Size, Sums
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.scatter import Part, Scattered, Spread
+from dissensus.compute.rows import Rows, join_rows
 
 
 @dataclass(frozen=True)

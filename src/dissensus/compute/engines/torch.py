@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from dissensus.common.types import BoolArray, IntArray
-from dissensus.compute.chunk import Rows
 from dissensus.compute.engines import Torch
 from dissensus.compute.engines.base import Engine, P, Pass, S, Size
 from dissensus.compute.engines.local import Threads, cuts
 from dissensus.compute.kernels.on_torch import Data
+from dissensus.compute.rows import Rows
 from dissensus.exceptions import BadParameter
 
 PART_ROWS = {"cuda": 2**25, "cpu": 2**20}

@@ -27,8 +27,9 @@ import numpy as np
 from dissensus.common.arrays import pair_starts, pairs_of_ranges
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
-from dissensus.compute.chunk import Chunk, Rows
+from dissensus.compute.chunk import Chunk
 from dissensus.compute.kernels.items import entry
+from dissensus.compute.rows import Rows
 
 MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it is still a number
 

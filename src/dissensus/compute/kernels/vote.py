@@ -12,8 +12,9 @@ import numpy as np
 from dissensus.common.arrays import TIE
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
-from dissensus.compute.chunk import Chunk, Rows, array_library, with_gold
+from dissensus.compute.chunk import Chunk, array_library, with_gold
 from dissensus.compute.kernels.items import entry
+from dissensus.compute.rows import Rows
 
 
 @compiled

@@ -45,13 +45,13 @@ from scipy.special import gammaln, psi
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.chunk import expand_rows
+from dissensus.compute.rows import expand_rows
 from dissensus.models.answers import SpanModel
 from dissensus.models.base import methods
-from dissensus.models.checks import check_label_type
 from dissensus.models.confusion import draw_vote_shares
 from dissensus.models.dirichlet import divergence, expected_log
 from dissensus.models.em import EMAggregator
+from dissensus.models.fitting import check_label_type
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.dawid_skene import DawidSkene
 from dissensus.models.params import COUNT, Params, em_parameter, normalised

@@ -30,7 +30,7 @@ from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnSte
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel
 from dissensus.models.base import methods
-from dissensus.models.checks import check_label_type
+from dissensus.models.fitting import check_label_type
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 

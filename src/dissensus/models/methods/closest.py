@@ -31,7 +31,7 @@ from dissensus.evaluation.distances import ObjectDistance, pair_distances
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import check_gold, methods
-from dissensus.models.checks import check_label_type
+from dissensus.models.fitting import check_label_type
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations

@@ -40,16 +40,15 @@ import numpy as np
 from scipy.special import psi
 
 from dissensus.common.types import IntArray, OnStep
-from dissensus.compute.chunk import LIKELIHOOD
 from dissensus.compute.engines.local import Threads, even
-from dissensus.models.confusion import ClassParams, ConfusionPass, Engine, FloatArray, em_parameter, methods, param
+from dissensus.models.confidence import reliability
+from dissensus.models.confusion import ClassParams, Engine, FloatArray, em_parameter, methods, param
 from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log_normaliser, mean_log_density
 from dissensus.models.em import cached_by_params, run_em
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdModel, expected_population, unknown_logs
 from dissensus.models.methods.mace import GRID, draw_by_figures
 from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
-from dissensus.models.reliability import reliability
 
 MAX_COMMUNITIES = 8  # that are looked for
 MIN_MEMBERS = 4  # annotators that there must be for each community that is looked for
@@ -100,7 +99,7 @@ class CommunityBCC(CrowdModel[Communities]):
     community_: Annotated[IntArray, "A code:C"]
 
     def _run_em(self, engine: Engine, on_step: OnStep) -> Communities:
-        """Run EM with the given number of communities, or with one first and then with as many as its counts support."""
+        """Run EM with the given number of communities, or with one and then as many as its counts support."""
         self._pool = engine.pool  # for the beliefs about annotators
         params = self._run(self.communities or 1, engine, on_step)
         passes = self.n_iter_
@@ -112,8 +111,7 @@ class CommunityBCC(CrowdModel[Communities]):
 
     def _run(self, communities: int, engine: Engine, on_step: OnStep) -> Communities:
         initialise = partial(self.initialise, engine, communities=communities)
-        pass_ = ConfusionPass(LIKELIHOOD, self.layout)
-        return self.run(partial(self.em_step, engine, pass_), initialise, on_step)
+        return self.run(partial(self.em_step, engine, self.e_step_pass()), initialise, on_step)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
         """The votes as q, and communities by `_sorted`."""

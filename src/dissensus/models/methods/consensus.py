@@ -26,8 +26,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.compute.chunk import expand_rows
 from dissensus.compute.engines import EngineChoice, in_memory
+from dissensus.compute.rows import expand_rows
 from dissensus.models.base import Aggregator, default_method, methods
 from dissensus.models.class_shares import UniformPriorDawidSkene
 from dissensus.models.collapse import collapse, copy_groups

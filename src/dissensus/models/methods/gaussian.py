@@ -43,15 +43,9 @@ from dissensus.evaluation import bootstrap
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel, check_values
 from dissensus.models.base import methods
-from dissensus.models.checks import check_label_type
-from dissensus.models.tempering import (
-    DEPENDENCE,
-    MIN_GOLD,
-    DependenceChoice,
-    Tempering,
-    best_correlation,
-    design_effect,
-)
+from dissensus.models.fitting import check_label_type
+from dissensus.models.gold_tempering import best_correlation
+from dissensus.models.tempering import DEPENDENCE, MIN_GOLD, DependenceChoice, Tempering, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 

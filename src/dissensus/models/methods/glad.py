@@ -32,10 +32,11 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.chunk import Chunk, expand_rows
+from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines import ENGINE, EngineChoice, in_memory
 from dissensus.compute.engines.base import Engine, Pass, Size, Sums, Worker
 from dissensus.compute.kernels import glad as kernels
+from dissensus.compute.rows import expand_rows
 from dissensus.exceptions import DataError
 from dissensus.models.base import methods
 from dissensus.models.confusion import MAX_UPDATE_PASSES, MIN_BEFORE, UPDATE_TOL, label_totals

@@ -36,8 +36,9 @@ import numpy as np
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.chunk import FULL, VOTES, expand_rows, label_matrix
+from dissensus.compute.chunk import FULL, VOTES, label_matrix
 from dissensus.compute.engines import in_memory
+from dissensus.compute.rows import expand_rows
 from dissensus.models.base import methods
 from dissensus.models.confusion import ConfusionPass, draw_vote_shares
 from dissensus.models.em import EMAggregator, cached_by_params

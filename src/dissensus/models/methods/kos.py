@@ -48,7 +48,7 @@ from dissensus.compute import chunk as chunks
 from dissensus.compute.engines.local import Threads, balanced, even, thread_count
 from dissensus.compute.kernels import kos as kernels
 from dissensus.models.base import Aggregator, methods
-from dissensus.models.reliability import CROWD_LABELS
+from dissensus.models.confidence import CROWD_LABELS
 from dissensus.table.annotations import Annotations
 
 NEWCOMER = 1 / 3  # weight of an annotator who is right two times in three

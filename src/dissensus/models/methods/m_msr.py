@@ -42,11 +42,12 @@ from dissensus.common.arrays import group_starts, pairs_of_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
-from dissensus.compute.chunk import LIKELIHOOD, Rows, expand_rows
+from dissensus.compute.chunk import LIKELIHOOD
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.local import Local, Threads, balanced, thread_count
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.compute.kernels.vote import several_annotators
+from dissensus.compute.rows import Rows, expand_rows
 from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins

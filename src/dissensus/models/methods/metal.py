@@ -49,10 +49,11 @@ import numpy as np
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
-from dissensus.compute.chunk import LIKELIHOOD, VOTES, Chunk, Rows, label_matrix
+from dissensus.compute.chunk import LIKELIHOOD, VOTES, Chunk, label_matrix
 from dissensus.compute.engines import in_memory
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import metal as kernels
+from dissensus.compute.rows import Rows
 from dissensus.models.base import Aggregator, given_first, methods
 from dissensus.models.confusion import FULL, ConfusionPass, EStepParams
 from dissensus.models.matrices import MAX_PSEUDO, PSEUDO, expected_pseudo

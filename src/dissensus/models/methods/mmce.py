@@ -42,9 +42,10 @@ from scipy.special import softmax
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
-from dissensus.compute.chunk import Rows, expand_rows, with_gold
+from dissensus.compute.chunk import with_gold
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import mmce as kernels
+from dissensus.compute.rows import Rows, expand_rows
 from dissensus.models.base import methods
 from dissensus.models.class_shares import INITIAL_UNIFORMITY, UniformClassPrior, best_uniformity, nonuniform_cost
 from dissensus.models.confusion import soft_counts

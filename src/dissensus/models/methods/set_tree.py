@@ -43,10 +43,11 @@ from dissensus.compute.kernels import sets as kernels
 from dissensus.exceptions import DataError
 from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import methods
-from dissensus.models.checks import check_label_type
 from dissensus.models.em import EMAggregator
+from dissensus.models.fitting import check_label_type
+from dissensus.models.gold_tempering import best_correlation
 from dissensus.models.params import SHARE, Params, em_parameter
-from dissensus.models.tempering import MIN_GOLD, Tempering, best_correlation, design_effect, labels_per_item
+from dissensus.models.tempering import MIN_GOLD, Tempering, design_effect, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import set_name
