@@ -30,7 +30,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.engines.torch import PART_ROWS, TorchEngine
 from dissensus.compute.kernels import on_torch
 from dissensus.compute.kernels.on_torch import Data
-from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass, Likelihood
+from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass, EStepParams
 from dissensus.models.methods import DawidSkene
 from reproductions import record
 
@@ -91,14 +91,14 @@ def measure(million: int, redundancy: int, n_annotators: int, n_classes: int, de
     n_items = million * 1_000_000 // redundancy
     bandwidth = copy_bandwidth(device)
     data = generate(n_items, redundancy, n_annotators, n_classes, device)
-    engine, model, walk = TorchEngine(data, Threads(1)), DawidSkene(), ConfusionPass(LIKELIHOOD, FULL)
+    engine, model, pass_ = TorchEngine(data, Threads(1)), DawidSkene(), ConfusionPass(LIKELIHOOD, FULL)
     begun = time.perf_counter()
-    model._begin(engine)
-    params = model.start(engine, None)
+    model._prepare(engine)
+    params = model.initialise(engine, None)
     start = time.perf_counter() - begun
-    likelihood = Likelihood.of(params.prior, model.cells(params))
-    each, passes = least(lambda: engine.sweep(walk, likelihood), device)
-    whole, _ = least(lambda: model.em_pass(engine, params), device, repeats=3)
+    likelihood = EStepParams.of(params.prior, model.label_likelihood(params))
+    each, passes = least(lambda: engine.run(pass_, likelihood), device)
+    whole, _ = least(lambda: model.em_step(engine, pass_, params), device, repeats=3)
     streamed = data.annotator.nbytes + data.label.nbytes + data.item_ptr.nbytes
     cells = data.annotator.numel() * n_classes * 8 * 2
     return {

@@ -17,7 +17,6 @@ import numpy as np
 
 from benchmarks.trust.posterior import LEVELS, Case, cases, scores
 from dissensus.models.gold_tempering import tempering_from_gold
-from dissensus.models.tempering import temper
 
 SIZES = (30, 50, 100, 200, 1000)  # gold items
 MAX_SHARE = 0.6  # of a set's gold that is used up
@@ -32,8 +31,8 @@ def judge(case: Case, size: int, seed: int) -> Any:
     alone = tempering_from_gold(case.posterior[known], case.n_labels[known], case.gold[known], shifts=False)
     soft = [
         case.temper(case.dependence)[rest],
-        temper(case.posterior[rest], case.n_labels[rest], alone.dependence),
-        temper(case.posterior[rest], case.n_labels[rest], found.dependence, found.shift),
+        alone.temper(case.posterior[rest], case.n_labels[rest]),
+        found.temper(case.posterior[rest], case.n_labels[rest]),
     ]
     return np.array([scores(one, case.gold[rest])[:2] for one in soft])
 

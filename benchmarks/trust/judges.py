@@ -19,7 +19,6 @@ import dissensus as dz
 from benchmarks.trust.posterior import scores
 from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
-from dissensus.models.tempering import temper
 from dissensus.questions.panel import review_panel
 from dissensus.table.datasets.folder import data_folder
 from dissensus.table.io import read_frame
@@ -101,7 +100,7 @@ def main() -> None:
                 order = np.random.default_rng([draw, size]).permutation(items)
                 known, rest = order[:size], order[size:]
                 one = tempering_from_gold(blind[known], total[known], some.gold[known])
-                by_shifts = temper(blind[rest], total[rest], one.dependence, one.shift)
+                by_shifts = one.temper(blind[rest], total[rest])
                 by_weights = panel.learn(known, some.gold[known]).posterior(rest)
                 tried = (model.posterior_[rest], by_shifts, by_weights)
                 found.append([scores(q, some.gold[rest])[0] for q in tried])

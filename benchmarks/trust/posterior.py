@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import dissensus as dz
-from dissensus.models.tempering import DEFAULT, temper
+from dissensus.models.tempering import DEFAULT_CORRELATION, Tempering
 from dissensus.questions.item_status import SETTLED
 
 SETS = (
@@ -45,13 +45,13 @@ class Case:
     n_labels: Any
     gold: Any
     dependence: float
-    held: Any  # β log π of `models.tempering`, or None
+    damping: Any  # log h of `models.tempering`, or None
     shares: Any = None  # (K,) π, for `best_of_family`
     unanimous: Any = None  # items whose labels, two or more, all agree
 
     def temper(self, rho: float) -> Any:
-        """The posterior with another ρ."""
-        return temper(self.posterior, self.n_labels, rho, None, self.held)
+        """Return the posterior with another ρ."""
+        return Tempering(rho, damping=self.damping).temper(self.posterior, self.n_labels)
 
     def best_of_family(self) -> Any:
         """The posterior with the least log loss by gold over ρ, a power of π and a share left to chance."""
@@ -59,10 +59,11 @@ class Case:
         tried = []
         for rho in RHO[::2]:
             for power in POWERS:
-                known = temper(self.posterior, self.n_labels, rho, power * logs)[at]
+                known = Tempering(rho, shift=power * logs).temper(self.posterior, self.n_labels)[at]
                 tried += [(-np.log((1 - e) * known + e / K + 1e-12).mean(), rho, power, e) for e in LAPSES]
         _, rho, power, lapse = min(tried)
-        return (1 - lapse) * temper(self.posterior, self.n_labels, rho, power * logs) + lapse / K
+        tempering = Tempering(rho, shift=power * logs)
+        return (1 - lapse) * tempering.temper(self.posterior, self.n_labels) + lapse / K
 
 
 def cases(method: str, levels: Sequence[int | None] = LEVELS) -> Iterator[Case]:
@@ -138,7 +139,7 @@ def main() -> None:
         show(f"{method}, independent", by_set(found, lambda case: 0.0))
         chosen = by_set(found, lambda case: case.dependence)
         show(f"{method}, auto", chosen)
-        show(f"{method}, ρ = {DEFAULT}", by_set(found, lambda case: DEFAULT))
+        show(f"{method}, ρ = {DEFAULT_CORRELATION}", by_set(found, lambda case: DEFAULT_CORRELATION))
         tried = [by_set(found, lambda case, rho=rho: rho) for rho in RHO]
         left_out = {}
         for name in chosen:

@@ -30,7 +30,17 @@ from dissensus.models.focus import FocusedEngine
 from dissensus.models.matrices import expected_pseudo, log_sum, vote_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, SHARE, SIMPLEX, Params, em_parameter, positive, real
 from dissensus.table.simulate import simulate
-from models.family import FAMILY, UNIFORM, begun, family_method, full, in_shape, readable_objective, readable_pass, sums_by
+from models.family import (
+    FAMILY,
+    UNIFORM,
+    begun,
+    family_method,
+    full,
+    in_shape,
+    readable_objective,
+    readable_pass,
+    sums_by,
+)
 from tables import KINDS, placed, random_table, shares_of, some_gold
 
 family = pytest.mark.parametrize("name", FAMILY)
