@@ -46,7 +46,7 @@ def test_consensus_is_the_default_and_says_what_it_rests_on():
     best = dz.consensus(TABLE, gold=None, seed=0)
     np.testing.assert_array_equal(best.posterior_, dz.methods["consensus"](seed=0).fit(TABLE).posterior_)
     assert isinstance(best.chosen_, str)
-    assert "onfidence counts" in best.chosen_
+    assert "Dawid-Skene" in best.chosen_
     assert sum(best.weights_.values()) == pytest.approx(1)
     assert set(best.weights_) <= set(dz.methods)
     gold = np.where(np.arange(150) < 40, DATA.truth, -1)

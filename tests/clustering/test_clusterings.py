@@ -239,7 +239,7 @@ def test_gold_earlier_counts_and_updates_are_refused(name):
     table = clustered()
     with pytest.raises(DataError, match="leave gold out"):
         make(name).fit(table, gold=np.zeros(table.n_items, int))
-    with pytest.raises(DataError, match="no use for earlier counts"):
+    with pytest.raises(NoEarlierCounts):
         make(name).fit(table, earlier={0: np.eye(4)})
     with pytest.raises(BadParameter, match="cannot be updated"):
         fit(name, table).partial_fit(table)

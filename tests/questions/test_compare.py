@@ -25,12 +25,12 @@ class Fixed(Aggregator):
         self.prior_ = np.array(self.shares)
         self.posterior_ = np.tile(self.prior_, (table.n_items, 1))
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
-        self._judge(np.ones(table.n_annotators), np.full(table.n_annotators, 2.0))
+        self._set_reliability(np.ones(table.n_annotators), np.full(table.n_annotators, 2.0))
 
-    def _score(self, table, known):
+    def _posterior_of(self, table, known):
         return np.tile(self.prior_, (table.n_items, 1))
 
-    def _label_proba(self, posterior, item, annotator):
+    def _label_probabilities(self, posterior, item, annotator):
         return np.tile(self.prior_, (item.size, 1))
 
 

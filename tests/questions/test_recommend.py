@@ -28,10 +28,10 @@ class Expects(Aggregator):
         self.posterior_, self.prior_ = np.array(self.belief), np.mean(self.belief, axis=0)
         self.confusion_ = np.array(self.confusion)
         counts = np.diff(table.annotator_ptr).astype(float)
-        self._judge(counts, counts)
+        self._set_reliability(counts, counts)
         self.n_iter_ = 0
 
-    def _score(self, table, known):
+    def _posterior_of(self, table, known):
         return self.posterior_
 
     def confusions_of(self, known):

@@ -11,8 +11,8 @@ from dissensus.evaluation import Estimate, accuracy, expected_accuracy
 from dissensus.evaluation.hard import TIE, hits
 from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.models.base import Aggregator, Likelihoods, methods_for
+from dissensus.models.confidence import EffectiveLabels
 from dissensus.models.methods import DawidSkene, MajorityVote, OneCoin
-from dissensus.models.tempering import EffectiveLabels
 from dissensus.questions.recommend import Recommendation
 from dissensus.questions.redundancy import Level, NextLabel, Redundancy, Rehearsal, redundancy
 from dissensus.table.simulate import simulate
@@ -42,9 +42,9 @@ class Expects(Aggregator):
         self.posterior_, self.prior_ = np.array(self.belief)[table.items], np.mean(self.belief, axis=0)
         self.trace_, self.n_iter_, self.converged_ = np.empty(0), 1, True
         counts = np.diff(table.annotator_ptr).astype(float)
-        self._judge(counts * np.linspace(0.3, 0.9, counts.size), counts)
+        self._set_reliability(counts * np.linspace(0.3, 0.9, counts.size), counts)
 
-    def _score(self, table, known):
+    def _posterior_of(self, table, known):
         return self.posterior_
 
     def confusions_of(self, known):
@@ -112,7 +112,8 @@ def test_what_annotators_say_is_the_models_own_item_by_item(method, monkeypatch)
     sim = simulate(31, 6, 3, redundancy=4, seed=3)
     model = dz.methods[method]().fit(sim.annotations)
     thetas = [
-        [model._label_proba(np.eye(3), np.full(3, i), np.full(3, j)).tolist() for i in range(31)] for j in range(6)
+        [model._label_probabilities(np.eye(3), np.full(3, i), np.full(3, j)).tolist() for i in range(31)]
+        for j in range(6)
     ]
     belief = dz.methods[method](dependence=None).fit(sim.annotations).posterior_
     gains, flips = literal(belief, thetas, model.total_ / model.total_.sum())
@@ -488,8 +489,8 @@ def test_the_verdict_says_what_was_measured_and_what_recommend_says():
     assert some in found_with(items=40, labels_per_item=7.25).verdict()
     assert "With at most 5 labels" in found_with(labels_per_item=7.25).verdict()
     assert "that all their labels give" in found_with(labels_per_item=7.25).verdict()
-    worth = found_with(worth=EffectiveLabels(1.6, 1.0, 6.0, labels=24)).verdict()
-    assert "Confidence counts the 24.0 labels of an item as 1.6 (1.0 to 6.0): they share the item. Next: " in worth
+    effective = EffectiveLabels(1.6, 1.0, 6.0, labels=24)
+    assert f"{effective} Next: " in found_with(worth=effective).verdict()
     gold = found_with(accuracy=Estimate(0.88, 0.8, 0.9), expected_accuracy=0.97).verdict()
     assert (
         "Of the items with a known label 88.0 % are right (80.0 % to 90.0 %), where the model believes 97.0 %. Next: "
