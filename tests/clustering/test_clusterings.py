@@ -17,6 +17,7 @@ from clustering.graphs import clustered
 from dissensus import Annotations, clusterings, methods
 from dissensus.clustering import PGMBP
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass, UnknownName
+from dissensus.models.exceptions import NoEarlierCounts
 from strategies import tables
 from tables import KINDS, random_table
 
