@@ -21,7 +21,7 @@ import numpy as np
 from dissensus import methods
 from dissensus.common.parameters import reference_rows
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.table.io.formats import FORMATS
+from dissensus.table.io.readers import readers
 
 sys.path.append(str(Path(__file__).parent))  # where this file is loaded by a test
 from picture import draw
@@ -72,7 +72,7 @@ def engine_methods(page: Path) -> str:
 def formats_table(page: Path) -> str:
     """One row per file format."""
     rows = ["| format | files | written too |", "|---|---|---|"]
-    for name, form in FORMATS.items():
+    for name, form in readers.items():
         suffixes = ", ".join(f"`{suffix}`" for suffix in form.suffixes)
         rows.append(f"| `{name}` | {suffixes} | {'yes' if form.write else ''} |")
     return "\n".join(rows)

@@ -19,7 +19,7 @@ from dissensus import Report, methods, read
 from dissensus.cli import COMMANDS, app, load_command
 from dissensus.exceptions import DataError
 from dissensus.table.io import write_frame
-from dissensus.table.io.formats import FORMATS
+from dissensus.table.io.readers import readers
 from dissensus.table.simulate import simulate
 from tables import drawn
 
@@ -280,7 +280,7 @@ def test_the_added_encoder_teaches_a_classifier(added, tmp_path):
 
 
 def test_the_added_reader_reads(added, tmp_path):
-    added("reader", FORMATS, "votes")
+    added("reader", readers, "votes")
     (tmp_path / "some.votes").write_text("i1 ann yes\ni1 bob no\ni2 ann no\n")
     table = read(tmp_path / "some.votes")
     assert table.items.tolist() == ["i1", "i2"]

@@ -14,7 +14,7 @@ import dissensus as dz
 from dissensus.cli import app, options
 from dissensus.exceptions import PluginWarning, UnknownName
 from dissensus.report.section import sections
-from dissensus.table.io.formats import FORMATS
+from dissensus.table.io.readers import readers
 
 PAGE = (Path(__file__).parent.parent / "docs" / "contributing" / "plugin.md").read_text(encoding="utf-8")
 LABELS = "item|annotator|label\n" + "".join(
@@ -35,7 +35,7 @@ def install(folder, name, code, entry_points):
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """A folder of packages; what they enter in the registries is taken out again."""
-    for registry in (dz.methods, FORMATS, sections):
+    for registry in (dz.methods, readers, sections):
         len(registry)
         for name, value in (("_entries", dict(registry._entries)), ("_broken", {}), ("_complete", False)):
             monkeypatch.setattr(registry, name, value)
@@ -126,7 +126,7 @@ def test_a_broken_plugin_leaves_the_command_line_working(vendor):
 
 FAILS = """
 from dissensus.report.section import Section, sections
-from dissensus.table.io.formats import Format, add
+from dissensus.table.io.readers import Reader, readers
 
 @sections.register("fails", title="", summary="", place=1)
 class Fails(Section):
@@ -137,7 +137,7 @@ class Fails(Section):
     def draw(self, facts):
         raise RuntimeError("no picture")
 
-add(Format("fails", (), print, claims=lambda record: record["nothing"], place=0))
+readers.register("fails", summary="", place=0)(Reader(print, claims=lambda record: record["nothing"]))
 """
 
 

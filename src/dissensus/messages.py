@@ -8,9 +8,11 @@
 
 The computing code gives the facts; the face that prints a message (Python, command line, report, service) fills in its
 own words for the parameters: `{param[threads]}` is `threads` in Python and `--threads` on the command line,
-`{param[wide=True]}` is `wide=True` in Python and `--wide` there. A fact of type `ParameterName` is rendered likewise.
-A template may name fields and properties of its class, with a format specification: `{n_rows:,}`. A part of a sentence
-that depends on the facts, such as a plural or a guess, is a property.
+`{param[wide=True]}` is `wide=True` in Python and `--wide` there. A fact of type `ParameterName`, or a tuple of
+them, is rendered likewise.
+A template may name fields and properties of its class, with a format specification: `{n_rows:,}`. `{name!r}` quotes a
+name and shortens a long one, `{names!l}` lists the first dozen names quoted. A part of a sentence that depends on the
+facts, such as a plural or a guess, is a property.
 
 Every class annotates its fields: the test of all messages (`tests/messages.txt`) fills them in by their types, or with
 the facts in `example`, where a type does not say enough.
@@ -18,12 +20,15 @@ the facts in `example`, where a type does not say enough.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from string import Formatter
 from typing import Any, ClassVar, Self, get_type_hints
 
 MAX_MESSAGE_LENGTH = 1000  # characters; a file may have names of any length
+MAX_NAME_LENGTH = 60  # characters of a quoted name
+MAX_NAMES_LISTED = 12
 NOT_FACTS = {"template", "example", "about"}  # annotated names of a class of messages that are no facts
 
 
@@ -62,6 +67,35 @@ class _ParameterWords:
         return self.face.parameter(name)
 
 
+def quoted(name: Any) -> str:
+    """Quote a name as Python does, NumPy's values as Python's, and shorten a long one.
+
+    >>> quoted("cat"), quoted(7), len(quoted("x" * 100))
+    ("'cat'", '7', 59)
+    """
+    text = repr(getattr(name, "tolist", lambda: name)())
+    return text if len(text) <= MAX_NAME_LENGTH else f"{text[: MAX_NAME_LENGTH - 3]}…{text[-1]}"
+
+
+def quoted_list(names: Iterable[Any]) -> str:
+    """Quote the first dozen names, with commas between them.
+
+    >>> quoted_list(["a", "b"]), quoted_list(range(100))
+    ("'a', 'b'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, …')
+    """
+    names = list(names)
+    return ", ".join(map(quoted, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
+
+
+class _Template(Formatter):
+    """Formats templates, with conversions for names."""
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        if conversion in ("r", "l"):
+            return quoted(value) if conversion == "r" else quoted_list(value)
+        return super().convert_field(value, conversion)
+
+
 class _Facts(Mapping[str, Any]):
     """Fields and properties of a message by name, as a face words them."""
 
@@ -72,6 +106,8 @@ class _Facts(Mapping[str, Any]):
         if name == "param":
             return _ParameterWords(self.face)
         value = getattr(self.message, name)
+        if isinstance(value, tuple) and value and isinstance(value[0], ParameterName):
+            return ", ".join(map(self.face.parameter, value))
         return self.face.parameter(value) if isinstance(value, ParameterName) else value
 
     def __iter__(self) -> Iterator[str]:
@@ -106,12 +142,14 @@ class Message:
         if self.facts.keys() != expected.keys():
             raise TypeError(f"{type(self).__name__} takes the facts {sorted(expected)}, got {sorted(self.facts)}.")
         for name, value in self.facts.items():
+            if getattr(value, "ndim", None) == 0:  # a number of NumPy
+                value = self.facts[name] = value.item()
             setattr(self, name, value)
 
     def render(self, face: Face = PYTHON) -> str:
         """Return the sentence in the words of an interface; the middle of a very long one is left out."""
         template = "{sentence}" if "sentence" in self.facts else face.template_of(type(self))
-        sentence = "".join(f"{one}: " for one in self.about) + template.format_map(_Facts(self, face))
+        sentence = "".join(f"{one}: " for one in self.about) + _Template().vformat(template, (), _Facts(self, face))
         half = MAX_MESSAGE_LENGTH // 2
         return sentence if len(sentence) <= MAX_MESSAGE_LENGTH else f"{sentence[:half]} … {sentence[-half:]}"
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
+from dissensus.table import exceptions as errors
 from dissensus.table.simulate import BLOCK, KINDS, Crowd, _draw_annotators, _tickets, annotate, make_crowd, simulate
+from facts import raises
 
 ALL_KINDS = {kind: 5 if kind == "clique" else 2 for kind in KINDS}  # 17 annotators
 
@@ -232,24 +234,25 @@ def test_annotate_takes_names_and_needs_no_difficulty():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"redundancy": 0}, "redundancy must lie between 1 and the 6 active annotators, got 0"),
-        ({"redundancy": (4, 7)}, r"redundancy must lie between 1 and the 6 active annotators, got \(4, 7\)"),
-        ({"hardness": 0.6}, "hardness must lie between 0 and 0.5, got 0.6"),
-        ({"kinds": {"wizard": 1}}, "no kind 'wizard'; there are expert"),
-        ({"kinds": {"expert": 0}}, "the shares sum to nothing"),
-        ({"kinds": {"expert": -1}}, "share of 'expert' must not be negative, got -1"),
-        ({"prior": np.array([0.5, 0.4])}, "prior must hold 3 shares that sum to one"),
-        ({"part": (5, 60)}, r"part must lie within 0 … 50, got \(5, 60\)"),
+        ({"redundancy": 0}, (errors.RedundancyOutOfRange, {"n_annotators": 6, "redundancy": 0})),
+        ({"redundancy": (4, 7)}, (errors.RedundancyOutOfRange, {"n_annotators": 6, "redundancy": (4, 7)})),
+        ({"kinds": {"wizard": 1}}, (errors.UnknownAnnotatorKind, {"kind": "wizard"})),
+        ({"kinds": {"expert": 0}}, (errors.NoShares, {})),
+        ({"kinds": {"expert": -1}}, (errors.InvalidShare, {"kind": "expert", "share": -1})),
+        ({"prior": np.array([0.5, 0.4])}, (errors.InvalidPrior, {"n_classes": 3, "shares": [0.5, 0.4]})),
+        ({"part": (5, 60)}, (errors.PartOutOfRange, {"n_items": 50, "first": 5, "end": 60})),
     ],
 )
 def test_parameters_outside_their_range_are_named(options, message):
-    with pytest.raises(BadParameter, match=message):
+    with raises(message[0], **message[1]):
         simulate(50, 6, 3, **options)
+    with pytest.raises(BadParameter):
+        simulate(50, 6, 3, hardness=0.6)
 
 
 def test_annotate_refuses_codes_that_are_no_classes_and_half_a_difficulty():
     crowd = make_crowd(5, 3)
-    with pytest.raises(DataError, match="class codes from 0 to 2, got 0 … 3"):
+    with raises(errors.InvalidTruth, last=2, low=0, high=3):
         annotate(crowd, np.array([0, 3]))
-    with pytest.raises(BadParameter, match="difficulty and decoy belong together"):
+    with raises(errors.DifficultyWithoutDecoy):
         annotate(crowd, np.array([0, 1]), difficulty=np.array([0.1, 0.1]))

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, read
-from dissensus.exceptions import DataError, DataWarning
+from dissensus.table import exceptions as errors
+from dissensus.table.notes import AnnotatorsNumbered, SpansOverlap
 from dissensus.table.spans import layers_of, place_names, spans_of, tags_of_layers
+from facts import raises, warns
 
 TEXT = "Ann works at IBM in Rome ."
 MARKED = {
@@ -99,7 +101,9 @@ def test_skipped_tasks_gold_and_overlaps_are_counted(tmp_path):
     task["annotations"][0]["result"].append(again)
     path = tmp_path / "export.json"
     path.write_text(json.dumps(tasks))
-    with pytest.warns(DataWarning, match="Not used"):
+    with warns(
+        errors.RowsExcluded, unused={"answers marked as right (known spans, no votes)": 1, "annotations skipped": 1}
+    ):
         tables = read(path)
     assert {name: spans_said(one) for name, one in tables.items()} == {
         "ner": {"ann": [(0, 3, "PER"), (14, 16, "LOC")], "bob": [(0, 3, "PER"), (13, 16, "LOC")]},
@@ -110,8 +114,11 @@ def test_skipped_tasks_gold_and_overlaps_are_counted(tmp_path):
         "annotations skipped": 1, "answers marked as right (known spans, no votes)": 1,
     }  # fmt: skip
     assert table.source.used == 5
-    assert table.source.notes == ["Spans of 'ner' overlap: labels that do are in different tables, 'ner', 'ner, ORG'."]
-    with pytest.warns(DataWarning, match=r"4 spans 'ner' \(read by label='ner'\); .*1 annotation skipped"):
+    assert table.source.notes == [SpansOverlap(question="ner", names=("ner", "ner, ORG"))]
+    with warns(
+        errors.RowsExcluded,
+        unused={"spans 'ner'": 4, "answers marked as right (known spans, no votes)": 1, "annotations skipped": 1},
+    ):
         assert spans_said(read(path, label="ner, ORG")) == spans_said(table)
     assert set(tables["ner"].source.gold[1]) == {"O"}  # who knows that it is ORG knows that nothing else is
     gold = table.gold_codes(*table.source.gold)
@@ -150,9 +157,7 @@ def test_a_table_of_nested_spans_is_a_table_per_layer(tmp_path):
     }
     assert {one.kind for one in tables.values()} == {"spans"}
     assert all(len(one) == 3 * one.n_items for one in tables.values())  # who marked nothing in a layer has read it
-    assert "Spans overlap: labels that do are in different tables, 'spans', 'spans, ORG'." in str(
-        tables["spans"].source
-    )
+    assert SpansOverlap(question="", names=("spans", "spans, ORG")) in tables["spans"].source.notes
 
 
 def test_tables_of_tokens_and_of_spans_are_the_same(tmp_path):
@@ -175,7 +180,7 @@ def test_tables_of_tokens_and_of_spans_are_the_same(tmp_path):
         assert spans_said(table) == spans, name
     assert read(tmp_path / "tokens.csv").items[0] == "d/1 @ 00000"
     assert read(tmp_path / "tokens.csv", item="doc,sentence", kind="spans").items[0] == "d/1 @ 00000"
-    with pytest.raises(DataError, match=r"column 'start', row 0 \(from 0\) is 'x'; expected a whole number"):
+    with raises(errors.NotAWholeNumber, column="'start'", row=0, text="x"):
         read_text(tmp_path, "document,annotator,start,end,label\nd,ann,x,1,PER\n")
 
 
@@ -191,7 +196,7 @@ def test_conll_knows_other_schemes_and_answers_one_after_the_other(tmp_path):
     )
     table = read(tmp_path / "a.conll")
     assert table.annotators.tolist() == ["1", "2"]
-    assert "numbered by the order" in str(table.source)
+    assert table.source.notes == [AnnotatorsNumbered()]
     assert table.to_arrow().to_pydict()["label"] == ["B-PER", "B-PER", "I-PER", "O", "O", "O", "B-ORG", "I-ORG"]
 
 
@@ -211,14 +216,14 @@ def test_sequences_survive_what_makes_another_table():
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["d 1"], "item 'd 1' is no place in a document"),
-        (["d @ 5-5"], "item 'd @ 5-5' ends before it begins"),
-        (["d @ 0-4", "d @ 2-6"], "items 'd @ 0-4' and 'd @ 2-6' overlap"),
+        (["d 1"], (errors.NotAPlace, {"item": "d 1"})),
+        (["d @ 5-5"], (errors.ReversedPlace, {"item": "d @ 5-5"})),
+        (["d @ 0-4", "d @ 2-6"], (errors.OverlappingPlaces, {"item": "d @ 0-4", "other": "d @ 2-6"})),
     ],
 )
 def test_names_that_are_no_places_are_refused(names, message):
     table = Annotations.from_arrays(names, ["x"] * len(names), ["O"] * len(names), kind="spans")
-    with pytest.raises(DataError, match=message):
+    with raises(message[0], **message[1]):
         table.sequences  # noqa: B018
 
 
@@ -226,5 +231,5 @@ def test_spans_left_out_are_counted():
     rows = tags_of_layers({"": [("d", "x", 0, 3, "A"), ("d", "x", 2, 5, "A"), ("d", "x", 4, 4, "A")]}, tokens={"d": 6})
     assert (rows.overlapping, rows.empty) == (1, 1)
     assert rows.label.tolist() == ["B-A", "I-A", "I-A", "O", "O", "O"]
-    with pytest.warns(DataWarning, match="1 spans overlap another one of the same annotator and 0 are empty"):
+    with warns(errors.SpansExcluded, n_overlapping=1, n_empty=0):
         Annotations.from_spans(["d", "d"], ["x", "x"], [0, 1], [3, 2], ["A", "B"])

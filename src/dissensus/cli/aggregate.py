@@ -75,9 +75,9 @@ def aggregate(
     from dissensus.table.kinds import CLASS_KINDS, KINDS
 
     if to is not None:
-        from dissensus.table.io.writers import WRITERS
+        from dissensus.table.io.writers import writers
 
-        WRITERS.entry(to)  # a wrong name should not wait for the file
+        writers.entry(to)  # a wrong name should not wait for the file
         if source.ticks == "questions":
             raise BadParameter(f"--to {to}: questions that --ticks made are none of the tool's; leave --ticks out.")
         if output is None:
@@ -168,7 +168,7 @@ def aggregate(
         results.print_result(result, source.title(question), preview=output is None)
     show.written(output, "Results are", "FOLDER to keep the results")
     if to is not None and output is not None:
-        show.line(f"The labels for {to} are in {show.clean(output / WRITERS[to].file)}")
+        show.line(f"The labels for {to} are in {show.clean(output / writers[to].file)}")
 
 
 def _in_classes_of(model: Aggregator, table: Annotations, what: str) -> Annotations:

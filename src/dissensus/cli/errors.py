@@ -21,18 +21,9 @@ from dissensus.messages import Message
 BAD_DATA, BAD_USAGE, INTERRUPTED, READER_GONE = 1, 2, 130, 141
 
 LIBRARY_ADVICE: tuple[tuple[re.Pattern[str], Any], ...] = (
-    (re.compile(r"\b(item|annotator|label|question|weight)=<column>"), r"--\1 COLUMN"),
-    (re.compile(r"say which:? format="), "say which: --input-format"),
     (re.compile(r"classes=\[…\]"), "--classes A,B,…"),
-    (re.compile(r" or give folder="), ""),
     (re.compile(r"\(other data or keywords\); remove it,"), "(other data or keywords); start anew with --fresh,"),
-    (re.compile(r"abstain=\[None\]"), '--abstain ""'),
-    (re.compile(r"annotator=\[…\]"), "--annotator A,B,…"),
-    (re.compile(r"\b(wide|normalize|many_classes)=True"), lambda found: "--" + found[1].replace("_", "-")),
-    (re.compile(r"\b(item|annotator|label|ticks)=(?=')"), r"--\1 "),
-    (re.compile(r"\bkind='(\w+)'"), r"--kind \1"),
-    (re.compile(r"\bformat=(?=[,.;: )]|$)"), "--input-format"),
-    (re.compile(r"\b(item|annotator|label|question|normalize|map|abstain|kind)=(?=[,.;: )]|$)"), r"--\1"),
+    (re.compile(r"\bkind=(?=[,.;: )]|$)"), "--kind"),
 )
 """How the library's advice to a programmer is said to somebody at a command line."""
 

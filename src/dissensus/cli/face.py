@@ -11,8 +11,8 @@ OPTIONS = {"format": "input-format", "classes": "classes A,B,…"}
 def option_words(parameter: str) -> str:
     """Return the option for a keyword: `wide=True` → `--wide`, `item=<column>` → `--item COLUMN`.
 
-    >>> option_words("many_classes=True"), option_words("item=<column>"), option_words("kind='sets'")
-    ('--many-classes', '--item COLUMN', '--kind sets')
+    >>> [option_words(keyword) for keyword in ("many_classes=True", "item=<column>", "kind='sets'", "abstain=''")]
+    ['--many-classes', '--item COLUMN', '--kind sets', '--abstain ""']
     """
     name, _, value = parameter.partition("=")
     option = f"--{OPTIONS.get(name, name).replace('_', '-')}"
@@ -20,7 +20,8 @@ def option_words(parameter: str) -> str:
         return option
     if value.startswith("<"):
         return f"{option} {value.strip('<>').upper()}"
-    return f"{option} {value.strip(chr(39))}"
+    return f"{option} {value.strip(chr(39)) or chr(34) * 2}"
 
 
 COMMAND_LINE = Face(option_words)
+GOLD_FILE = Face(lambda parameter: option_words(parameter).replace("--item", "--gold-item").replace("--label", "--gold-label"))

@@ -12,6 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal, get_args
 
+from dissensus.cli.face import COMMAND_LINE
 from dissensus.common.atomic import PART, atomic, check_no_input, lock, remove_stale, sync
 from dissensus.common.progress import waiting
 from dissensus.exceptions import BadParameter, DissensusError, UnwritableFile
@@ -54,11 +55,11 @@ def check(folder: Path | None, files: Iterable[Path] = ()) -> None:
 
 def check_file(output: Path | None, what: str, name: str = "-o") -> None:
     """An error, before any work is done, where one file of results cannot be written or is being read."""
-    from dissensus.table.io.formats import FORMATS, suffix_of
+    from dissensus.table.io.readers import readers, suffix_of
 
     if output is None:
         return
-    written = [suffix for one in FORMATS.values() if one.write for suffix in one.suffixes]
+    written = [suffix for one in readers.values() if one.write for suffix in one.suffixes]
     if suffix_of(output) not in written:
         raise BadParameter(f"{name} {output}: {what} are written as {', '.join(written)}; name such a file.")
     if not output.absolute().parent.is_dir():
@@ -112,7 +113,7 @@ def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
             with suppress(OSError):
                 path.rmdir()
         if isinstance(error, DissensusError):
-            raise type(error)(str(error).replace(str(part), str(folder))) from error.__cause__
+            raise type(error)(error.render(COMMAND_LINE).replace(str(part), str(folder))) from error.__cause__
         if isinstance(error, OSError):
             raise UnwritableFile(f"cannot write into {folder}: {error.strerror or error}.") from error
         raise

@@ -187,8 +187,7 @@ def align_inputs(table: Annotations, names: Names, X: Any, labels: Path, file: P
         place[at][table.item].astype(np.int32), table.annotator, table.label, names[order], table.annotators,
         table.classes, weight=table.weight, proba=table.proba, kind=table.kind,
     )  # fmt: skip
-    object.__setattr__(whole, "source", source)
-    return whole, take(X, order)
+    return whole.with_source(source), take(X, order)
 
 
 def judged_by_share_or_file(text: str, table: Annotations, X: Any, source: Source) -> tuple[BoolArray, BoolArray, Any]:

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
 import typer
 
 from dissensus.cli import show
-from dissensus.cli.errors import for_command_line, prefix_errors
+from dissensus.cli.errors import prefix_errors
+from dissensus.cli.face import COMMAND_LINE, GOLD_FILE
 from dissensus.common.atomic import reading_only
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.exceptions import BadParameter, DataError, DataWarning, DissensusError
@@ -83,7 +84,7 @@ TO = option(
     "Write the labels for a tool too, as to-TOOL: label-studio, argilla, doccano, prodigy, inspect, promptfoo, "
     "conll, csv, jsonl or xlsx. An export of the same tool keeps all that is in it.",
     metavar="TOOL",
-    autocompletion=lambda: list(import_module("dissensus.table.io.writers").WRITERS),
+    autocompletion=lambda: list(import_module("dissensus.table.io.writers").writers),
 )
 SETTINGS = option(None, "Any keyword of the method, such as smoothing=0.5; repeatable.", "--set", metavar="KEY=VALUE")
 KNOWN = option(None, "Known labels of some items, to learn from; --gold leaves them out of scores.", metavar="GOLD")
@@ -148,7 +149,7 @@ class Gold:
                     return table.gold_values(*table.source.gold)
                 return table.gold_codes(*table.source.gold)
             except UnknownClass as error:
-                warnings.warn(f"the known labels in FILE are not used: {error}", DataWarning, stacklevel=2)
+                warnings.warn(f"the known labels in FILE are not used: {error.render(COMMAND_LINE)}", DataWarning, stacklevel=2)
                 return None
         return self.read_file(self.gold, table)
 
@@ -173,8 +174,7 @@ class Gold:
         columns += [self.columns(path) for path in (self.gold, known) if path is not None]
         for _, labels in columns:
             table = table.including(labels)
-        object.__setattr__(table, "source", source)
-        return table
+        return table.with_source(source)
 
     def columns(self, path: Path, table: Annotations | None = None, usual: tuple[str, ...] = ()) -> tuple[Any, Any]:
         """The columns of items and labels of a file; a column called as that of the items of FILE comes first."""
@@ -190,8 +190,7 @@ class Gold:
             with show.waiting(f"reading {path}"):
                 yield
         except DissensusError as error:  # its columns have options of their own
-            advice = str(error).replace("item=<column>", "--gold-item COLUMN")
-            raise type(error)(advice.replace("label=<column>", "--gold-label COLUMN")) from error.__cause__
+            raise type(error)(error.render(GOLD_FILE)) from error.__cause__
 
 
 @dataclass(frozen=True)
@@ -293,7 +292,7 @@ class Source:
         """Keep how FILE was read for JSON, and say it to people above the results."""
         self.account.update(reading.facts())
         if not self.json:
-            show.announce(show.clean(for_command_line(line)) for line in reading.lines())
+            show.announce(map(show.clean, reading.lines(COMMAND_LINE)))
 
     def read_one(self) -> Annotations:
         """The table; an error where there are several questions."""
@@ -418,6 +417,7 @@ def hide_pandas() -> None:
 def _of_classes(tables: Tables) -> Tables:
     """The questions with classes, where there are such beside others; a note says what the others are called."""
     from dissensus.table.kinds import CLASS_KINDS
+    from dissensus.table.notes import OtherKinds
 
     chosen = {question: table for question, table in tables.items() if table.kind == "classes"}
     if not chosen or len(chosen) == len(tables):
@@ -428,7 +428,7 @@ def _of_classes(tables: Tables) -> Tables:
         if question not in chosen
     ]
     if (reading := next(iter(chosen.values())).source) is not None:
-        reading.notes.append(f"This command is for classes; not looked at: {', '.join(aside)}.")
+        reading.add_note(OtherKinds(questions=", ".join(aside)))
     return chosen if len(chosen) > 1 else {None: next(iter(chosen.values()))}
 
 

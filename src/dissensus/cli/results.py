@@ -33,7 +33,7 @@ from dissensus.questions.item_status import ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
-from dissensus.table.io.writers import WRITERS, Answers, Labels, Span, write_labels
+from dissensus.table.io.writers import Answers, Labels, Span, write_labels, writers
 from dissensus.table.spans import PLACE, sequences_of, spans_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ SPAN_TOOLS = ("label-studio", "argilla", "doccano", "prodigy")  # of --to: they 
 _ONE_NAME = re.compile(r"'[^']+'$")  # a column, as an account of reading quotes it
 FILES = (
     *tables("items", "annotators", "confusions", "things", "spans"),
-    *(Path(one.file) for one in WRITERS.values()),
+    *(Path(one.file) for one in writers.values()),
 )
 
 

@@ -31,6 +31,7 @@ from dissensus.models.base import arg_max
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.exceptions import NotClassLabels
 
 
 class ByItem:
@@ -210,7 +211,7 @@ def _one_label_each(y: Any) -> ByItem:
     if labels.dtype.kind == "f":
         bad = ~np.isfinite(labels) | (labels != np.floor(labels))
         if bad.any():
-            raise DataError(naming.bad_rows("y", bad, "values are continuous, infinite or NaN, not classes", labels))
+            raise NotClassLabels.among("y", bad, labels)
     number = np.arange(labels.size)
     return ByItem(Annotations.from_arrays(number, np.zeros_like(number), labels.tolist()))
 

@@ -97,7 +97,7 @@ def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagn
     labels = np.bincount(others.annotator, np.where(others.alone, 0.0, others.weight), A).astype(np.float64)
     reasons: list[dict[Flag, str]] = []
     group_of = {code: group for group in copies.groups for code in group}
-    unsettled = naming.unsettled_spellings(table.classes)
+    unsettled = str(naming.unsettled_spellings(table.classes) or "")
     habits = find_habits(table).said if table.kind == "graded" and table.proba is None else [{}] * A
     place = _places(table)
     for code in range(A):

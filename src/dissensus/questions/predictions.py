@@ -24,7 +24,7 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, listed, no_column, to_arrow
 from dissensus.table.io import read_frame
-from dissensus.table.io.files import about
+from dissensus.table.io.files import naming_file
 from dissensus.table.names import encode_proba
 
 PREDICTED = ("predicted", "prediction", "predicted_label", "pred", "label", "answer")
@@ -54,7 +54,7 @@ class Predictions:
             return cls._of_array(np.asarray(source), table)
         path = Path(source) if isinstance(source, str | PathLike) else None
         frame = source if path is None else read_frame(path)
-        with about(path) if path is not None else nullcontext():
+        with naming_file(path) if path is not None else nullcontext():
             return cls._of_frame(frame, _text(table.classes), predicted)
 
     @classmethod

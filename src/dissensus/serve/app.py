@@ -24,7 +24,7 @@ from dissensus.serve.overview import FORMATS, TOOLS
 from dissensus.serve.project import Project
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import ROLES, Caller, Tokens
-from dissensus.table.io.writers import WRITERS
+from dissensus.table.io.writers import writers
 from dissensus.table.names import shown
 
 need("fastapi", "dissensus serve needs", "serve")
@@ -453,7 +453,7 @@ def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
         caller, project, query = guard(request, "export"), service.project(name), request.query_params
         form = query.get("format", "csv")
         data = await run_in_threadpool(project.export, form, query.get("what"), caller.names)
-        file = WRITERS[form].file if form in TOOLS else f"annotations.{form}"
+        file = writers[form].file if form in TOOLS else f"annotations.{form}"
         named = {"Content-Disposition": f'attachment; filename="{file}"'}
         return Response(data, media_type=FORMATS[form], headers=named)
 

@@ -147,7 +147,7 @@ def events_of(task: int, annotation: Record, control: Question, who: str, was_go
     """What one annotation says to one control: a label, none, or a known label, by the rules of the export's reader."""
     one = {"id": task, "data": {}, "annotations": [annotation | {"completed_by": who}]}
     where = f"Label Studio: task {task}"
-    rows = [row for row in task_answers(one, Columns(), where) if isinstance(row, Answer) and not row.left_out]
+    rows = [row for row in task_answers(one, Columns(), where) if isinstance(row, Answer) and not row.excluded]
     given = [row for row in rows if row.question == control.name and row.label is not None]
     text: str | None = None
     if control.kind == "spans":

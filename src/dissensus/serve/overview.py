@@ -17,8 +17,8 @@ from dissensus.report.study import plain
 from dissensus.serve import describe
 from dissensus.serve.fit import Fitted, table_of
 from dissensus.serve.rows import ANNOTATOR, ITEM
-from dissensus.table.io.formats import FORMATS as FILES
-from dissensus.table.io.writers import WRITERS, Answers, Labels, Span
+from dissensus.table.io.readers import readers
+from dissensus.table.io.writers import Answers, Labels, Span, writers
 from dissensus.table.kinds import CLASS_KINDS, KINDS
 from dissensus.table.names import shown
 
@@ -107,7 +107,7 @@ def export(project: Project, form: str = "csv", what: str | None = None, names: 
         project.refit()
     file = io.BytesIO()
     if form in TOOLS:
-        WRITERS[form].write(_for_tool(project, form), file)
+        writers[form].write(_for_tool(project, form), file)
         return file.getvalue()
     frame = {"items": _items, "decisions": _decisions}.get(what or "", _rows)(project)
     if not names:
@@ -117,7 +117,7 @@ def export(project: Project, form: str = "csv", what: str | None = None, names: 
         if "reason" in frame.column_names:
             said = ["decided" if (one or "").startswith(DECIDED_BY) else one for one in frame["reason"].to_pylist()]
             frame = _with(frame, "reason", said)
-    write = FILES[form].write
+    write = readers[form].write
     assert write is not None
     write(frame, file)
     return file.getvalue()

@@ -1,8 +1,8 @@
-"""The one table: who gave which label to what.
+"""The one table: which annotator gave which label to which item.
 
 Names become integer codes once, here; every method works on the codes. Rows are sorted by (item, annotator, label), so
 that the order of a file never changes a result. Two indexes make both directions fast: `item_ptr` (rows by item) and
-`annotator_ptr` with `by_annotator` (rows by annotator, built when first asked for).
+`annotator_ptr` with `by_annotator` (rows by annotator, built on first use).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from dissensus.common.arrays import (
 )
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, DataWarning, UnknownClass
 from dissensus.table import describe, kernels, kinds
+from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.find_columns import Columns, column_names
 from dissensus.table.reading import Reading
 from dissensus.table.spans import Sequences, sequences_of, tags_of_layers
 
-MIN_COUNTED_ROWS = 10**6  # that `from_counts` always makes, however few counts there are
-MAX_ROWS_PER_COUNT = 1_000  # on average, beyond these
+MIN_COUNTED_ROWS = 10**6  # rows that `from_counts` always accepts
+MAX_ROWS_PER_COUNT = 1_000  # mean number of rows per count above `MIN_COUNTED_ROWS`
 ANONYMOUS = "anonymous"
 """The one annotator of a table made from counts: votes without ids share one confusion matrix."""
 
 
 class Named:
-    """What has names of items, annotators and classes, and so knows how many there are."""
+    """Sizes of anything with names of items, annotators and classes."""
 
     items: Any
     annotators: Any
@@ -49,23 +49,23 @@ class Named:
 
     @property
     def n_items(self) -> int:
-        """I, the number of items."""
+        """Return I, the number of items."""
         return int(self.items.size)
 
     @property
     def n_annotators(self) -> int:
-        """A, the number of annotators."""
+        """Return A, the number of annotators."""
         return int(self.annotators.size)
 
     @property
     def n_classes(self) -> int:
-        """K, the number of classes."""
+        """Return K, the number of classes."""
         return int(self.classes.size)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Annotations(ReadOnlyArrays, Named):
-    """Who gave which label to what. Rows sorted by (item, annotator, label); every array read-only.
+    """Labels of items by annotators: rows sorted by (item, annotator, label), every array read-only.
 
     Make one with `from_arrays`, `from_frame`, `from_matrix`, `from_counts` or `dissensus.read`.
 
@@ -83,7 +83,7 @@ class Annotations(ReadOnlyArrays, Named):
     >>> Annotations.concat([table, Annotations.from_arrays(["c"], ["z"], ["eel"])])
     Annotations: 5 annotations of 3 items by 3 annotators, 3 classes (cat, dog, eel), 1.7 per item
     >>> same = [Annotations.from_frame(table.to_arrow()), Annotations.from_matrix([["cat", "dog"], ["cat", "cat"]])]
-    >>> [one.n_annotations for one in same], table.to_classes(np.array(["cat", "dog", "eel"])).n_classes
+    >>> [other.n_annotations for other in same], table.to_classes(np.array(["cat", "dog", "eel"])).n_classes
     ([4, 4], 3)
     >>> table.describe()["annotations"]
     4
@@ -107,31 +107,31 @@ class Annotations(ReadOnlyArrays, Named):
     ['d']
     """
 
-    source: ClassVar[Reading | None] = None  # how `read` read it; not kept by tables that are made from it
+    source: ClassVar[Reading | None] = None  # the import report of `read`; tables derived from this one have none
 
     annotator: IntArray  # (N,) code into annotators
     label: IntArray  # (N,) code into classes, in the smallest integer type that holds them
     item_ptr: IntArray  # (I+1,) rows of item i are item_ptr[i]:item_ptr[i+1]
-    items: Names  # (I,) sorted; may hold items that nobody has labelled
+    items: Names  # (I,) sorted; may hold items without a label
     annotators: Names  # (A,) sorted; may hold annotators without a label
     classes: Names  # (K,) sorted, or in the order that the caller declares
-    weight: FloatArray | None = None  # (N,) how much a row counts
+    weight: FloatArray | None = None  # (N,)
     proba: FloatArray | None = None  # (N, K) a distribution instead of a label; `label` is then its arg max
     kind: str = "classes"  # how to read `classes`, see `table.kinds`
 
     def __post_init__(self) -> None:
-        """Check every code, also once unpickled: no kernel walks a table that was not checked."""
+        """Check every code, also of unpickled tables: kernels read only checked tables."""
         super().__post_init__()
         n, ptr = self.n_annotations, self.item_ptr
         naming.check_codes(ptr, n + 1, "item_ptr")
         if ptr.size != self.n_items + 1 or ptr[0] != 0 or ptr[-1] != n or (ptr[1:] < ptr[:-1]).any():
-            raise DataError(f"item_ptr does not cut {n:,} rows into {self.n_items:,} items.")
+            raise errors.InvalidIndex(n_rows=n, n_items=self.n_items)
         _check_rows(n, self.annotator, self.label, self.n_annotators, self.n_classes, self.weight, self.proba)
         kinds.check_kind(self.kind)
         if self.proba is not None:
             kinds.check_kind(self.kind, kinds.CLASS_KINDS, "proba")
 
-    # Making one -------------------------------------------------------------------------------------------------------
+    # Creating a table -------------------------------------------------------------------------------------------------
 
     @classmethod
     def from_arrays(
@@ -160,14 +160,14 @@ class Annotations(ReadOnlyArrays, Named):
         weight : (N,), optional
             How much each row counts; not negative.
         proba : (N, K), or class → (N,), optional
-            A distribution over the classes instead of one label; rows sum to one. Labels given beside it are not read.
+            A distribution over the classes instead of one label; rows sum to one. `label` is then ignored.
         abstain : a label or a list of labels, optional
-            Answers such as "can't say", which are no class. `None` in the list stands for a missing label. Their rows
-            are left out; their items and annotators stay.
+            Answers such as "can't say", which are not a class. `None` in the list stands for a missing label. Their
+            rows are excluded; their items and annotators stay.
         items, annotators : lists of names, optional
             All items or annotators, when some have no annotation.
         kind : "classes", "graded", "numbers", "pairs", "sets", "spans" or "objects"
-            What the labels are, see `table.kinds`. Several rows of an item and annotator are one set.
+            The label type, see `table.kinds`. Several rows of an item and annotator are one set.
 
         >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
         >>> table
@@ -177,9 +177,9 @@ class Annotations(ReadOnlyArrays, Named):
                [0., 1.]])
         """
         if label is None and proba is None:
-            raise DataError("neither label nor proba is given; a table needs one of them.")
+            raise errors.NoLabels
         if proba is not None and naming.as_list(abstain):
-            raise DataError("abstain= names labels, and there are none beside proba=; leave those rows out.")
+            raise errors.AbstainWithProba
         given = {"item": item, "annotator": annotator, "label": label}
         columns: dict[str, Any] = {n: naming.to_column(c, n) for n, c in given.items() if c is not None or n != "label"}
         keep: BoolArray | None = None
@@ -190,7 +190,7 @@ class Annotations(ReadOnlyArrays, Named):
         n = len(columns["item"])
         for name, other in (*columns.items(), ("weight", weight), ("proba", proba)):
             if other is not None and len(other) != n:
-                raise DataError(f"'{name}' has {len(other):,} rows, 'item' has {n:,}; they must be equally long.")
+                raise errors.UnequalLengths(column=name, n=len(other), other="item", n_other=n)
         item_names, item_code = naming.encode_names(columns["item"], "item", items)
         annotator_names, annotator_code = naming.encode_names(columns["annotator"], "annotator", annotators)
         if proba is None:
@@ -217,7 +217,7 @@ class Annotations(ReadOnlyArrays, Named):
         proba: FloatArray | None = None,
         kind: str = "classes",
     ) -> Annotations:
-        """Make a table from codes in any row order; names are sorted already.
+        """Make a table from codes in any row order; names must be sorted.
 
         `item`, `annotator` and `label` are (N,) codes into `items`, `annotators` and `classes`; `weight` (N,) and
         `proba` (N, K) belong to the rows; `kind` is one of `table.kinds`.
@@ -229,10 +229,10 @@ class Annotations(ReadOnlyArrays, Named):
         ptr = group_starts(item, len(items))
         plain = weight is None and proba is None
         if plain and kernels.is_sorted(item, annotator, label):
-            annotator, label = annotator.copy(), label.copy()  # the caller may go on to change its own arrays
+            annotator, label = annotator.copy(), label.copy()  # the caller may change its own arrays later
         elif plain and item.size >= kernels.MIN_ROWS_TO_COMPILE:
             annotator, label = kernels.sort_rows(item, annotator, label, ptr, len(classes))
-        else:  # rows that agree in all codes are put in order by what they weigh, so that no sum depends on row order
+        else:  # rows with the same codes are sorted by weight, so that no sum depends on the order of rows
             keys = [] if proba is None else list(proba.T)
             order = np.lexsort((*keys, *([] if weight is None else [weight]), label, annotator, item))
             annotator, label = annotator[order], label[order]
@@ -256,16 +256,14 @@ class Annotations(ReadOnlyArrays, Named):
     ) -> Annotations:
         """Make a table from a pandas, polars or DuckDB frame or an Arrow table, one row per annotation.
 
-        Columns are found by name, or by the usual other names (task, worker, answer, …); name them where they are
-        called something else by `item`, `annotator`, `label` and `weight`. `proba` names the columns that hold each
-        class's probability (class → column, or a list of columns `p_<class>`); a frame without a label column and with
-        columns `p_…` is read so by itself. `classes`, `abstain` and `kind` are those of `from_arrays`.
+        Columns are found by name, or by the usual other names (task, worker, answer, …); `item`, `annotator`, `label`
+        and `weight` name them otherwise. `proba` names the columns with each class's probability (class → column, or a
+        list of columns `p_<class>`), which are also found in a frame with columns `p_…` and no label column. `classes`,
+        `abstain` and `kind` are those of `from_arrays`.
         """
         named = Columns(item, annotator, label, weight=weight, proba=proba)
         if question := named.find(column_names(frame)).get("question"):
-            raise DataError(
-                f"column '{question}' holds several questions, a table each; use dissensus.read or drop it."
-            )
+            raise errors.SeveralQuestions(column=question)
         return cls.from_arrays(**named.take(frame), classes=classes, abstain=abstain, kind=kind)
 
     @classmethod
@@ -281,9 +279,8 @@ class Annotations(ReadOnlyArrays, Named):
     ) -> Annotations:
         """Make a table from an items × annotators matrix of labels.
 
-        Cells that are equal to `missing` (left out: −1, unless labels are numbers), NaN, None or hidden by a mask are
-        empty.
-        Of a frame, the columns name the annotators and (pandas) the index names the items, where none are given.
+        Cells equal to `missing` (by default −1, unless labels are numbers), NaN, None and masked cells are empty. The
+        columns of a frame name the annotators and (pandas) its index the items, unless names are given.
         """
         found = naming.encode_matrix(matrix, missing, items, annotators, kind == "numbers")
         return cls.from_arrays(**found, classes=classes, kind=kind)
@@ -292,9 +289,10 @@ class Annotations(ReadOnlyArrays, Named):
     def from_pairs(
         cls, left: Any, right: Any, winner: Any, annotator: Any = None, *, context: Any = None, weight: Any = None
     ) -> Annotations:
-        """Make a table from comparisons: the two things, which is better ("left", "right", "tie"), and who says so.
+        """Make a table from comparisons: two alternatives, which is better ("left", "right", "tie"), and by whom.
 
-        `context`, such as a prompt, makes the same two things another item. Left out, the annotator is "anonymous".
+        The same two alternatives in another `context`, such as a prompt, are another item. The default annotator is
+        "anonymous".
 
         >>> Annotations.from_pairs(["a", "b"], ["b", "c"], ["left", "tie"])
         Annotations: 2 comparisons of 3 things (a, b, c) in 2 items by 1 annotator, 1.0 per item
@@ -318,22 +316,17 @@ class Annotations(ReadOnlyArrays, Named):
     ) -> Annotations:
         """Make a table from spans, one entry each: `start` to `end` (exclusive), in characters or tokens.
 
-        `readings` are (document, annotator) of those who read a document, also where they marked nothing: they say O
-        everywhere. `texts` (document → text) cuts documents into words, `tokens` (document → number) says that offsets
-        count tokens; without them a document is cut where spans begin and end. Spans of one annotator that overlap an
-        earlier one are left out, with a warning.
+        `readings` are the (document, annotator) pairs of annotators who read a document: what they did not mark has the
+        tag O. `texts` (document → text) cuts documents into words; with `tokens` (document → number) offsets count
+        tokens; otherwise a document is cut where spans begin and end. Spans of one annotator that overlap an earlier
+        one are excluded, with a warning.
 
         >>> Annotations.from_spans(["d", "d"], ["x", "y"], [0, 0], [2, 1], ["PER", "PER"], tokens={"d": 4})
         Annotations: 8 tags of 4 items by 2 annotators, 3 classes (B-PER, I-PER, O), 2.0 per item
         """
         rows = tags_of_layers({"": zip(document, annotator, start, end, label, strict=True)}, readings, texts, tokens)
         if rows.overlapping or rows.empty:
-            warn(
-                f"{rows.overlapping:,} spans overlap another one of the same annotator and {rows.empty:,} are empty; "
-                "they are left out.",
-                DataWarning,
-                stacklevel=2,
-            )
+            warn(errors.SpansExcluded(n_overlapping=rows.overlapping, n_empty=rows.empty), stacklevel=2)
         return cls.from_arrays(rows.item, rows.annotator, rows.label, kind="spans")
 
     @classmethod
@@ -345,19 +338,15 @@ class Annotations(ReadOnlyArrays, Named):
         `item`, `label` and `count` are equally long; `classes` and `items` are those of `from_arrays`.
         """
         counts = naming.floats(count, "count")
-        if not len(counts) == len(item) == len(label):
-            raise DataError(
-                f"{len(counts):,} counts for {len(item):,} items and {len(label):,} labels; they must be equally many."
-            )
+        for name, column in (("item", item), ("label", label)):
+            if len(column) != len(counts):
+                raise errors.UnequalLengths(column="count", n=len(counts), other=name, n_other=len(column))
         bad = ~np.isfinite(counts) | (counts < 0) | (counts != np.floor(counts))
         if bad.any():
-            raise DataError(naming.bad_rows("column 'count'", bad, "rows are no whole number from 0 on", counts))
-        most = max(MIN_COUNTED_ROWS, MAX_ROWS_PER_COUNT * counts.size)
-        if counts.sum() > most:
-            raise DataError(
-                f"column 'count': the counts add up to {counts.sum():,.0f}, and each vote is a row, at most {most:,}; "
-                "give them as weights: Annotations.from_arrays(…, weight=count)."
-            )
+            raise errors.NotCounts.among("column 'count'", bad, counts)
+        limit = max(MIN_COUNTED_ROWS, MAX_ROWS_PER_COUNT * counts.size)
+        if counts.sum() > limit:
+            raise errors.TooManyVotes(n_votes=float(counts.sum()), limit=limit)
         times = counts.astype(np.int64)
         item_names, item_code = naming.encode_names(naming.to_column(item, "item"), "item", items)
         class_names, label_code, _ = naming.encode_labels(naming.to_column(label, "label"), classes, ())
@@ -366,11 +355,11 @@ class Annotations(ReadOnlyArrays, Named):
             item_names, np.array([ANONYMOUS], object), class_names,
         )  # fmt: skip
 
-    # Looking into it --------------------------------------------------------------------------------------------------
+    # Reading a table --------------------------------------------------------------------------------------------------
 
     @property
     def n_annotations(self) -> int:
-        """N, the number of rows."""
+        """Return N, the number of rows."""
         return int(self.annotator.size)
 
     def __len__(self) -> int:
@@ -378,58 +367,58 @@ class Annotations(ReadOnlyArrays, Named):
 
     @property
     def values(self) -> FloatArray:
-        """(K,) where the labels lie: numbers, or of grades that are none their ranks from 0; classes have no place."""
-        found = kinds.values_of(self.kind, self.classes)
-        if found is None:
-            raise DataError(f"labels that are {kinds.KINDS[self.kind]} have no values; as_kind('graded') gives some.")
-        return found
+        """Return (K,) the values of the classes: their numbers, or ranks from 0 of grades without; others have none."""
+        values = kinds.values_of(self.kind, self.classes)
+        if values is None:
+            raise errors.NoLabelValues(kind=self.kind)
+        return values
 
     @cached_property
     def sides(self) -> kinds.Sides:
-        """The two things that every item of a table of pairs compares."""
+        """Return the two alternatives that every item of a table of pairs compares."""
         kinds.check_kind(self.kind, ("pairs",), "sides")
         return kinds.sides_of(self.items)
 
     @cached_property
     def options(self) -> kinds.Options:
-        """What the labels of a table of sets consist of."""
+        """Return the options of a table of sets."""
         kinds.check_kind(self.kind, ("sets",), "options")
         return kinds.options_of(self.classes)
 
     @cached_property
     def item(self) -> IntArray:
-        """(N,) code into items."""
+        """Return (N,) code into items."""
         return read_only(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
 
     @property
     def row_weights(self) -> FloatArray:
-        """(N,) how much every row counts: 1 where no weights were given."""
+        """Return (N,) the weight of every row: 1 without `weight`."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
     @cached_property
     def annotator_ptr(self) -> IntArray:
-        """(A+1,) the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""
+        """Return (A+1,): the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""
         return read_only(group_starts(self.annotator, self.n_annotators))
 
     @cached_property
     def by_annotator(self) -> IntArray:
-        """(N,) row numbers in annotator order."""
+        """Return (N,) row numbers in annotator order."""
         return read_only(kernels.group(self.annotator, self.annotator_ptr))
 
     @cached_property
     def sequences(self) -> Sequences:
-        """Where the items of spans are, and which follow each other, see `table.spans`."""
+        """Return the places of the items of spans, and their order, see `table.spans`."""
         kinds.check_kind(self.kind, ("spans",), "sequences")
         return sequences_of(self.items)
 
     @property
     def per_annotator(self) -> IntArray:
-        """(A,) annotations of each annotator."""
+        """Return (A,) the number of annotations of each annotator."""
         return np.diff(self.annotator_ptr)
 
     @property
     def rating(self) -> IntArray:
-        """(N,) number of each row's rating: all that one annotator says about one item.
+        """Return (N,) the number of each row's rating: all labels of one item by one annotator.
 
         Votes without annotator ids are a rating each.
         """
@@ -437,7 +426,7 @@ class Annotations(ReadOnlyArrays, Named):
 
     @cached_property
     def repeats(self) -> bool:
-        """True where an annotator has several rows about an item.
+        """Return True if an annotator has several rows of one item.
 
         >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).repeats
         True
@@ -447,9 +436,9 @@ class Annotations(ReadOnlyArrays, Named):
 
     @cached_property
     def ratings_per_item(self) -> IntArray:
-        """(I,) how many annotators have labelled each item, however often; of votes without ids, how many there are.
+        """Return (I,) the number of annotators of each item; for votes without ids, the number of votes.
 
-        Rows of weight 0 are none.
+        Rows of weight 0 do not count.
         """
         counted = self.row_weights > 0
         first = np.diff(self.rating[counted], prepend=-1) > 0  # rows of a rating stand together
@@ -457,7 +446,7 @@ class Annotations(ReadOnlyArrays, Named):
 
     @property
     def counted(self) -> Annotations:
-        """The table without its rows of weight 0.
+        """Return the table without its rows of weight 0.
 
         >>> len(Annotations.from_arrays([1, 1], ["ann", "ben"], ["x", "y"], weight=[1, 0]).counted)
         1
@@ -466,9 +455,9 @@ class Annotations(ReadOnlyArrays, Named):
 
     @property
     def once(self) -> Annotations:
-        """The table in which all that an annotator says of an item weighs 1, or as its heaviest row if that is more.
+        """Return the table with repeats weighted down: an annotator's rows of an item weigh 1 together.
 
-        Rows that weigh less together stay as they are.
+        A row that weighs more by itself sets the limit; rows that weigh less together keep their weights.
 
         >>> Annotations.from_arrays([1, 1], ["ann", "ann"], ["x", "y"]).once.weight.tolist()
         [0.5, 0.5]
@@ -481,19 +470,19 @@ class Annotations(ReadOnlyArrays, Named):
         return replace(self, weight=weight * (most / np.maximum(np.bincount(rating, weight), most))[rating])
 
     def votes(self) -> FloatArray:
-        """(I, K) how often (by weight) each item was given each class."""
+        """Return (I, K) the number of labels of each item in each class, weighted."""
         if self.kind == "numbers":
-            raise DataError("numbers have no votes; values[label] holds them, or read them as kind='classes'.")
+            raise errors.NumbersHaveNoVotes
         if self.proba is not None:
             return sums_of_ranges(
                 self.proba if self.weight is None else self.weight[:, None] * self.proba, self.item_ptr
             )
-        place = self.item * np.int64(self.n_classes) + self.label
-        votes = np.bincount(place, self.weight, self.n_items * self.n_classes)
+        cell = self.item * np.int64(self.n_classes) + self.label
+        votes = np.bincount(cell, self.weight, self.n_items * self.n_classes)
         return votes.reshape(self.n_items, self.n_classes).astype(np.float64)
 
     def agreement_with(self, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
+        """Return (A,) the weight of each annotator's labels that are right by a posterior (I, K), and of all labels."""
         if self.proba is None:
             right = posterior[self.item, self.label]
         else:
@@ -509,7 +498,7 @@ class Annotations(ReadOnlyArrays, Named):
         temperature: float = 1.0,
         pseudocount: float = 1.0,
     ) -> FloatArray:
-        """(I, K) the votes as a distribution.
+        """Return (I, K) the votes as a distribution.
 
         `normalized`: shares of the votes. `softmax`: softmax(votes / temperature) of the raw counts, which leaves no
         class at zero (Fornaciari et al. 2021). `smoothed`: shares after adding `pseudocount` to every class. An item
@@ -544,7 +533,7 @@ class Annotations(ReadOnlyArrays, Named):
         return pa.table(columns)
 
     def gold_codes(self, item: Any, label: Any) -> IntArray:
-        """(I,) class codes of known labels, aligned with `items`; −1 where no label is known.
+        """Return (I,) class codes of gold labels, aligned with `items`; −1 for items without one.
 
         Rows without a label and items that are not in the table are ignored.
         """
@@ -556,15 +545,14 @@ class Annotations(ReadOnlyArrays, Named):
             code = place[code]
         known = naming.recode(code, names, self.classes, "gold labels")
         if (known < 0).any():
-            problem = f"labels are none of the table's {self.n_classes} classes"
-            said = naming.bad_rows("gold", known < 0, problem, names[code], rows)
-            how = "table.including(labels)" if self.kind == "sets" else "classes=[…]"
-            raise UnknownClass(f"{said} Declare all classes in making the table: {how}.")
+            raise errors.BadGoldLabels.among(
+                "gold", known < 0, names[code], rows, n_classes=self.n_classes, kind=self.kind
+            )
         codes: IntArray = self._align(item, rows, known, np.full(self.n_items, -1, np.int32), "labels")
         return codes
 
     def including(self, labels: Any) -> Annotations:
-        """The same rows with more classes, behind the others: labels that nobody gave, such as sets that gold holds.
+        """Return the same rows with more classes after the others: labels without annotations, such as sets in gold.
 
         >>> table = Annotations.from_arrays([1, 1], ["x", "y"], ["a", "b"], kind="sets")
         >>> table.including(["b, a"]).classes.tolist()
@@ -578,7 +566,7 @@ class Annotations(ReadOnlyArrays, Named):
         return self.to_classes(np.concatenate([self.classes, new.astype(self.classes.dtype)])) if new.size else self
 
     def gold_values(self, item: Any, value: Any) -> FloatArray:
-        """(I,) known numbers, aligned with `items`; NaN where none is known. Items not in the table are ignored."""
+        """Return (I,) gold numbers, aligned with `items`; NaN without one. Items not in the table are ignored."""
         value = naming.to_array(value, "gold")
         rows = np.flatnonzero(~naming.missing_rows(value))
         known = naming.floats(value.take(rows), "gold")
@@ -586,7 +574,7 @@ class Annotations(ReadOnlyArrays, Named):
         return values
 
     def _align(self, item: Any, rows: IntArray, known: Any, gold: Any, what: str) -> Any:
-        """`gold` (I,) with what is known in these rows of a column of items; two for one item must be the same."""
+        """Fill `gold` (I,) with the known values of these rows of a column of items; two of one item must be equal."""
         names, code = naming.encode(naming.to_array(item, "item").take(rows), "item")
         at = naming.recode(code, names, self.items, f"items of the gold {what}")
         here = at >= 0
@@ -594,25 +582,34 @@ class Annotations(ReadOnlyArrays, Named):
         gold[at] = known
         if (gold[at] != known).any():
             row = int((gold[at] != known).argmax())
-            where = f"item {naming.shown(self.items[at[row]])} (row {rows[row]}, from 0)"
-            raise DataError(f"gold: {where} has two different {what}; keep one.")
+            raise errors.ContradictoryGold(item=self.items[at[row]], row=int(rows[row]), what=what)
         return gold
 
-    # Making another from it -------------------------------------------------------------------------------------------
+    # Deriving tables --------------------------------------------------------------------------------------------------
+
+    def with_source(self, source: Reading | None) -> Annotations:
+        """Return the same table with an import report.
+
+        >>> Annotations.from_arrays([1], ["ann"], ["x"]).with_source(None).source is None
+        True
+        """
+        table = object.__new__(type(self))
+        table.__dict__.update(vars(self), source=source)
+        return table
 
     def select(self, *, items: Any = None, annotators: Any = None, rows: Any = None) -> Annotations:
-        """Take these items and annotators (names, or a mask over all) and these rows (a mask or row numbers).
+        """Select items and annotators (names, or a mask over all) and rows (a mask or row numbers).
 
-        Items and annotators that are asked for stay, with or without rows; the classes always stay.
+        Selected items and annotators stay, with or without rows; the classes always stay.
         """
         N = self.n_annotations
         keep = np.ones(N, np.bool_) if rows is None else unmasked(rows, False)
         if keep.dtype != np.bool_:
             if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < N):
-                raise DataError(f"rows: expected row numbers from 0 to {N - 1:,}, or a mask.")
+                raise errors.NotRowNumbers(last=N - 1)
             keep = np.isin(np.arange(N), keep)
         if keep.shape != (N,):
-            raise DataError(f"rows: a mask of {keep.size:,} for {N:,} annotations; they must be equally many.")
+            raise errors.WrongMaskLength(n=keep.size, n_rows=N)
         item_keep = self._mask(items, self.items, "items")
         annotator_keep = self._mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
@@ -642,25 +639,23 @@ class Annotations(ReadOnlyArrays, Named):
         check_argument("share", share, float, above=0, below=1)
         check_argument("by", by, Literal["item", "annotation"])
         n = self.n_items if by == "item" else self.n_annotations
-        first = np.zeros(n, np.bool_)
-        first[np.random.default_rng(seed).permutation(n)[: round(share * n)]] = True
-        one, other = (self.select(**{"items" if by == "item" else "rows": part}) for part in (first, ~first))
-        return one, other
+        drawn = np.zeros(n, np.bool_)
+        drawn[np.random.default_rng(seed).permutation(n)[: round(share * n)]] = True
+        selected, rest = (self.select(**{"items" if by == "item" else "rows": part}) for part in (drawn, ~drawn))
+        return selected, rest
 
     @staticmethod
     def concat(tables: Iterable[Annotations]) -> Annotations:
         """Join the rows of several tables; unite names, keep the order of classes where all tables declare the same."""
         tables = list(tables)
         if not tables:
-            raise DataError("concat needs at least one table.")
+            raise errors.NoTables
         items = _union([t.items for t in tables], "items")
         annotators = _union([t.annotators for t in tables], "annotators")
         same = all(t.classes.tolist() == tables[0].classes.tolist() for t in tables)
         kind = tables[0].kind
         if any(t.kind != kind for t in tables):
-            raise DataError(
-                f"tables of {' and '.join(sorted({t.kind for t in tables}))} cannot be joined; as_kind first."
-            )
+            raise errors.DifferentKinds(kinds=" and ".join(sorted({t.kind for t in tables})))
         classes = tables[0].classes
         if not same:
             classes, _ = kinds.vocabulary(kind, _union([t.classes for t in tables], "classes"))
@@ -678,7 +673,7 @@ class Annotations(ReadOnlyArrays, Named):
         )  # fmt: skip
 
     def as_kind(self, kind: str, *, ordered: bool = False) -> Annotations:
-        """Read the labels as another kind, see `table.kinds`; `ordered`: the classes are in their order already.
+        """Read the labels as another kind, see `table.kinds`; `ordered`: the classes are in order.
 
         >>> table = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["10", "9", "1"])
         >>> table.as_kind("graded").classes.tolist(), table.as_kind("numbers").values.tolist()
@@ -688,14 +683,14 @@ class Annotations(ReadOnlyArrays, Named):
         if kind == self.kind:
             return self
         if kind == "sets" and self.proba is None and not pair_starts(self.item, self.annotator).all():
-            return self._merge_ticks()
+            return self._merge_sets()
         classes, place = kinds.vocabulary(kind, self.classes, ordered)
         if self.proba is not None:
             kinds.check_kind(kind, kinds.CLASS_KINDS, "proba")
         return self._recoded(classes, place, kind)
 
     def _recoded(self, classes: Names, place: IntArray, kind: str) -> Annotations:
-        """The same rows with other classes, among which class k is `place[k]`; −1 for one that no row has."""
+        """Return the same rows with other classes: class k becomes `place[k]`, −1 for a class that no row has."""
         proba = None
         if self.proba is not None:
             proba = np.zeros((len(self), classes.size))
@@ -706,18 +701,20 @@ class Annotations(ReadOnlyArrays, Named):
             weight=self.weight, proba=proba, kind=kind,
         )  # fmt: skip
 
-    def _merge_ticks(self) -> Annotations:
-        """A table of sets in which the rows of an item and annotator are one: everything that was ticked there."""
+    def _merge_sets(self) -> Annotations:
+        """Join the rows of an item and annotator into one set of all options that they hold."""
         if self.weight is not None:
-            raise DataError("rows of one item and annotator with weights are no set; leave weight= out.")
+            raise errors.WeightedSets
         sets, place = kinds.vocabulary("sets", self.classes)
         names, ticked = kinds.options_of(sets)
         first = pair_starts(self.item, self.annotator)
         rows = np.flatnonzero(first)
-        pairs = np.unique(np.stack([np.cumsum(first) - 1, place[self.label]], axis=1), axis=0)  # a tick may be repeated
+        pairs = np.unique(
+            np.stack([np.cumsum(first) - 1, place[self.label]], axis=1), axis=0
+        )  # options may be repeated
         together = np.maximum.reduceat(ticked[pairs[:, 1]], np.searchsorted(pairs[:, 0], np.arange(rows.size)))
-        found, label = np.unique(together, axis=0, return_inverse=True)
-        classes = np.array([kinds.set_name(names[one]) for one in found], object)
+        sets_found, label = np.unique(together, axis=0, return_inverse=True)
+        classes = np.array([kinds.set_name(names[options]) for options in sets_found], object)
         order = np.argsort(classes, kind="stable")
         return Annotations.from_codes(
             self.item[rows], self.annotator[rows], np.argsort(order)[label.reshape(-1)], self.items, self.annotators,
@@ -731,8 +728,8 @@ class Annotations(ReadOnlyArrays, Named):
         at = naming.match(self.classes, classes, "classes")
         unknown = at[self.label] < 0 if self.proba is None else (self.proba[:, at < 0] > 0).any(axis=1)
         if unknown.any():
-            advice = "The classes of a fitted model stay as they are; fit it to all annotations again."
-            raise naming.unknown_label(np.asarray(unknown), self.classes[self.label], len(classes), advice=advice)
+            labels = self.classes[self.label]
+            raise errors.LabelUnknownToModel.among("label", np.asarray(unknown), labels, n_classes=len(classes))
         return self._recoded(classes, at, self.kind)
 
     def _mask(self, chosen: Any, among: Names, what: str) -> BoolArray:
@@ -744,14 +741,12 @@ class Annotations(ReadOnlyArrays, Named):
         at = naming.match(wanted, among, what)
         if (at < 0).any():
             missing = wanted[at < 0]
-            raise DataError(
-                f"{what}: {missing.size} of {wanted.size} names are not in the table, as {naming.shown(missing[0])}."
-            )
+            raise errors.NamesOutsideTable(what=what, n_missing=missing.size, n=wanted.size, name=missing[0])
         mask = np.zeros(len(among), np.bool_)
         mask[at] = True
         return mask
 
-    # Showing it -------------------------------------------------------------------------------------------------------
+    # Display ----------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
         return describe.line_of(self)
@@ -761,17 +756,17 @@ class Annotations(ReadOnlyArrays, Named):
 
 
 def _check_rows(n: int, annotator: Any, label: Any, n_annotators: int, n_classes: int, weight: Any, proba: Any) -> None:
-    """Raise DataError where the columns of n rows are no valid codes, or not equally long."""
+    """Raise DataError unless the columns of n rows are valid codes and equally long."""
     naming.check_codes(annotator, n_annotators, "annotator")
     naming.check_codes(label, n_classes, "label")
     columns = {"annotator": (annotator, (n,)), "label": (label, (n,)), "weight": (weight, (n,))}
     for name, (array, shape) in (columns | {"proba": (proba, (n, n_classes))}).items():
         if array is not None and np.shape(array) != shape:
-            raise DataError(f"{name} has the shape {np.shape(array)}; {n:,} annotations need {shape}.")
+            raise errors.WrongShape(name=name, shape=np.shape(array), n_rows=n, expected=shape)
 
 
 def _union(parts: Sequence[Names], what: str) -> Names:
     kept = [part for part in parts if part.size]
     for part in kept[1:]:
-        naming.match(part[:1], kept[0][:1], what)  # an error where the kinds differ
+        naming.match(part[:1], kept[0][:1], what)  # raises if the types differ
     return np.unique(np.concatenate(kept)) if kept else parts[0]

@@ -1,4 +1,4 @@
-"""What a table says of itself: counts as plain values, one line, and the first rows as HTML."""
+"""Describe a table: counts as plain values, one line, and the first rows as HTML."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from dissensus.common.types import IntArray, Names
 if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
 
-NAMES_SHOWN = 5
-LETTERS_SHOWN = 40  # of a name
+MAX_NAMES_SHOWN = 5
+MAX_NAME_LENGTH = 40  # characters
 
 
 def counts_of(table: Annotations) -> dict[str, Any]:
     """Count rows, balance, redundancy and raw agreement, as plain values for a table or JSON."""
     per_item, per_annotator = np.diff(table.item_ptr), np.diff(table.annotator_ptr)
-    about = {
+    counts = {
         "kind": table.kind,
         "annotations": table.n_annotations,
         "items": table.n_items,
         "annotators": table.n_annotators,
-        "annotations_per_item": _spread(per_item),
-        "annotators_per_item": _spread(table.ratings_per_item),
+        "annotations_per_item": _summary(per_item),
+        "annotators_per_item": _summary(table.ratings_per_item),
         "items_with_two_annotators": int((table.ratings_per_item > 1).sum()),
-        "annotations_per_annotator": _spread(per_annotator),
+        "annotations_per_annotator": _summary(per_annotator),
         "items_without_annotation": int((per_item == 0).sum()),
         "annotators_without_annotation": int((per_annotator == 0).sum()),
         "annotators_with_fewer_than_5": int(((per_annotator > 0) & (per_annotator < 5)).sum()),
@@ -39,18 +39,18 @@ def counts_of(table: Annotations) -> dict[str, Any]:
     }
     if table.kind in ("numbers", "objects", "sets"):
         own = _numbers(table) if table.kind == "numbers" else _sets(table) if table.kind == "sets" else {}
-        return about | {"distinct_values": table.n_classes} | own
+        return counts | {"distinct_values": table.n_classes} | own
     if table.kind == "pairs":
         sides = table.sides
-        about["things"] = int(sides.things.size)
-        about["comparisons_per_thing"] = _spread(
+        counts["things"] = int(sides.things.size)
+        counts["comparisons_per_thing"] = _summary(
             sum(np.bincount(side[table.item], minlength=sides.things.size) for side in sides[1:])  # type: ignore[arg-type]
         )
     votes = table.votes()
     total = votes.sum(axis=1)
     checked = (total > 0) & (table.ratings_per_item > 1)
     shares = votes.sum(axis=0) / max(votes.sum(), 1e-300)
-    return about | {
+    return counts | {
         "classes": table.n_classes,
         "class_shares": dict(zip(map(str, table.classes), shares.tolist(), strict=True)),
         "unanimous_items": float((votes.max(axis=1)[checked] == total[checked]).mean()) if checked.any() else None,
@@ -59,9 +59,9 @@ def counts_of(table: Annotations) -> dict[str, Any]:
 
 
 def _agreement(table: Annotations) -> float | None:
-    """Chance that two annotators of one item agree, over all such pairs (Fleiss' observed agreement, pooled).
+    """Return the share of pairs of annotators of an item who agree (Fleiss' observed agreement, pooled).
 
-    Who labels an item several times has one vote, shared by these labels, as in `evaluation.percent_agreement`.
+    The labels of an annotator of an item share one vote, as in `evaluation.percent_agreement`.
     """
     m = table.ratings_per_item.astype(np.float64)
     if not (m > 1).any():
@@ -74,7 +74,7 @@ def _agreement(table: Annotations) -> float | None:
 
 
 def _sets(table: Annotations) -> dict[str, Any]:
-    """How often each option is ticked, and how many options at a time."""
+    """Return the share of labels with each option, and the mean number of options per label."""
     times = np.bincount(table.label, minlength=table.n_classes)
     names, ticked = table.options
     shares = times @ ticked / max(len(table), 1)
@@ -86,24 +86,24 @@ def _sets(table: Annotations) -> dict[str, Any]:
 
 
 def _numbers(table: Annotations) -> dict[str, Any]:
-    """How the numbers are spread, over all and within items."""
+    """Return quantiles and standard deviations of numbers, overall and within items."""
     x = table.values[table.label]
     n = np.diff(table.item_ptr)
     if not x.size:
         return {"values": None, "sd": None, "sd_within_items": None}
-    around = x - (np.bincount(table.item, x, table.n_items) / np.maximum(n, 1))[table.item]
-    free = int(np.maximum(n - 1, 0).sum())
+    residual = x - (np.bincount(table.item, x, table.n_items) / np.maximum(n, 1))[table.item]
+    degrees = int(np.maximum(n - 1, 0).sum())
     quantiles = np.quantile(x, [0, 0.25, 0.5, 0.75, 1]).tolist()
     return {
         "values": dict(zip(("min", "quarter", "median", "three_quarters", "max"), quantiles, strict=True)),
         "sd": float(x.std()),
-        "sd_within_items": float(np.sqrt((around**2).sum() / free)) if free else None,
+        "sd_within_items": float(np.sqrt((residual**2).sum() / degrees)) if degrees else None,
     }
 
 
 def line_of(table: Annotations) -> str:
-    """The table in one line."""
-    shown = _first(table.classes)
+    """Return the table in one line."""
+    shown = _first_names(table.classes)
     kind = "probabilistic " if table.proba is not None else "weighted " if table.weight is not None else ""
     what, of = "annotation", "of"
     labels = f"{table.n_classes} {'class' if table.n_classes == 1 else 'classes'} ({shown})"
@@ -114,12 +114,12 @@ def line_of(table: Annotations) -> str:
         what, labels = "number", ends
     elif table.kind == "sets":
         names = table.options.names
-        what, labels = "set", f"{count(names.size, 'option')} ({_first(names)})"
+        what, labels = "set", f"{count(names.size, 'option')} ({_first_names(names)})"
     elif table.kind == "spans":
         what = "tag"
     elif table.kind == "pairs":
         things = table.sides.things
-        what, of, labels = "comparison", f"of {count(things.size, 'thing')} ({_first(things)}) in", ""
+        what, of, labels = "comparison", f"of {count(things.size, 'thing')} ({_first_names(things)}) in", ""
     return (
         f"Annotations: {count(table.n_annotations, kind + what)} {of} {count(table.n_items, 'item')} by "
         f"{count(table.n_annotators, 'annotator')}, {labels}{', ' if labels else ''}"
@@ -128,19 +128,19 @@ def line_of(table: Annotations) -> str:
 
 
 def html_of(table: Annotations) -> str:
-    """The line, and the first rows."""
+    """Return the line and the first rows as HTML."""
     head = (
         table.select(rows=np.arange(min(MAX_ROWS_SHOWN, len(table)))).to_arrow().select(["item", "annotator", "label"])
     )
     return html_table(line_of(table), head.to_pylist(), len(table))
 
 
-def _first(names: Names) -> str:
-    shown = (str(name)[:LETTERS_SHOWN] for name in names[:NAMES_SHOWN])
-    return ", ".join(shown) + (", …" if names.size > NAMES_SHOWN else "")
+def _first_names(names: Names) -> str:
+    shown = (str(name)[:MAX_NAME_LENGTH] for name in names[:MAX_NAMES_SHOWN])
+    return ", ".join(shown) + (", …" if names.size > MAX_NAMES_SHOWN else "")
 
 
-def _spread(values: IntArray) -> dict[str, float]:
+def _summary(values: IntArray) -> dict[str, float]:
     values = values if values.size else np.zeros(1, np.int64)
     middle = {"median": float(np.median(values)), "mean": float(values.mean())}
     return {"min": int(values.min()), **middle, "max": int(values.max())}

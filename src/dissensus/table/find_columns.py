@@ -1,7 +1,7 @@
 """Find which column of a frame (pandas, polars, DuckDB, Arrow) or file holds what, and take it as an Arrow array.
 
-Where names do not tell, the content may: which column is which, and whether a table is wide. A guess by content is made
-only where one candidate is left, and is always said; where there are several, the error names them.
+Columns without a usual name may be found by their content, and so may wide tables. A column is guessed by content only
+if it is the single candidate, and the import report says so; if there are several, the error names them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dissensus.exceptions import DataError, MissingColumn
+from dissensus.exceptions import MissingColumn
+from dissensus.messages import quoted_list as listed
+from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.kinds import numbers_of
 from dissensus.table.spans import are_tags
@@ -31,18 +33,19 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 """Column names taken for one of ours, in any case and with or without `_id`; our own name wins over its synonyms."""
 
 COUNTS = ("count", "counts", "votes", "n")
-"""Column names, in any case, of how many people gave an item a label, in a table without annotators."""
-GOLD_BESIDE_LABELS = ("gold", "gold_label", "ground_truth", "truth", "true_label")
-"""Columns of a table of labels that are taken for known labels of its items."""
+"""Column names, in any case, of the number of annotators who gave an item a label, in a table without annotators."""
+GOLD_COLUMNS = ("gold", "gold_label", "ground_truth", "truth", "true_label")
+"""Columns of a table of labels that are taken for gold labels of its items."""
 TIMES = ("time", "timestamp", "datetime", "date", "created_at", "submitted_at", "completed_at", "updated_at")
-"""Columns that are taken for the time of a label, the first that is there."""
-SEPARATOR = "/"  # between the values of several columns that name an item together
+"""Columns that are taken for the time of a label; the first one found counts."""
+SEPARATOR = "/"  # joins the values of several columns that name an item together
 
-MAX_NAMES_LISTED = 12
-N_ROWS_LOOKED_AT = 20_000  # the first ones
-MAX_CLASSES_GUESSED = 20  # distinct values up to which a column with repeats may hold classes whatever its length
-MAX_CLASS_LENGTH = 60  # characters, on average
-MIN_ROWS_FOR_REPEATS = 8  # below, a column of items without repeats means nothing
+MAX_ROWS_INSPECTED = 20_000
+MAX_CLASSES_GUESSED = 20  # distinct values; a column with repeats and no more of them may hold classes at any length
+MAX_CLASS_LENGTH = 60  # mean number of characters
+MIN_ROWS_FOR_REPEATS = 8  # shorter tables may lack repeated items by chance
+
+__all__ = ["listed"]  # other packages import it from here
 
 OTHER_NAMES: dict[str, str] = {
     "item": "doc document sample record row prompt text sentence image file filename url post tweet comment hit query "
@@ -52,11 +55,9 @@ OTHER_NAMES: dict[str, str] = {
     "label": "labels rating score verdict class category choice vote grade response value decision judgement judgment "
     "sentiment tag result correct is_correct passed winner preference outcome",
 }
-"""Column names that are taken for one of ours only where the content agrees."""
+"""Column names that are taken for one of ours only if the content agrees."""
 SYSTEMS = ("model", "llm", "system", "assistant", "candidate", "provider", "generator")
-"""Names of columns that say whose answer was judged, where another column says who judged it."""
-
-
+"""Columns that name the system whose answer was judged, if another column names the judge."""
 PLACES: dict[str, str] = {
     "document": "document doc text file passage",
     "sentence": "sentence sent",
@@ -70,7 +71,7 @@ PLACES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """The names that a caller gave for our columns; None where they are found by the usual names."""
+    """The names that a caller gave for our columns; None for columns to find by the usual names."""
 
     item: str | Sequence[str] | None = None  # several columns, or "a,b", name it together
     annotator: str | Sequence[str] | None = None
@@ -80,18 +81,18 @@ class Columns:
     proba: Mapping[Any, str] | Sequence[str] | None = None
 
     def named(self, there: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Our name → the columns that the caller named for it; all but `proba`."""
+        """Return our name → the columns that the caller named for it, except for `proba`."""
         return {role: split(name, there) for role, name in vars(self).items() if role != "proba"}
 
     def find(self, there: Sequence[str]) -> dict[str, Any]:
-        """Map our names to those of the columns there, `proba` to {class: column}; a missing column raises.
+        """Map our names to the table's columns, `proba` to {class: column}; raise if a column is missing.
 
         An item or annotator that several columns name together is mapped to a tuple of them.
         """
         given = self.named(there)
         found: dict[str, Any] = {}
         taken = flat(given.values())
-        free = [column for column in there if column not in taken]  # what is named for one role is no other's
+        free = [column for column in there if column not in taken]  # a column named for one role plays no other
         for role, names in given.items():
             if not names and (column := guess_column(role, free)) is not None:
                 names = (column,)
@@ -121,28 +122,28 @@ class Columns:
         return columns
 
 
-def needed(columns: Columns | None, there: Sequence[str]) -> list[str]:
-    """List the columns that have to be read; all of those there where `columns` is None."""
+def columns_to_read(columns: Columns | None, there: Sequence[str]) -> list[str]:
+    """Return the names of the columns to read; all of the file's if `columns` is None."""
     wanted = list(there)
     if columns is not None:
         wanted = flat(columns.find(there).values())
-        wanted += [name for name in there if name in GOLD_BESIDE_LABELS and name not in wanted]
+        wanted += [name for name in there if name in GOLD_COLUMNS and name not in wanted]
         wanted += time_column(there, wanted)
     check_names(wanted)
     for name in wanted:
         if there.count(name) > 1:
-            raise DataError(f"{there.count(name)} columns are called {naming.shown(name)}; rename or drop all but one.")
+            raise errors.DuplicateColumn(n=there.count(name), name=name)
     return list(dict.fromkeys(wanted))
 
 
 def time_column(there: Sequence[str], used: Sequence[str]) -> list[str]:
-    """The column of times, by its name, in a list; an empty one where there is none."""
+    """Return a list with the column of times, found by name, or an empty list."""
     plain = {name.strip().lower(): name for name in there if name not in used and there.count(name) == 1}
     return [plain[name] for name in TIMES if name in plain][:1]
 
 
 def split(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, ...]:
-    """The columns that a caller named for one role: none, one, or several with commas between them."""
+    """Return the columns that a caller named for one role: none, one, or several separated by commas."""
     if name is None:
         return ()
     if not isinstance(name, str):
@@ -152,64 +153,59 @@ def split(name: str | Sequence[str] | None, there: Sequence[str]) -> tuple[str, 
 
 
 def flat(columns: Iterable[str | tuple[str, ...] | Mapping[Any, str]]) -> list[str]:
-    """The names of columns, of which several may stand together, or under the names of classes."""
-    together = (column.values() if isinstance(column, Mapping) else column for column in columns)
-    return [name for column in together for name in ([column] if isinstance(column, str) else column)]
+    """Flatten names of columns, some of them in tuples or under the names of classes."""
+    groups = (column.values() if isinstance(column, Mapping) else column for column in columns)
+    return [name for group in groups for name in ([group] if isinstance(group, str) else group)]
 
 
 def take_column(data: Mapping[str, Any], column: str | tuple[str, ...], role: str) -> Any:
-    """One column, or the values of several joined by a stroke; an error where two rows would get the same name so."""
+    """Return one column, or the values of several joined by a slash; raise if different rows would get one name."""
     if isinstance(column, str):
         return data[column]
     texts = [pc.cast(chunked(naming.to_column(data[name], name)), pa.string()) for name in column]
     together = pc.binary_join_element_wise(*texts, SEPARATOR)
     if count_rows(*texts) != count_rows(together):
-        raise DataError(
-            f"columns {listed(column)} name no {role} together: a value holds {SEPARATOR!r}; replace it there."
-        )
+        raise errors.AmbiguousJoin(columns=column, role=role)
     return together
 
 
 def chunked(column: Any) -> Any:
-    """A column of any kind as a chunked Arrow array."""
+    """Return a column of any type as a chunked Arrow array."""
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
 
 
 def count_rows(*columns: Any) -> int:
-    """How many different rows the columns have together; missing values count as one."""
+    """Count the distinct rows of the columns; missing values are equal."""
     names = [str(i) for i in range(len(columns))]
     return int(pa.table([chunked(column) for column in columns], names=names).group_by(names).aggregate([]).num_rows)
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise where a column's name cannot be stored: half a pair of surrogates, as JSON may write it."""
+    """Raise if a column's name cannot be stored: half a pair of surrogates, as JSON may write it."""
     for name in names:
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise DataError(f"a column is called {name!r}, which is no text that can be stored; rename it.") from None
+            raise errors.UnstorableColumnName(name=name) from None
 
 
 def column_names(frame: Any) -> list[str]:
-    """The names of the columns of any frame, which must be text, each once."""
+    """Return the names of the columns of any frame, which must be text and distinct."""
     in_pandas = type(frame).__module__.partition(".")[0] == "pandas" and hasattr(frame, "columns")
     if in_pandas and frame.columns.nlevels > 1:
-        raise DataError("the frame's columns have several levels; give them one, such as frame.columns.map('_'.join).")
+        raise errors.SeveralLevels
     pandas_names = list(frame.columns) if in_pandas else []
     for name in pandas_names:
         if not isinstance(name, str):
-            raise DataError(
-                f"a column of the frame is called {name!r}, which is no text; rename it, or, if each annotator has a "
-                "column, use Annotations.from_matrix."
-            )
+            raise errors.ColumnNameNotText(name=name)
         if pandas_names.count(name) > 1:
-            raise DataError(f"{pandas_names.count(name)} columns are called {name!r}; rename or drop all but one.")
+            raise errors.DuplicateColumn(n=pandas_names.count(name), name=name)
     return list(frame.column_names if isinstance(frame, pa.Table) else _native(frame).collect_schema().names())
 
 
 def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
-    """Take the named columns of any frame as Arrow arrays."""
-    if isinstance(frame, pa.Table):  # narwhals would join the chunks, which costs a copy
+    """Return the named columns of any frame as Arrow arrays."""
+    if isinstance(frame, pa.Table):  # narwhals would join the chunks, at the cost of a copy
         return {column: frame[column] for column in columns}
     native = _native(frame)
     if not hasattr(native, "to_arrow"):  # lazy: DuckDB, polars' lazy frames
@@ -218,7 +214,7 @@ def to_arrow(frame: Any, columns: Sequence[str]) -> dict[str, Any]:
     for column in columns:
         try:
             result[column] = native[column].to_arrow()
-        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a pandas column of mixed kinds
+        except (pa.ArrowInvalid, pa.ArrowTypeError):  # a pandas column of mixed types
             result[column] = naming.to_column(native[column].to_list(), column)
     return result
 
@@ -229,126 +225,120 @@ def _native(frame: Any) -> Any:
     try:
         return nw.from_native(frame)
     except TypeError:
-        raise DataError(
-            f"cannot read an object of type {type(frame).__name__}; give a path, a frame, an Arrow table or a dataset."
-        ) from None
+        raise errors.NotATable(type=type(frame).__name__) from None
 
 
 def no_column(
-    role: str, there: Sequence[str], name: str | None = None, taken: Mapping[str, Any] | None = None
+    role: str,
+    there: Sequence[str],
+    name: str | None = None,
+    taken: Mapping[str, Any] | None = None,
+    candidates: Sequence[str] = (),
 ) -> MissingColumn:
-    """Make the error for a role that no column plays, or for a column that was named and is not there.
+    """Make the error for a role without a column, or for a column `name` that does not exist.
 
-    `taken` are the columns of other roles.
+    `taken` are the columns of other roles, `candidates` those that may be meant.
     """
     if name is not None:
-        return MissingColumn(f"no column '{name}' for {role}; the columns are {listed(there)}.")
-    other = ", ".join(SYNONYMS[role])
-    wide = ", or say wide=True if each annotator has a column" if role == "annotator" else ""
-    if role == "annotator" and (counts := next((one for one in there if one.strip().lower() in COUNTS), None)):
-        wide = f"; of vote counts, Annotations.from_counts(item, label, {counts}) makes a table in Python"
-    others = [f"{listed(flat([column]))} for the {one}" for one, column in (taken or {}).items() if one != "proba"]
-    besides = f" besides {', '.join(others)}" if others else ""
-    left = f"the columns are {listed(there)}{besides}" if there else f"no column is left for it{besides}"
-    return MissingColumn(f"no column '{role}' (nor {other}); {left}. Name it: {role}=<column>{wide}.")
+        return errors.NoSuchColumn(name=name, role=role, columns=tuple(there))
+    counts = next((column for column in there if column.strip().lower() in COUNTS), "") if role == "annotator" else ""
+    error = errors.NoAnnotatorColumn if role == "annotator" and not counts else errors.NoColumnFor
+    others = {other: listed(flat([columns])) for other, columns in (taken or {}).items() if other != "proba"}
+    return error(
+        role=role, synonyms=", ".join(SYNONYMS[role]), columns=tuple(there), taken=others, counts=counts,
+        candidates=tuple(candidates),
+    )  # fmt: skip
 
 
 def guess_column(role: str, there: Sequence[str]) -> str | None:
-    """Find the column that is called by the role's name or a synonym; None where there is none."""
+    """Return the column that is called by the role's name or a synonym, or None."""
 
     def plain(name: str) -> str:
         name = name.strip().lower()
-        # an "annotation_id" numbers the rows; it is no label
+        # an "annotation_id" numbers the rows and is not a label
         return name.removesuffix("_id") if role in ("item", "annotator", "question") and name != "_id" else name
 
     own = [c for c in there if c == role] or [c for c in there if plain(c) == role]
     if own:
         return own[0]
-    return one_of(role, [c for c in there if plain(c) in SYNONYMS[role]])
+    return only_candidate(role, [c for c in there if plain(c) in SYNONYMS[role]])
 
 
-def one_of(role: str, found: Sequence[str]) -> str | None:
-    """The one column that may play a role; None where there is none, an error where there are several."""
-    if len(found) > 1:
-        raise DataError(f"columns {listed(found)} could each be {role}; say which: {role}=<column>.")
-    return found[0] if found else None
+def only_candidate(role: str, candidates: Sequence[str]) -> str | None:
+    """Return the only candidate for a role, or None; raise if there are several."""
+    if len(candidates) > 1:
+        raise errors.AmbiguousColumns(role=role, columns=tuple(candidates))
+    return candidates[0] if candidates else None
 
 
 def check_there(role: str, names: tuple[str, ...], there: Sequence[str]) -> tuple[str, ...]:
-    """The columns that were named for a role; an error where one is not there."""
+    """Return the columns that were named for a role; raise if one does not exist."""
     for name in names:
         if name not in there:
             raise no_column(role, there, name)
     return names
 
 
-def listed(names: Sequence[str]) -> str:
-    """List the first dozen names, quoted."""
-    return ", ".join(map(naming.shown, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
-
-
 # By content -----------------------------------------------------------------------------------------------------------
-
-
-class NoAnnotator(MissingColumn):
-    """No column names who gave the labels: it may be a wide table."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """What the first rows of a column look like."""
+    """The first rows of a column."""
 
     name: str
     values: Any
 
     @cached_property
-    def known(self) -> Any:
-        """The values that are there, as an Arrow array; none where they are no names."""
-        found = self.values.combine_chunks() if isinstance(self.values, pa.ChunkedArray) else self.values
-        if pa.types.is_nested(found.type) or pa.types.is_null(found.type):
+    def present(self) -> Any:
+        """Return the values that are not missing, as an Arrow array; none of a column whose values cannot be names."""
+        values = self.values.combine_chunks() if isinstance(self.values, pa.ChunkedArray) else self.values
+        if pa.types.is_nested(values.type) or pa.types.is_null(values.type):
             return pa.array([], pa.string())
-        if pa.types.is_dictionary(found.type):
-            found = found.cast(found.type.value_type)
-        if pa.types.is_string_view(found.type):  # Arrow cannot filter these
-            found = found.cast(pa.large_string())
-        found = found.filter(found.is_valid())
-        return found.filter(pc.not_equal(pc.utf8_trim_whitespace(found), "")) if naming.is_text(found.type) else found
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        if pa.types.is_string_view(values.type):  # Arrow cannot filter these
+            values = values.cast(pa.large_string())
+        values = values.drop_null()
+        return (
+            values.filter(pc.not_equal(pc.utf8_trim_whitespace(values), "")) if naming.is_text(values.type) else values
+        )
 
     @cached_property
     def distinct(self) -> set[Any]:
-        """The different values."""
-        return set(self.known.unique().to_pylist())
+        """Return the distinct values."""
+        return set(self.present.unique().to_pylist())
 
     @cached_property
     def holds_classes(self) -> bool:
-        """True where few short values repeat, none of them JSON."""
-        n, several = len(self.known), len(self.distinct)
+        """Return True if a few short values repeat, none of them JSON."""
+        n, several = len(self.present), len(self.distinct)
         if not 1 <= several < n or several > max(MAX_CLASSES_GUESSED, n // 10):
             return False
-        if not naming.is_text(self.known.type):
-            return not pa.types.is_temporal(self.known.type)
+        if not naming.is_text(self.present.type):
+            return not pa.types.is_temporal(self.present.type)
         texts = [str(value) for value in self.distinct]
         long = sum(map(len, texts)) / len(texts) > MAX_CLASS_LENGTH
         return not long and not any(text.lstrip()[:1] in ("[", "{") for text in texts)
 
     @cached_property
     def holds_numbers(self) -> bool:
-        """True where the values are numbers, or spell some; such a column is called score, rating, value, …."""
-        kind = self.known.type
+        """Return True if the values are numbers or spell numbers, as in columns called score, rating, value, …."""
+        kind = self.present.type
         if not naming.is_text(kind):
             return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
         return numbers_of(np.array(list(self.distinct), object)) is not None
 
 
 def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Columns, dict[str, str]]:
-    """The columns with those that the names did not tell, and role → why; where there is no telling, raise `error`."""
+    """Return the columns completed by guesses, and role → why; raise `error` if a role has no candidate."""
     head = _head(frame)
     there = list(head)
     named = columns.named(there)
     taken = set(flat(named.values()))
     if any(name not in there for name in taken):
         raise error
-    free = [name for name in there if name not in taken and name not in GOLD_BESIDE_LABELS]
+    free = [name for name in there if name not in taken and name not in GOLD_COLUMNS]
     found: dict[str, str] = {}
     for role in ("item", "annotator", "label"):
         if named[role]:
@@ -364,13 +354,13 @@ def complete(frame: Any, columns: Columns, error: MissingColumn) -> tuple[Column
         (role,) = missing
         named[role], found[role] = (_by_content(role, head, named, free),), "by content"
     elif missing:
-        raise NoAnnotator(str(no_column("annotator", there))) if "annotator" in missing else error
+        raise no_column("annotator", there) if "annotator" in missing else error
     chosen: dict[str, Any] = {role: names if len(names) > 1 else names[0] for role, names in named.items() if names}
     return replace(columns, **chosen), found
 
 
 def place_columns(frame: Any, columns: Columns) -> dict[str, Any] | None:
-    """Role → columns of a table of spans: document, annotator, label, and token or start and end; None for another."""
+    """Return role → columns of a table of spans (document, annotator, label, and token or start and end), or None."""
     there = column_names(frame)
     plain = {name: name.strip().lower() for name in there}
     found: dict[str, Any] = {}
@@ -402,34 +392,29 @@ def place_columns(frame: Any, columns: Columns) -> dict[str, Any] | None:
 
 
 def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None, list[str]] | None:
-    """The column of the items (None: each row is one) and those of the annotators; None where a table is not wide.
+    """Return the column of the items (None: each row is an item) and those of the annotators; None if not wide.
 
-    With `insist`, because the caller says that it is one, an error where its columns cannot be told.
+    With `insist`, because the caller says that the table is wide, raise if its columns cannot be found.
     """
     head = _head(frame)
     there = list(head)
     item, people = (check_there(role, split(getattr(columns, role), there), there) for role in ("item", "annotator"))
     if len(item) > 1:
-        raise DataError("a wide table has one column that names the items; item= names several.")
-    free = [name for name in there if name not in (*item, *people, *GOLD_BESIDE_LABELS)]
+        raise errors.SeveralItemColumns
+    free = [name for name in there if name not in (*item, *people, *GOLD_COLUMNS)]
     named = item[0] if item else guess_column("item", free)
     others = [name for name in free if name != named]
-    group = list(people) or _alike([head[name] for name in others])
-    if people and others and not insist and len(_alike([head[name] for name in people])) < len(people):
+    group = list(people) or _largest_group([head[name] for name in others])
+    if people and others and not insist and len(_largest_group([head[name] for name in people])) < len(people):
         return None
     if insist and len(group) < 2:
-        group = [name for name in others if head[name].known and head[name].holds_numbers]
+        group = [name for name in others if head[name].present and head[name].holds_numbers]
     if len(group) < 2:
         if insist:
-            raise DataError(
-                f"no columns of the same labels were found among {listed(there)}; name them: wide=True, annotator=[…]."
-            )
+            raise errors.NoWideColumns(columns=tuple(there))
         return None
     if not insist and (label := guess_column("label", group)):
-        raise DataError(
-            f"each of {listed(group)} may hold one annotator's labels, and {label!r} all labels or the known ones; say "
-            "which: wide=True, annotator=[…], or annotator=<column>."
-        )
+        raise errors.PerhapsWide(columns=tuple(group), label=label)
     if named is None:
         unique = [name for name in free if name not in group and len(head[name].distinct) == len(head[name].values)]
         named = unique[0] if unique else None
@@ -439,111 +424,106 @@ def wide_columns(frame: Any, columns: Columns, insist: bool) -> tuple[str | None
 
 
 def check_item(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> None:
-    """Ask where a column called `id` or the like numbers the rows, and another one may name the items."""
+    """Raise if a column called `id` or similar numbers the rows, and another one may name the items."""
     item, annotator, n = found["item"], found["annotator"], len(taken["item"])
     if item.strip().lower().removesuffix("_id") == "item" or n < MIN_ROWS_FOR_REPEATS or not isinstance(annotator, str):
         return
     if count_rows(naming.to_column(taken["item"], "item")) < n:
         return
     head = _head(read_columns(None))
-    for name, one in _beside(head, item, annotator).items():
-        n = len(one.values)
-        if 2 * len(one.distinct) <= n and _pairs(one, head[annotator]) >= 0.9 * n:
-            raise DataError(
-                f"column {item!r} is another in every row, so that no item would have two labels; say what names the "
-                f"items: item={name!r}, whose values repeat, or item={item!r}."
-            )
+    for name, other in _other_full_columns(head, item, annotator).items():
+        n = len(other.values)
+        if 2 * len(other.distinct) <= n and _count_rows(other, head[annotator]) >= 0.9 * n:
+            raise errors.ItemsNeverRepeat(item=item, other=name)
 
 
 def system_column(read_columns: Callable[[None], Any], found: dict[str, Any], taken: dict[str, Any]) -> str | None:
-    """The column that names an item together with `item`: whose answer it is, where annotators judged several."""
+    """Return the column of the system whose answer was judged, which names an item together with `item`, or None."""
     item, annotator = found["item"], found["annotator"]
     if not (isinstance(item, str) and isinstance(annotator, str)) or "question" in found:
         return None
     if count_rows(*(naming.to_column(taken[role], role) for role in ("item", "annotator"))) == len(taken["item"]):
         return None
     head = _head(read_columns(None))
-    for name, one in _beside(head, item, annotator).items():
-        if _plain(name) & set(SYSTEMS) and _pairs(head[item], head[annotator], one) == len(one.values):
+    for name, other in _other_full_columns(head, item, annotator).items():
+        if _plain(name) & set(SYSTEMS) and _count_rows(head[item], head[annotator], other) == len(other.values):
             return name
     return None
 
 
 def _head(frame: Any) -> dict[str, Column]:
     data = to_arrow(frame, column_names(frame))
-    return {name: Column(name, column[:N_ROWS_LOOKED_AT] if len(column) else column) for name, column in data.items()}
+    return {name: Column(name, column[:MAX_ROWS_INSPECTED] if len(column) else column) for name, column in data.items()}
 
 
-def _beside(head: dict[str, Column], *used: str) -> dict[str, Column]:
-    """The other columns, of those that have a value in every row."""
-    return {name: one for name, one in head.items() if name not in used and len(one.known) == len(one.values)}
+def _other_full_columns(head: dict[str, Column], *used: str) -> dict[str, Column]:
+    """Return the columns that are not used and have a value in every row."""
+    return {name: other for name, other in head.items() if name not in used and len(other.present) == len(other.values)}
 
 
 def _by_other_name(role: str, free: Sequence[Column]) -> str | None:
-    """The one column with another usual name whose content does not contradict it."""
+    """Return the only column with another usual name whose content does not contradict it, or None."""
 
-    def fits(one: Column) -> bool:
+    def fits(column: Column) -> bool:
         if role == "label":
-            return pa.types.is_list(one.values.type) or (
-                bool(one.distinct) and (one.holds_classes or one.holds_numbers)
-            )
-        return bool(one.distinct) and (role != "item" or not pa.types.is_floating(one.known.type))
+            is_list = pa.types.is_list(column.values.type)
+            return is_list or (bool(column.distinct) and (column.holds_classes or column.holds_numbers))
+        return bool(column.distinct) and (role != "item" or not pa.types.is_floating(column.present.type))
 
-    found = [one for one in free if _plain(one.name) & set(OTHER_NAMES[role].split()) and fits(one)]
-    if role == "annotator" and len(found) > 1:  # a model beside a judge is whose answer was judged
-        found = [one for one in found if not _plain(one.name) & set(SYSTEMS)] or found
-    if role == "label" and len(found) > 1:  # a verdict goes before its score
-        found = [one for one in found if not one.holds_numbers] or found
-    return one_of(role, [one.name for one in found])
+    fitting = [column for column in free if _plain(column.name) & set(OTHER_NAMES[role].split()) and fits(column)]
+    if role == "annotator" and len(fitting) > 1:  # next to a judge, a model is the system that was judged
+        fitting = [column for column in fitting if not _plain(column.name) & set(SYSTEMS)] or fitting
+    if role == "label" and len(fitting) > 1:  # a verdict goes before its score
+        fitting = [column for column in fitting if not column.holds_numbers] or fitting
+    return only_candidate(role, [column.name for column in fitting])
 
 
 def _plain(name: str) -> set[str]:
-    """A column's name in lower case, with and without what often ends it."""
+    """Return a column's name in lower case, with and without its usual endings."""
     whole = name.strip().lower()
     return {whole, *(whole.removesuffix(end) for end in ("_id", "_name", "_model"))}
 
 
 def _by_content(role: str, head: dict[str, Column], named: dict[str, tuple[str, ...]], free: list[str]) -> str:
-    """The one column that can play the role by what it holds; where there are none or several, raise.
+    """Return the only column that can play the role by its content; raise if there are none or several.
 
-    A label is a column of classes whose values differ within items; an item repeats, and tells the rows of an annotator
-    apart.
+    A label is a column of classes whose values differ within items; an item repeats, and distinguishes the rows of an
+    annotator.
     """
-    beside = head[named["item" if role == "label" else "annotator"][0]]
-    n = len(beside.values)
+    partner = head[named["item" if role == "label" else "annotator"][0]]
+    n = len(partner.values)
 
-    def may_be(one: Column) -> bool:
+    def may_be(column: Column) -> bool:
         if role == "item":
-            return 1.5 * len(one.distinct) <= n == len(one.known) and _pairs(one, beside) >= 0.9 * n
-        if not one.holds_classes or len(one.distinct) < 2:
+            return 1.5 * len(column.distinct) <= n == len(column.present) and _count_rows(column, partner) >= 0.9 * n
+        if not column.holds_classes or len(column.distinct) < 2:
             return False
-        return len(named["item"]) > 1 or _pairs(beside, one) > len(beside.distinct)
+        return len(named["item"]) > 1 or _count_rows(partner, column) > len(partner.distinct)
 
-    found = [name for name in free if may_be(head[name])]
-    if len(found) == 1:
-        return found[0]
-    error = no_column(role, free, taken={one: names for one, names in named.items() if names})
-    raise MissingColumn(f"{str(error)[:-1]}; it may be {' or '.join(map(repr, found))}.") if found else error
+    candidates = [name for name in free if may_be(head[name])]
+    if len(candidates) == 1:
+        return candidates[0]
+    raise no_column(role, free, taken={other: names for other, names in named.items() if names}, candidates=candidates)
 
 
-def _alike(free: Sequence[Column]) -> list[str]:
-    """The largest group of columns that hold the same few classes."""
-    groups: list[tuple[list[str], set[Any], set[Any]]] = []  # names, values, values however spelt
-    for one in free:
-        short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in one.distinct)
-        if not one.holds_classes and not (1 <= len(one.distinct) <= 3 and short):
+def _largest_group(free: Sequence[Column]) -> list[str]:
+    """Return the largest group of columns that hold the same few classes."""
+    groups: list[tuple[list[str], set[Any], set[Any]]] = []  # names, values, values in any spelling
+    for column in free:
+        short = all(len(str(value)) <= MAX_CLASS_LENGTH for value in column.distinct)
+        if not column.holds_classes and not (1 <= len(column.distinct) <= 3 and short):
             continue
-        own = set(map(naming.folded, one.distinct))  # half of them, or of the group's, are in the other
+        own = set(map(naming.folded, column.distinct))  # half of them, or of the group's, are in the other
         home = next((group for group in groups if 2 * len(own & group[2]) >= min(len(own), len(group[2]))), None)
         if home is None:
             groups.append(home := ([], set(), set()))
-        home[0].append(one.name)
-        home[1].update(one.distinct)
+        home[0].append(column.name)
+        home[1].update(column.distinct)
         home[2].update(own)
     names, values, _ = max(groups, key=lambda group: len(group[0]), default=([], set(), set()))
     return names if len(values) > 1 else []
 
 
-def _pairs(*columns: Column) -> int:
-    """How many different pairs of values two columns have, or rows several."""
+def _count_rows(*columns: Column) -> int:
+    """Count the distinct rows of the columns."""
     return count_rows(*(naming.to_column(column.values, column.name) for column in columns))

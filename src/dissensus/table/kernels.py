@@ -1,7 +1,7 @@
 """Build and index the table: counting sorts.
 
-NumPy does it where it is as fast; loops are compiled only where it is not. A small table needs no compiled code at all,
-so that a first run on a new machine does not wait for a compiler.
+NumPy sorts small tables; loops are compiled only for large ones, where they are faster. So a first run on a small table
+does not wait for a compiler.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.common.types import IntArray
 
-MIN_ROWS_TO_COMPILE = 2**17  # below, NumPy sorts in less time than compiled code takes to load
+MIN_ROWS_TO_COMPILE = 2**17  # NumPy sorts fewer rows in less time than compiled code takes to load
 INSERTION_LIMIT = 48  # rows of one item up to which an insertion sort beats np.sort
-BLOCK = 2**15  # rows whose differences stay in the processor's cache
+CHUNK = 2**15  # rows whose differences fit the processor's cache
 
 
 def group(codes: IntArray, ptr: IntArray) -> IntArray:
-    """Row numbers grouped by code, in row order within each (a stable counting sort)."""
+    """Return row numbers grouped by code, in row order within each code (a stable counting sort)."""
     order: IntArray = np.empty(codes.size, np.int32 if codes.size < 2**31 else np.int64)
     if codes.size < MIN_ROWS_TO_COMPILE:
         order[:] = np.argsort(codes, kind="stable")
@@ -36,9 +36,9 @@ def _fill_groups(codes: IntArray, fill: IntArray, order: IntArray) -> None:
 
 
 def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
-    """True where the rows already stand in the order (item, annotator, label)."""
-    for start in range(0, item.size - 1, BLOCK):
-        rows = slice(start, start + BLOCK + 1)
+    """Return True if the rows are in the order (item, annotator, label)."""
+    for start in range(0, item.size - 1, CHUNK):
+        rows = slice(start, start + CHUNK + 1)
         tied: Any = True
         for codes in (item[rows], annotator[rows], label[rows]):
             if (tied & (codes[1:] < codes[:-1])).any():
@@ -51,9 +51,9 @@ def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
 def sort_rows(
     item: IntArray, annotator: IntArray, label: IntArray, item_ptr: IntArray, n_classes: int
 ) -> tuple[IntArray, IntArray]:
-    """Annotator and label codes in the order (item, annotator, label).
+    """Return annotator and label codes in the order (item, annotator, label).
 
-    One scatter by item, then a small sort inside each item: two passes over memory whatever the number of annotators.
+    One scatter by item, then a small sort inside each item: two passes over memory for any number of annotators.
     """
     fill = item_ptr[:-1].copy()
     annotators, labels = np.empty_like(annotator), np.empty_like(label)

@@ -1,4 +1,4 @@
-"""Several questions about the same items: one table each."""
+"""Several questions about the same items, with one table each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.exceptions import DataWarning
+from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -50,9 +50,9 @@ class Questions(dict[str, Annotations]):
         abstain: Any = (),
         items: Any = None,
     ) -> Questions:
-        """Make one table per distinct value of `question`, over the same items (`items`, where given) and annotators.
+        """Make one table per distinct value of `question`, over the same items (`items`, if given) and annotators.
 
-        Each has its own classes, those of its labels, unless `classes` declares the same ones for all. `item`,
+        The classes of a table are those of its labels, unless `classes` declares them for all tables. `item`,
         `annotator`, `label`, `weight` and `abstain` are those of `Annotations.from_arrays`.
         """
         classes = classes if classes is None or isinstance(classes, Integral) else list(classes)  # type: ignore[arg-type]
@@ -64,12 +64,7 @@ class Questions(dict[str, Annotations]):
         n_asked = np.unique(item_code).size
         pairs = np.unique(question_code.astype(np.int64) * items.size + item_code).size
         if question_names.size == pairs == n_asked > 2:
-            warnings.warn(
-                f"each of the {n_asked:,} items has a question of its own; if the column holds the items' texts, "
-                "leave it out.",
-                DataWarning,
-                stacklevel=2,
-            )
+            warnings.warn(errors.QuestionPerItem(n_items=n_asked), stacklevel=2)
         tables = {}
         for code, name in enumerate(question_names):
             rows = np.flatnonzero(question_code == code)
@@ -83,7 +78,7 @@ class Questions(dict[str, Annotations]):
     def from_ticks(cls, question: Any, item: Any, annotator: Any, items: Any = None) -> Questions:
         """Make one yes/no table ("0", "1") per question from the ticked boxes alone.
 
-        Every (item, annotator) pair that occurs anywhere answered every question: "1" where ticked, "0" elsewhere.
+        Every (item, annotator) pair that occurs anywhere answered every question: "1" if ticked, else "0".
         """
         question_names, question_code = naming.encode(naming.to_column(question, "question"), "question")
         items, item_code = naming.encode_names(naming.to_column(item, "item"), "item", items)

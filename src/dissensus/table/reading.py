@@ -1,4 +1,4 @@
-"""The account of a reading: what was taken for what, how many rows were used, which were not, and why."""
+"""The import report: what was taken for what, how many rows are used, which are not, and why."""
 
 from __future__ import annotations
 
@@ -7,15 +7,23 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-MAX_COLUMNS_NAMED = 8
+from dissensus.messages import PYTHON, Face, Message
+from dissensus.table.notes import Note, ReadAs
+
+_NOUNS = re.compile(
+    r"\b(annotation|answer|assertion|cell|comparison|correction|draft|grade|prediction|ranking|rating|result|row|sample|score|"
+    r"span|suggestion|task|text)s\b"
+)
+"""Nouns that lose their s after 1."""
+SINGULAR = r"\1"
 
 
 @dataclass
 class Reading:
-    """How a table was read from a file or a frame; `table.source` holds it, and `str` says it in one or two lines.
+    """How a table was read from a file or a frame, which is `table.source`; `str` gives it in one or two lines.
 
-    `rows` are those of the file (of an export: its answers; of a wide table: its cells); `rows` is the sum of `used`
-    and of all counts in `unused`.
+    `rows` counts those of the file (of an export: its answers; of a wide table: its cells); it is the sum of `used` and
+    of all counts in `unused`.
     """
 
     file: str = ""
@@ -23,69 +31,68 @@ class Reading:
     columns: dict[str, str] = field(default_factory=dict)  # role → what was taken for it
     unit: str = "rows"
     rows: int = 0
-    unused: Counter[str] = field(default_factory=Counter)  # why → how many
-    notes: list[str] = field(default_factory=list)
-    period: tuple[str, str] | None = None  # the first and the last time of a row, where a column tells
+    unused: Counter[str] = field(default_factory=Counter)  # reason → number of rows
+    advice: dict[str, Message] = field(default_factory=dict, repr=False)  # reason → which parameter matters
+    notes: list[Note] = field(default_factory=list)
+    period: tuple[str, str] | None = None  # the first and the last time of a row, if a column holds times
     times: tuple[Any, Any, Any] | None = field(default=None, repr=False)  # items, annotators, times as in the file
-    gold: tuple[list[Any], list[Any]] | None = None  # items and their known labels, where the file has them
-    texts: dict[Any, dict[str, Any]] = field(default_factory=dict)  # item → its fields, where an export has them
-    loud: bool = field(default=False, repr=False)  # True where answers that people gave are not used
+    gold: tuple[list[Any], list[Any]] | None = None  # items and their gold labels, if the file has them
+    texts: dict[Any, dict[str, Any]] = field(default_factory=dict)  # item → its fields, if an export has them
+    loud: bool = field(default=False, repr=False)  # True if answers of annotators are not used
 
     @property
     def used(self) -> int:
-        """How many rows count."""
+        """Return how many rows are used."""
         return self.rows - self.unused.total()
 
-    def leave_out(self, why: str, count: int) -> None:
+    def exclude(self, reason: str, count: int = 1, advice: Message | None = None) -> None:
         """Count rows that are not used."""
         if count:
-            self.unused[why] += count
+            self.unused[reason] += count
+            self.advice |= {} if advice is None else {reason: advice}
 
-    def facts(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+    def add_note(self, note: Note) -> None:
+        """Add a note, unless the report has it."""
+        self.notes += [] if note in self.notes else [note]
+        self.loud |= note.loud
+
+    def facts(self, face: Face = PYTHON) -> dict[str, Any]:
+        """Return plain values for JSON; reasons and notes in the words of an interface."""
         return {
             "format": self.format,
             "columns": dict(self.columns),
             self.unit: self.rows,
             "used": self.used,
-            "not_used": dict(self.unused),
-            "notes": list(self.notes),
+            "not_used": {self._reason(reason, face): count for reason, count in self.unused.items()},
+            "notes": [one_line(note.render(face)) for note in self.notes],
             **({"period": list(self.period)} if self.period else {}),
         }
 
-    def lines(self) -> list[str]:
-        """One line that says how the file was read; where something was not used, a second that counts it."""
-        found = ", ".join(f"{role} {column}" for role, column in self.columns.items())
-        used = f"all {counted(self.rows, self.unit)}"
-        if self.used < self.rows:
-            used = f"{self.used:,} of {counted(self.rows, self.unit)}"
-        change = ", ".join(f"{role}=" for role in self.columns if role in ("item", "annotator", "label", "question"))
-        said = [f"Read as {self.format}: {found}; {used} used. Change: {change or 'format='}."]
-        if left := self.left_out():
-            said.append(left)
-        return said
+    def lines(self, face: Face = PYTHON) -> list[str]:
+        """Return one line on how the file was read; if something was not used, a second that counts it."""
+        rows = counted(self.rows, self.unit)
+        found = ReadAs(format=self.format, columns=self.columns, rows=rows, n_used=self.used, n_rows=self.rows)
+        excluded = self.excluded(face)
+        return [found.render(face), *([excluded] if excluded else [])]
 
-    def left_out(self) -> str:
-        """What was not used and what was done, in one line; "" where there is nothing to say."""
-        unused = "; ".join(counted(count, why) for why, count in self.unused.items() if count)
-        return " ".join([*([f"Not used: {unused}."] if unused else []), *self.notes])
+    def excluded(self, face: Face = PYTHON) -> str:
+        """Return in one line what was not used, and all notes; "" if there is neither."""
+        unused = [counted(count, self._reason(reason, face)) for reason, count in self.unused.items() if count]
+        notes = [one_line(note.render(face)) for note in self.notes]
+        return " ".join([*([f"Not used: {'; '.join(unused)}."] if unused else []), *notes])
+
+    def _reason(self, reason: str, face: Face) -> str:
+        return f"{reason} ({self.advice[reason].render(face)})" if reason in self.advice else reason
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
 
 def counted(count: int, what: str) -> str:
-    """A count before a plural, whose first noun loses its s after 1."""
-    nouns = (
-        r"\b(annotation|answer|assertion|cell|comparison|correction|draft|grade|prediction|ranking|rating|result|row|sample|score|"
-        r"span|suggestion|task|text)s\b"
-    )
-    if count == 1:
-        what = re.sub(nouns, r"\1", what, count=1)
-    return f"{count:,} {what}"
+    """Return a count before a plural, whose first noun loses its s after 1."""
+    return f"{count:,} {_NOUNS.sub(SINGULAR, what, count=1) if count == 1 else what}"
 
 
-def columns_named(names: list[str]) -> str:
-    """The first few column names, quoted."""
-    more = f" and {len(names) - MAX_COLUMNS_NAMED:,} more" if len(names) > MAX_COLUMNS_NAMED else ""
-    return ", ".join(f"'{name}'" for name in names[:MAX_COLUMNS_NAMED]) + more
+def one_line(text: str) -> str:
+    """Return a text that may hold a name from the data, without its line breaks."""
+    return " ".join(text.split())

@@ -1,13 +1,13 @@
-"""Annotators with known truth.
+"""Simulated annotations with known truth.
 
-How a label arises. Item i has a true class t_i, a look-alike class ("decoy") and a difficulty d_i in [0, 0.5]: whoever
-looks at the item takes it for its decoy with probability d_i and for t_i otherwise. Annotator a, who takes an item for
-class p, gives label l with probability `answers[a, p, l]`. A member of a clique does not look: with probability
-`copying` it gives what its leader answers on that item, whether or not the leader's own answer is in the table. So
-harder items are confused more, by everyone who looks and by nobody who does not.
+Item i has a true class t_i, a look-alike class ("decoy") and a difficulty d_i in [0, 0.5]: an annotator takes the item
+for its decoy with probability d_i and for t_i otherwise. Annotator a, who takes an item for class p, gives label l with
+probability `answers[a, p, l]`. A member of a clique copies: with probability `copying` it gives its leader's answer to
+that item, even if the leader's own answer is not in the table. So annotators confuse harder items more often, but not
+when they copy.
 
-Draws come in blocks of `BLOCK` items, each with its own child of the seed; a clique's shared answers come from a hash
-of the seed, the item and the leader. Any part of a simulation is therefore the same bits however it is cut.
+Draws come in chunks of `BLOCK` items, each with its own child of the seed; a clique's shared answers come from a hash
+of the seed, the item and the leader. Any part of a simulation is therefore the same bits in every division.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from numbers import Integral
 
 import numpy as np
 
+from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.simulate_kinds import apportion
@@ -29,7 +30,7 @@ from dissensus.table.simulate_kinds import simulate_spans as simulate_spans
 from dissensus.table.simulate_kinds import simulate_texts as simulate_texts
 
 BLOCK = 2**13
-"""Items per block: the unit of seeding, and small enough that a block's arrays stay in the processor's cache."""
+"""Items per chunk: the unit of seeding, and small enough that a chunk's arrays fit the processor's cache."""
 
 KINDS: dict[str, float] = {
     "expert": 0.15,
@@ -43,23 +44,23 @@ KINDS: dict[str, float] = {
 """The kinds of annotators, and their shares in a default crowd."""
 
 CLIQUE_SIZE = 5
-MAX_DIFFICULTY = 0.5  # beyond it an item would more often be taken for its decoy than for what it is
+MAX_DIFFICULTY = 0.5  # harder items would more often be taken for their decoy than for their true class
 
 _CROWD, _ITEMS, _LABELS, _SHARED = range(4)  # children of the seed
 
 
 @dataclass(frozen=True, eq=False)
 class Crowd:
-    """Who the annotators are: how each answers, how much each works, who copies whom."""
+    """The annotators: their answers, activity, and whom they copy."""
 
     answers: FloatArray  # (A, K, K) [annotator, class it takes the item for, label it gives]
     kind: Names  # (A,) one of KINDS, or a name of the caller's own
-    activity: FloatArray  # (A,) how much work each takes on, relative to the others
-    leader: IntArray  # (A,) the annotator whose answers it gives (itself for a leader), −1 for nobody's
-    copying: FloatArray  # (A,) how often it gives them; 1 for a leader
+    activity: FloatArray  # (A,) relative amount of work
+    leader: IntArray  # (A,) the annotator that it copies (itself for a leader), −1 outside of cliques
+    copying: FloatArray  # (A,) share of copied answers; 1 for a leader
 
     def confusion(self, taken_for: FloatArray) -> FloatArray:
-        """(A, K, K) [annotator, true, given], where items of class t are taken for p at the rate taken_for[t, p]."""
+        """Return (A, K, K) [annotator, true, given] if items of class t are taken for p at the rate taken_for[t, p]."""
         copying = np.where(self.leader >= 0, self.copying, 0.0)[:, None, None]
         given = (1 - copying) * self.answers + copying * self.answers[self.leader]  # leader −1: times 0
         return np.asarray(taken_for @ given)
@@ -67,18 +68,18 @@ class Crowd:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """A table of annotations and everything that is true about it."""
+    """A table of annotations and its true parameters."""
 
     annotations: Annotations
     truth: IntArray  # (I,) class codes
-    difficulty: FloatArray  # (I,) chance that somebody who looks takes the item for its decoy
-    decoy: IntArray  # (I,) the class that the item is mistaken for
+    difficulty: FloatArray  # (I,) probability that an annotator takes the item for its decoy
+    decoy: IntArray  # (I,) the class that is mistaken for the true one
     confusion: FloatArray  # (A, K, K) [annotator, true, given], over all items
     crowd: Crowd
 
     @property
     def kind(self) -> Names:
-        """(A,) the kind of each annotator."""
+        """Return (A,) the kind of each annotator."""
         return self.crowd.kind
 
 
@@ -100,18 +101,18 @@ def simulate(
     Parameters
     ----------
     redundancy : int or (low, high)
-        Annotations per item, by different annotators; of a pair, a whole number drawn anew for every item.
+        Annotations per item, by different annotators; for a pair, a whole number drawn for every item.
     kinds : kind → share, optional
         See `make_crowd`.
     hardness : float
-        Mean difficulty, from 0 (nobody mistakes an item) to 0.5.
+        Mean difficulty, from 0 (no mistaken items) to 0.5.
     skew : float
-        How unequally the work is shared: the standard deviation of log activity. With 0 all work alike.
+        Standard deviation of log activity; with 0, all annotators work equally.
     prior : (K,), optional
-        Share of each class; equal where left out.
+        Share of each class; equal by default.
     part : (first, end), optional
-        Only these items of the n_items, as in `range`. Parts drawn one by one make up the whole, so that a simulation
-        larger than memory can be written part by part; those that start at multiples of `BLOCK` waste no work.
+        Draw only these items of the n_items, as in `range`. Parts make up the whole, so that a simulation larger than
+        memory can be written part by part; parts that start at multiples of `BLOCK` waste no work.
 
     >>> sim = simulate(1000, 20, 4, seed=1)
     >>> sim.annotations
@@ -121,15 +122,14 @@ def simulate(
     """
     first, end = (0, n_items) if part is None else part
     if not 0 <= first <= end <= n_items:
-        raise BadParameter(f"part must lie within 0 … {n_items:,}, got ({first}, {end}).")
-    if not 0 <= hardness <= MAX_DIFFICULTY:
-        raise BadParameter(f"hardness must lie between 0 and {MAX_DIFFICULTY}, got {hardness}.")
+        raise errors.PartOutOfRange(n_items=n_items, first=first, end=end)
+    check_argument("hardness", hardness, float, low=0, high=MAX_DIFFICULTY)
     crowd = make_crowd(n_annotators, n_classes, kinds=kinds, skew=skew, seed=seed)
     shares = np.full(n_classes, 1 / n_classes) if prior is None else np.asarray(prior, np.float64)
     if shares.shape != (n_classes,) or (shares < 0).any() or not np.isclose(shares.sum(), 1):
-        raise BadParameter(f"prior must hold {n_classes} shares that sum to one, got {shares.tolist()}.")
+        raise errors.InvalidPrior(n_classes=n_classes, shares=shares.tolist())
 
-    aligned = first // BLOCK * BLOCK  # blocks are drawn whole, then cut
+    aligned = first // BLOCK * BLOCK  # chunks are drawn whole, then cut
     blocks = range(aligned // BLOCK, max(-(-end // BLOCK), aligned // BLOCK + 1))
     drawn = zip(*(_draw_items(block, shares, hardness, seed) for block in blocks), strict=True)
     truth, difficulty, decoy = (np.concatenate(parts)[: end - aligned] for parts in drawn)
@@ -162,9 +162,9 @@ def annotate(
     truth : (I,)
         Class codes.
     difficulty, decoy : (I,), optional
-        See the module; left out, nobody mistakes an item. Both or neither.
+        See the module; by default no item is mistaken. Both or neither.
     items, annotators, classes : names, optional
-        Items and annotators in sorted order. Left out, the codes are the names.
+        Items and annotators in sorted order. By default, the codes are the names.
 
     >>> annotate(make_crowd(6, 3, seed=1), np.array([0, 1, 2, 2]), redundancy=3, seed=1).annotations.n_annotations
     12
@@ -172,9 +172,9 @@ def annotate(
     n_annotators, n_classes = crowd.answers.shape[:2]
     truth = np.asarray(truth)
     if (difficulty is None) != (decoy is None):
-        raise BadParameter("difficulty and decoy belong together; give both or neither.")
+        raise errors.DifficultyWithoutDecoy
     if truth.size and not (truth.min() >= 0 and truth.max() < n_classes):
-        raise DataError(f"truth must hold class codes from 0 to {n_classes - 1}, got {truth.min()} … {truth.max()}.")
+        raise errors.InvalidTruth(last=n_classes - 1, low=int(truth.min()), high=int(truth.max()))
     difficulty = np.zeros(truth.size, np.float32) if difficulty is None else np.asarray(difficulty)
     decoy = truth if decoy is None else np.asarray(decoy)
     taken_for = np.zeros((n_classes, n_classes))
@@ -196,11 +196,11 @@ def make_crowd(
     Parameters
     ----------
     kinds : kind → share, optional
-        Shares of the kinds in `KINDS`, in any unit: of five annotators, {"expert": 3, "adversary": 2} makes just that.
-        On an item taken for what it is, a label is right with a probability near 0.95 from an expert, 0.75 from an
+        Shares of the kinds in `KINDS`, in any unit: with five annotators, {"expert": 3, "adversary": 2} gives three and
+        two. If an item is not mistaken, a label is right with a probability near 0.95 from an expert, 0.75 from an
         ordinary annotator, 0.95 on a third of the classes and 0.5 on the others from a specialist, 0.05 from an
         adversary (whose wrong answers are systematic), 0.6 from the leader of a clique. Cliques have about five
-        members, who copy their leader 95 times of 100; one who would be alone becomes ordinary.
+        members, who copy their leader with probability 0.95; a clique of one becomes ordinary.
     skew : float
         Standard deviation of log activity.
 
@@ -212,14 +212,14 @@ def make_crowd(
     (6, 3, 3)
     """
     if n_annotators < 1 or n_classes < 2:
-        raise BadParameter(f"a crowd needs an annotator and two classes, got {n_annotators} and {n_classes}.")
+        raise errors.CrowdTooSmall(n_annotators=n_annotators, n_classes=n_classes)
     rng = _generator(seed, _CROWD)
     kind = apportion(KINDS if kinds is None else kinds, n_annotators, KINDS)
     if (kind == "clique").sum() == 1:
         kind[kind == "clique"] = "ordinary"
     kind = rng.permutation(kind)
 
-    right = np.full((n_annotators, n_classes), 0.75)  # the mean of each annotator's accuracy on each class
+    right = np.full((n_annotators, n_classes), 0.75)  # mean accuracy of each annotator on each class
     right[kind == "expert"] = 0.95
     right[kind == "clique"] = 0.6
     right[kind == "adversary"] = 0.05
@@ -258,13 +258,13 @@ def _annotate(
     names: tuple[Names, Names, Names],
     start: int = 0,
 ) -> Annotations:
-    """Draw the table of these items; `names` of items, annotators and classes; `start` numbers the first item."""
+    """Draw the table of these items; `names` of items, annotators and classes; `start` is the first item's number."""
     low, high = (int(redundancy),) * 2 if isinstance(redundancy, Integral) else redundancy  # type: ignore[misc]
     n_classes = crowd.answers.shape[1]
     active = int((crowd.activity > 0).sum())
     if not 1 <= low <= high <= active:
-        raise BadParameter(f"redundancy must lie between 1 and the {active} active annotators, got {redundancy}.")
-    # chance of a label up to l: one (A·K,) column per l, in the order of gathering
+        raise errors.RedundancyOutOfRange(n_annotators=active, redundancy=redundancy)
+    # probability of a label up to l: one (A·K,) column per l, in the order of gathering
     chance = np.cumsum(crowd.answers, axis=2).reshape(-1, n_classes).T.astype(np.float32)[:-1].copy()
     tickets = _tickets(crowd.activity)
     annotator = np.empty(truth.size * high, np.int32)
@@ -273,12 +273,12 @@ def _annotate(
     for at in range(0, truth.size, BLOCK):
         rng = _generator(seed, _LABELS, (start + at) // BLOCK)
         n = min(BLOCK, truth.size - at)
-        # every block is drawn whole and then cut, so that the last one of a part gives the same bits
+        # every chunk is drawn whole and then cut, so that the last one of a part has the same bits
         who = _draw_annotators(rng, BLOCK, high, tickets)[:n]  # (n, high)
         count = rng.integers(low, high + 1, BLOCK, dtype=np.int32)[:n]
         uniform = rng.random((3, BLOCK, high), np.float32)[:, :n]
         kept: BoolArray | slice = slice(None)
-        if low < high:  # any `count` of them; the first ones would have the lowest codes
+        if low < high:  # a random choice; the first annotators have the lowest codes
             kept = (rng.random((BLOCK, high), np.float32)[:n].argsort(axis=1) < count[:, None]).ravel()
         ptr[at + 1 : at + n + 1] = ptr[at] + np.cumsum(count)
         rows = slice(ptr[at], ptr[at + n])
@@ -303,7 +303,7 @@ def _annotate(
 
 
 def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tuple[IntArray, FloatArray, IntArray]:
-    """Draw truth, difficulty and decoy of the items of one block."""
+    """Draw truth, difficulty and decoy of the items of one chunk."""
     rng, n_classes, code = _generator(seed, _ITEMS, block), prior.size, naming.smallest_int(prior.size)
     truth = np.searchsorted(np.cumsum(prior)[:-1], rng.random(BLOCK), side="right").astype(code)
     # m·U^(m/h − 1) has mean h and reaches up to m: most items easy, few hard
@@ -314,16 +314,18 @@ def _draw_items(block: int, prior: FloatArray, hardness: float, seed: int) -> tu
 
 
 def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntArray) -> IntArray:
-    """(n, size) different annotators for each item, sorted; drawn one by one in proportion to their tickets."""
+    """Return (n, size) different annotators for each item, sorted; drawn in proportion to their tickets."""
     n_annotators = int(tickets[-1]) + 1
-    if n_annotators <= 16 * size:  # a small crowd: who comes first, at rates by tickets (Efraimidis & Spirakis 2006)
+    if (
+        n_annotators <= 16 * size
+    ):  # a small crowd: smallest waiting times, at rates by tickets (Efraimidis & Spirakis 2006)
         waiting = rng.standard_exponential((n, n_annotators), np.float32)
-        with np.errstate(divide="ignore"):  # no ticket: waits for ever
+        with np.errstate(divide="ignore"):  # an annotator without tickets waits for ever
             waiting /= np.bincount(tickets, minlength=n_annotators).astype(np.float32)
         return np.sort(np.argpartition(waiting, size - 1, axis=1)[:, :size].astype(np.int32), axis=1)
     who = np.sort(tickets[rng.integers(tickets.size, size=(n, size), dtype=np.int32)], axis=1)
     todo = np.arange(n)
-    while todo.size:  # draw again for whoever came up twice
+    while todo.size:  # draw again for annotators who were drawn twice
         twice = np.zeros((todo.size, size), np.bool_)
         twice[:, 1:] = who[todo, 1:] == who[todo, :-1]
         todo, twice = todo[twice.any(axis=1)], twice[twice.any(axis=1)]
@@ -334,16 +336,16 @@ def _draw_annotators(rng: np.random.Generator, n: int, size: int, tickets: IntAr
 
 
 def _shared_draws(seed: int, item: IntArray, leader: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Two uniform draws for each (item, leader), the same in every row, block and part."""
+    """Return two uniform draws for each (item, leader), the same in every row, chunk and part."""
     key = np.random.SeedSequence(seed, spawn_key=(_SHARED,)).generate_state(1, np.uint64)
     first = naming.mix(naming.mix(item.astype(np.uint64) ^ key) ^ leader.astype(np.uint64))
     second = naming.mix(first)
-    scale = np.float32(2**-24)  # 24 bits are what float32 holds below 1
+    scale = np.float32(2**-24)  # float32 holds 24 bits below 1
     return (first >> np.uint64(40)).astype(np.float32) * scale, (second >> np.uint64(40)).astype(np.float32) * scale
 
 
 def _tickets(activity: FloatArray) -> IntArray:
-    """Repeat the code of each annotator by its activity, at least once: a random entry is a random annotator."""
+    """Repeat the code of each active annotator by its activity: a random entry is a random annotator."""
     per_annotator = max(16, 2**16 // activity.size)
     share = np.round(activity / activity.mean() * per_annotator).astype(np.int64)
     return np.repeat(np.arange(activity.size, dtype=np.int32), np.where(activity > 0, np.maximum(share, 1), 0))

@@ -1,7 +1,7 @@
 """Tables of other labels than classes, drawn with known truth: numbers, grades, pairs, sets, spans and texts.
 
-A span is read by an annotator who misses it, or marks it with a wrong type or a boundary moved by one token; between
-spans it may mark what is none. A spammer marks at random, an adversary always gives another type: the next one.
+An annotator of spans misses a span, or marks it with a wrong type or a boundary moved by one token, and may mark
+further spans between. A spammer marks at random, an adversary always gives the next type.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter
+from dissensus.table import exceptions as errors
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import OUTCOMES, set_name
-from dissensus.table.names import shown
 from dissensus.table.spans import place_names
 
 TICKS = {
@@ -27,11 +26,11 @@ TICKS = {
     "spammer": (0.2, 0.2),
     "adversary": (0.1, 0.6),
 }
-"""Kind of annotator of sets → how often a true option is ticked, and another one."""
+"""Kind of annotator of sets → probability of selecting a true option, and another one."""
 
 
-class Habits(NamedTuple):
-    """How an annotator of spans errs; rates are per span, `extra` per token."""
+class ErrorRates(NamedTuple):
+    """Error rates of an annotator of spans, per span; `extra` per token."""
 
     miss: float
     boundary: float
@@ -39,31 +38,31 @@ class Habits(NamedTuple):
     extra: float
 
 
-HABITS = {
-    "expert": Habits(0.05, 0.03, 0.03, 0.001),
-    "ordinary": Habits(0.25, 0.10, 0.10, 0.005),
-    "sloppy": Habits(0.25, 0.50, 0.10, 0.005),
-    "spammer": Habits(1.0, 0.0, 0.0, 0.15),
-    "adversary": Habits(0.10, 0.05, 1.0, 0.005),
+ERROR_RATES = {
+    "expert": ErrorRates(0.05, 0.03, 0.03, 0.001),
+    "ordinary": ErrorRates(0.25, 0.10, 0.10, 0.005),
+    "sloppy": ErrorRates(0.25, 0.50, 0.10, 0.005),
+    "spammer": ErrorRates(1.0, 0.0, 0.0, 0.15),
+    "adversary": ErrorRates(0.10, 0.05, 1.0, 0.005),
 }
 """The kinds of annotators of spans."""
 READERS = {"expert": 0.15, "ordinary": 0.6, "sloppy": 0.1, "spammer": 0.1, "adversary": 0.05}
 """Their shares in a default crowd."""
-SPAN_RATE = 0.12  # spans per token that is outside
-SPAN_GOES_ON = 0.4  # chance that a span has one more token
+SPAN_RATE = 0.12  # spans per token outside of spans
+P_CONTINUED = 0.4  # probability that a span has one more token
 Span = tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """A table and what is true about it."""
+    """A table and its true parameters."""
 
     annotations: Annotations
     truth: Any  # (I,) numbers, codes of grades or tags, or texts; of sets (I, L) bool; of pairs (T,) scores of things
-    kind: Names  # (A,) such as ordinary, spammer (does not look) or adversary (turns the scale round)
-    bias: FloatArray | None = None  # (A,) how far numbers lie above the truth; of pairs, how far the left is favoured
-    error: FloatArray | None = None  # (A,) chance that an annotator of texts errs on a word
-    options: Names | None = None  # (L,) of sets
+    kind: Names  # (A,) such as ordinary, spammer (labels at random) or adversary (reverses the scale)
+    bias: FloatArray | None = None  # (A,) mean error of numbers; for pairs, preference for the left
+    error: FloatArray | None = None  # (A,) error rate per word of annotators of texts
+    options: Names | None = None  # (L,) options of sets
 
 
 def simulate_kind(
@@ -84,19 +83,16 @@ def simulate_kind(
     """Draw a table of labels of the kind "numbers", "graded" or "pairs", with spammers, adversaries and bias.
 
     An item has a truth θ ~ N(0, 1). An annotator with a bias ~ N(0, `bias`²), a stretch ~ N(1, 0.2²) and a noise of
-    about `noise` takes it for x = bias + stretch · θ + ε; a spammer for a draw that has nothing to do with it, an
-    adversary for bias − stretch · θ + ε. Numbers are x; grades are x rounded into `n_grades` steps of about equal
-    shares. Of pairs, θ is the difference of two scores, `ties` the odds of a tie between equals, and `noise` is not
-    used: ε is logistic. `n_items` items have `redundancy` labels each, by some of `n_annotators`; `seed` draws it all.
+    about `noise` perceives x = bias + stretch · θ + ε; a spammer an independent draw, an adversary bias − stretch · θ +
+    ε. Numbers are x; grades are x rounded into `n_grades` steps of about equal shares. For pairs, θ is the difference
+    of two scores, `ties` the odds of a tie between equals, and `noise` is not used: ε is logistic. `n_items` items have
+    `redundancy` labels each, by some of `n_annotators`; `seed` determines all draws.
 
     >>> simulate_kind("pairs", 200, 10, n_things=8).annotations.sides.things.size
     8
     """
     if kind not in ("numbers", "graded", "pairs"):
-        raise BadParameter(
-            f"kind must be numbers, graded or pairs, got {shown(kind)}; for others there are simulate_sets, "
-            "simulate_spans and simulate_texts."
-        )
+        raise errors.KindNotSimulated(kind=kind)
     rng = np.random.default_rng([seed, 25])
     who = np.full(n_annotators, "ordinary", object)
     odd = rng.permutation(n_annotators)
@@ -113,8 +109,8 @@ def simulate_kind(
         half = (biases[annotator] + stretch[annotator] * (scores[left] - scores[right])[item]) / 2
         odds = np.stack([np.exp(half), np.exp(-half), np.full(half.size, ties)])
         outcome = (rng.random(half.size) > np.cumsum(odds / odds.sum(axis=0), axis=0)).sum(axis=0)
-        names, said = _numbered("t", n_things), np.array(OUTCOMES, object)[np.minimum(outcome, 2)]
-        table = Annotations.from_pairs(names[left[item]], names[right[item]], said, annotator, context=item)
+        names, label = _numbered("t", n_things), np.array(OUTCOMES, object)[np.minimum(outcome, 2)]
+        table = Annotations.from_pairs(names[left[item]], names[right[item]], label, annotator, context=item)
         return Drawn(table, scores, who, biases)
     truth: FloatArray = rng.normal(0, 1, n_items)
     x = biases[annotator] + stretch[annotator] * truth[item] + noises[annotator] * rng.normal(size=item.size)
@@ -135,9 +131,9 @@ def simulate_sets(
     kinds: dict[str, int] | None = None,
     seed: int = 0,
 ) -> Drawn:
-    """Draw sets; `kinds`: how many annotators of which kind, all others are good.
+    """Draw sets; `kinds`: the number of annotators of each kind, all others are good.
 
-    An option is true on one item of five; from the second on it follows the one before it where that is true (80 %).
+    The first option is true for a fifth of the items; each later one follows a true predecessor with probability 0.8.
     """
     rng = np.random.default_rng(seed)
     truth = np.zeros((n_items, n_options), np.bool_)
@@ -151,9 +147,9 @@ def simulate_sets(
     chance = np.where(truth[item], hit[:, None], false_tick[:, None])
     options = _numbered("o", n_options)
     sets, label = np.unique(rng.random(chance.shape) < chance, axis=0, return_inverse=True)
-    names = np.array([set_name(options[one]) for one in sets], object)[label.reshape(-1)]
-    everybody = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
-    table = Annotations.from_arrays(item, annotator, names, kind="sets", **everybody)
+    names = np.array([set_name(options[selected]) for selected in sets], object)[label.reshape(-1)]
+    everything = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
+    table = Annotations.from_arrays(item, annotator, names, kind="sets", **everything)
     return Drawn(table, truth, of_annotator, options=options)
 
 
@@ -167,7 +163,7 @@ def simulate_texts(
     spammers: int = 0,
     seed: int = 0,
 ) -> Drawn:
-    """Draw texts of about so many `words`; annotators replace, leave out and add 2 to 30 % of them, spammers all."""
+    """Draw texts of about `words` words; annotators replace, omit and add 2 to 30 % of them, spammers all."""
     rng = np.random.default_rng(seed)
     truth = [rng.integers(0, vocabulary, rng.integers(words // 2, words * 3 // 2)) for _ in range(n_items)]
     error = np.append(np.ones(spammers), rng.uniform(0.02, 0.3, n_annotators - spammers))
@@ -183,10 +179,10 @@ def simulate_texts(
             elif how == 1:
                 text.insert(place, int(rng.integers(0, vocabulary)))
         texts.append(_written(text) or "w")
-    everybody = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
-    table = Annotations.from_arrays(item, annotator, texts, kind="objects", **everybody)
+    everything = {"items": np.arange(n_items), "annotators": np.arange(n_annotators)}
+    table = Annotations.from_arrays(item, annotator, texts, kind="objects", **everything)
     kind = np.where(error == 1, "spammer", "ordinary").astype(object)
-    return Drawn(table, np.array([_written(one) for one in truth], object), kind, error=error)
+    return Drawn(table, np.array(list(map(_written, truth)), object), kind, error=error)
 
 
 def simulate_spans(
@@ -206,7 +202,7 @@ def simulate_spans(
     """
     _check_redundancy(redundancy, n_annotators)
     rng = np.random.default_rng(seed)
-    kind = rng.permutation(apportion(kinds or READERS, n_annotators, tuple(HABITS)))
+    kind = rng.permutation(apportion(kinds or READERS, n_annotators, tuple(ERROR_RATES)))
     sizes = rng.integers(max(length // 2, 1), length + length // 2 + 1, n_documents)
     all_places, truth, item, annotator, label = [], [], [], [], []
     for document, size in enumerate(sizes.tolist()):
@@ -217,7 +213,7 @@ def simulate_spans(
         for a in rng.choice(n_annotators, redundancy, replace=False).tolist():
             item += places
             annotator += [f"a{a:03d}"] * size
-            label += _tags(_mark(rng, spans, size, n_types, HABITS[str(kind[a])]), size)
+            label += _tags(_mark(rng, spans, size, n_types, ERROR_RATES[str(kind[a])]), size)
     types = [f"{mark}-t{k}" for mark in "BI" for k in range(n_types)]
     people = [f"a{a:03d}" for a in range(n_annotators)]
     table = Annotations.from_arrays(item, annotator, label, [*types, "O"], annotators=people, kind="spans")
@@ -225,15 +221,15 @@ def simulate_spans(
 
 
 def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Names:
-    """(n,) kinds in these shares, by largest remainder; `known` are all kinds."""
+    """Return (n,) kinds in these shares, by largest remainder; `known` are all kinds."""
     for kind, share in shares.items():
         if kind not in known:
-            raise BadParameter(f"kinds: no kind {kind!r}; there are {', '.join(known)}.")
+            raise errors.UnknownAnnotatorKind(kind=kind, known=", ".join(known))
         if not share >= 0:
-            raise BadParameter(f"kinds: the share of {kind!r} must not be negative, got {share}.")
+            raise errors.InvalidShare(kind=kind, share=share)
     total = sum(shares.values())
     if not total > 0:
-        raise BadParameter("kinds: the shares sum to nothing.")
+        raise errors.NoShares
     exact = np.array([share / total * n for share in shares.values()])
     count = np.floor(exact + 1e-9).astype(int)
     short = np.argsort(count - exact, kind="stable")[: n - count.sum()]
@@ -243,13 +239,13 @@ def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Name
 
 def _check_redundancy(redundancy: int, n_annotators: int) -> None:
     if not 1 <= redundancy <= n_annotators:
-        raise BadParameter(f"redundancy must lie from 1 to the {n_annotators:,} annotators, got {redundancy}.")
+        raise errors.RedundancyOutOfRange(n_annotators=n_annotators, redundancy=redundancy)
 
 
 def _who_labels(
     rng: np.random.Generator, n_items: int, n_annotators: int, redundancy: int
 ) -> tuple[IntArray, IntArray]:
-    """(N,) items and annotators of `redundancy` labels of every item, each by another annotator."""
+    """Return (N,) items and annotators of `redundancy` labels of every item, each by another annotator."""
     _check_redundancy(redundancy, n_annotators)
     annotator = np.argsort(rng.random((n_items, n_annotators)), axis=1)[:, :redundancy].reshape(-1)
     return np.repeat(np.arange(n_items), redundancy), annotator
@@ -264,38 +260,38 @@ def _written(words: Iterable[int]) -> str:
 
 
 def _draw_spans(rng: np.random.Generator, size: int, n_types: int, rate: float) -> list[Span]:
-    found, at = [], 0
+    spans, at = [], 0
     while at < size:
         end = at + 1
         if rng.random() < rate:
-            while end < size and rng.random() < SPAN_GOES_ON:
+            while end < size and rng.random() < P_CONTINUED:
                 end += 1
-            found.append((at, end, int(rng.integers(n_types))))
+            spans.append((at, end, int(rng.integers(n_types))))
         at = end
-    return found
+    return spans
 
 
-def _mark(rng: np.random.Generator, spans: list[Span], size: int, n_types: int, habits: Habits) -> list[Span]:
-    """What somebody with these habits marks."""
-    found = _draw_spans(rng, size, n_types, habits.extra)
+def _mark(rng: np.random.Generator, spans: list[Span], size: int, n_types: int, rates: ErrorRates) -> list[Span]:
+    """Draw the spans that an annotator with these error rates marks."""
+    marked = _draw_spans(rng, size, n_types, rates.extra)
     for start, end, kind in spans:
-        if rng.random() < habits.miss:
+        if rng.random() < rates.miss:
             continue
-        if rng.random() < habits.boundary:
+        if rng.random() < rates.boundary:
             moved = int(rng.choice([-1, 1]))
             start, end = (start, end + moved) if rng.random() < 0.5 else (start + moved, end)
-        if rng.random() < habits.wrong_type:
+        if rng.random() < rates.wrong_type:
             kind = (kind + 1) % n_types
         if 0 <= start < end <= size:
-            found.append((start, end, kind))
-    return found
+            marked.append((start, end, kind))
+    return marked
 
 
 def _tags(spans: list[Span], size: int) -> list[str]:
-    """Tags of spans; where two overlap the later one goes over the earlier."""
+    """Return the tags of spans; a later span overwrites an earlier one."""
     tags = ["O"] * size
     for start, end, kind in spans:
         tags[start:end] = [f"B-t{kind}"] + [f"I-t{kind}"] * (end - start - 1)
-        if end < size and tags[end][0] == "I":  # the rest of a span whose begin was overwritten
+        if end < size and tags[end][0] == "I":  # the rest of an overwritten span
             tags[end] = "B" + tags[end][1:]
     return tags

@@ -1,12 +1,12 @@
 """Spans as tags: an item is a place in a document, its labels are tags, O outside and B-x, I-x inside a span of x.
 
-The name of an item says where it is, so every table made from a table knows which items follow each other:
+The name of an item holds its place, so every derived table knows which items follow each other:
 
     "doc @ 00012"          token 12 of the document
     "doc @ 00012-00017"    characters 12 to 16
 
-A document is a sequence of tokens without a gap, or of all its pieces of characters. What cannot be one span, such as
-the words of two sentences, should be two documents ("doc/sentence").
+A document is a sequence of tokens without a gap, or of all its pieces of characters. Parts that no span may cross, such
+as sentences, should be documents of their own ("doc/sentence").
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.types import BoolArray, IntArray, Names
-from dissensus.exceptions import DataError
+from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 
-PLACE = " @ "  # between a document and a place in it
+PLACE = " @ "  # joins a document and a place in it
 OUTSIDE = "O"
-MIN_SHARE_OF_NESTED = 0.01  # of spans that overlap another; fewer are slips, for which no table is taken apart
+MIN_SHARE_OVERLAPPING = 0.01  # of all spans; fewer are taken for mistakes and do not split a table
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NAME = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end>[0-9]{1,15}))?$"
 
 
 class Sequences(NamedTuple):
-    """Where items are, and which follow each other."""
+    """Places of items and their order."""
 
     documents: Names  # (D,) sorted
     document: IntArray  # (I,) code into documents
@@ -44,35 +44,34 @@ class Sequences(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """What the tags of some classes mean."""
+    """The meaning of tags."""
 
-    types: list[str | None]  # (K,) of the span that a tag is part of; None: outside
-    inside: IntArray  # (K,) code of the tag that continues a span after this one; −1: outside, or there is none
-    starts: BoolArray  # (K,) tags that a sequence may begin with
-    follows: BoolArray  # (K, K) [before, after] tags that may follow each other
+    types: list[str | None]  # (K,) label of the span that a tag is part of; None outside of spans
+    inside: IntArray  # (K,) code of the tag that continues a span after this one; −1 outside of spans, −2 if missing
+    starts: BoolArray  # (K,) True for tags that a sequence may begin with
+    follows: BoolArray  # (K, K) [before, after] True for tags that may follow each other
 
 
 def place_names(document: Sequence[Any], start: Any, end: Any = None) -> list[str]:
-    """Names of items: tokens `start`, or characters `start` to `end` (exclusive)."""
+    """Return the names of items: tokens `start`, or characters `start` to `end` (exclusive)."""
     if end is None:
         return [f"{name}{PLACE}{at:05d}" for name, at in zip(document, start, strict=True)]
     return [f"{name}{PLACE}{at:05d}-{to:05d}" for name, at, to in zip(document, start, end, strict=True)]
 
 
 def sequences_of(items: Names) -> Sequences:
-    """Read the names of items."""
-    found = pc.extract_regex(pa.array(items, pa.string()), _NAME)
-    if found.null_count:
-        bad = naming.shown(items[found.is_null().to_pylist().index(True)])
-        raise DataError(f"item {bad} is no place in a document; name it like 'doc{PLACE}12' or 'doc{PLACE}12-17'.")
-    parts = {name: found.field(name) for name in ("document", "start", "end")}
+    """Read the places in the names of items."""
+    matches = pc.extract_regex(pa.array(items, pa.string()), _NAME)
+    if matches.null_count:
+        raise errors.NotAPlace(item=items[matches.is_null().to_pylist().index(True)])
+    parts = {name: matches.field(name) for name in ("document", "start", "end")}
     documents, document = naming.encode(parts["document"], "document")
     start = parts["start"].cast(pa.int64()).to_numpy()
     token = np.asarray(pc.equal(parts["end"], "").to_numpy(zero_copy_only=False))
     end = start + 1
     end[~token] = parts["end"].filter(pa.array(~token)).cast(pa.int64()).to_numpy()
     if (end <= start).any():
-        raise DataError(f"item {naming.shown(items[(end <= start).argmax()])} ends before it begins; mend its name.")
+        raise errors.ReversedPlace(item=items[(end <= start).argmax()])
     order = np.lexsort((end, start, document))
     before, after = order[:-1], order[1:]
     cut = document[before] != document[after]
@@ -80,27 +79,26 @@ def sequences_of(items: Names) -> Sequences:
     cut |= ~token[after] & (end[before] > start[after])
     if (wrong := cut & (document[before] == document[after]) & (end[before] > start[after])).any():
         at = int(wrong.argmax())
-        one, other = (naming.shown(items[i]) for i in (before[at], after[at]))
-        raise DataError(f"items {one} and {other} overlap; a place in a document belongs to one item.")
+        raise errors.OverlappingPlaces(item=items[before[at]], other=items[after[at]])
     ptr = np.flatnonzero(np.concatenate([[True], cut, [True]])) if order.size else np.zeros(1, np.int64)
     return Sequences(documents, document, start, end, order, ptr)
 
 
 def scheme_of(classes: Iterable[Any]) -> Scheme:
-    """Read tags: I-x continues B-x and I-x; every other tag may follow every tag."""
+    """Read tags: I-x continues B-x and I-x; any other tag may follow every tag."""
     names = [str(name) for name in classes]
     types = [name[2:] if name[:2] in ("B-", "I-") else None for name in names]
     code = {name: k for k, name in enumerate(names)}
     inside = np.array([-1 if kind is None else code.get(f"I-{kind}", -2) for kind in types], np.int64)
     is_inside = np.array([name[:2] == "I-" for name in names], bool)
-    same = np.array([[one is not None and one == other for other in types] for one in types], bool)
+    same = np.array([[kind is not None and kind == other for other in types] for kind in types], bool)
     return Scheme(types, inside, ~is_inside, ~is_inside[None, :] | same.reshape(len(names), len(names)))
 
 
 def spans_of(items: Names, classes: Names, tags: IntArray, probability: Any = None) -> dict[str, Any]:
-    """Columns document, start, end, label of the spans that tags (I,) say, in reading order.
+    """Return columns document, start, end, label of the spans in tags (I,), in reading order.
 
-    A span begins at B-x, or at an I-x that nothing continues. `probability` (I,) is taken where a span begins.
+    A span begins at B-x, or at an I-x that continues no span. Its `probability` (I,) is that of its first item.
     """
     where, scheme = sequences_of(items), scheme_of(classes)
     types = np.array([scheme.types.index(kind) if kind is not None else -1 for kind in scheme.types], np.int64)
@@ -124,14 +122,14 @@ Span = tuple[Any, Any, int, int, Any]  # document, annotator, start, end (exclus
 
 
 class Tags(NamedTuple):
-    """Spans as rows of a table, and how many could not be."""
+    """Spans as rows of a table, and the number of spans that are excluded."""
 
     item: Names  # (N,) places
     annotator: Names
     label: Names  # (N,) tags
     question: Names
-    overlapping: int  # spans left out: a tag can tell of one span only
-    empty: int  # spans left out: without a character or token in them
+    overlapping: int  # spans excluded because a place has one tag
+    empty: int  # spans excluded because they hold no character or token
 
 
 def tags_of_layers(
@@ -142,10 +140,10 @@ def tags_of_layers(
 ) -> Tags:
     """Turn spans by question into tags, one row per question, reader and place.
 
-    Whoever marked a span in a document has read it for all questions; `readings` are further (document, annotator), who
-    said O everywhere. Places are the tokens of a document where `tokens` counts them, else its words (`texts`) cut
-    where spans of any question begin and end, else what lies between those. Of spans of one annotator that overlap, the
-    first stays, then the longest.
+    An annotator who marked a span in a document has read it for all questions; `readings` are further (document,
+    annotator) pairs, with the tag O everywhere. Places are the tokens of a document if `tokens` counts them, else its
+    words (`texts`) cut where spans of any question begin and end, else the pieces between those cuts. If spans of one
+    annotator overlap, the one that begins first stays; if they begin together, the longest.
     """
     by_reader: dict[Any, dict[Any, dict[str, list[tuple[int, int, str]]]]] = {}
     for document, annotator in readings:
@@ -157,7 +155,7 @@ def tags_of_layers(
     columns: tuple[list[Any], ...] = ([], [], [], [])  # items, annotators, labels, questions
     overlapping = empty = 0
     for document, readers in by_reader.items():
-        marked = [span for reader in readers.values() for spans_of_one in reader.values() for span in spans_of_one]
+        marked = [span for by_question in readers.values() for spans in by_question.values() for span in spans]
         if tokens is not None:
             n = max([tokens.get(document, 0), *(end for _, end, _ in marked)])
             starts = np.arange(n)
@@ -186,11 +184,11 @@ def tags_of_layers(
 
 
 def layers_of(spans: Iterable[Span]) -> list[str]:
-    """Name the layer of each span (document, annotator, start, end, label), so that none overlaps in a layer.
+    """Return the layer of each span (document, annotator, start, end, label), so that no spans of a layer overlap.
 
-    "" for the first layer, else its labels. A label tells the layer, whatever else an annotator marked: so all that
-    was said of a label can be compared. Labels that overlap are in different layers; of spans of one label that do, the
-    later ones are "label, inner". Where few overlap at all they are slips, and all is one layer.
+    The first layer is "", the others are named by their labels. All spans of a label are in one layer, so that
+    annotators can be compared. Labels that overlap are in different layers; if spans of one label overlap, the later
+    ones are "label, inner". If few spans overlap, all are in one layer.
     """
     by_reader: dict[Any, list[tuple[int, int, str, int]]] = {}
     parts: list[str] = []
@@ -204,22 +202,22 @@ def layers_of(spans: Iterable[Span]) -> list[str]:
         around: list[tuple[int, int, str, int]] = []
         for span in sorted(own):
             n = span[3]
-            around = [one for one in around if -one[1] > span[0]]
-            if (same := next((one[3] for one in around if one[:3] == span[:3]), None)) is not None:
+            around = [other for other in around if -other[1] > span[0]]
+            if (same := next((other[3] for other in around if other[:3] == span[:3]), None)) is not None:
                 parts[n] = parts[same]
                 continue
             overlapping += bool(around)
-            taken = {parts[one[3]] for one in around}
+            taken = {parts[other[3]] for other in around}
             while parts[n] in taken:
                 parts[n] += ", inner"
             around.append(span)
-            for one in taken:
-                apart.setdefault(one, set()).add(parts[n])
-                apart.setdefault(parts[n], set()).add(one)
-    if overlapping < MIN_SHARE_OF_NESTED * len(parts) or not overlapping:
+            for part in taken:
+                apart.setdefault(part, set()).add(parts[n])
+                apart.setdefault(parts[n], set()).add(part)
+    if overlapping < MIN_SHARE_OVERLAPPING * len(parts) or not overlapping:
         return [""] * len(parts)
     layer: dict[str, int] = {}
-    for part, _ in sorted(Counter(parts).items(), key=lambda one: (-one[1], one[0])):
+    for part, _ in sorted(Counter(parts).items(), key=lambda pair: (-pair[1], pair[0])):
         full = {layer[other] for other in apart.get(part, ()) if other in layer}
         layer[part] = min(set(range(len(full) + 1)) - full)
     names = [" + ".join(sorted(part for part in layer if layer[part] == k)) for k in range(max(layer.values()) + 1)]
@@ -227,7 +225,7 @@ def layers_of(spans: Iterable[Span]) -> list[str]:
 
 
 def _pieces(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:
-    """Starts and ends of the words of a text, cut at these places; without a text, of all between those."""
+    """Return starts and ends of the words of a text, cut at these places; without a text, of pieces between cuts."""
     words = [] if text is None else [word.span() for word in _WORD.finditer(text)]
     bounds = np.array(sorted(cuts.union([0], *words)), np.int64)
     starts, ends = bounds[:-1], bounds[1:]
@@ -238,7 +236,7 @@ def _pieces(cuts: set[int], text: str | None) -> tuple[IntArray, IntArray]:
 
 
 def are_tags(classes: Iterable[Any]) -> bool:
-    """True where labels are O, B-x and I-x, and not O alone."""
+    """Return True if labels are O, B-x and I-x, and not only O."""
     names = [str(name) for name in classes]
     return any(name[:2] in ("B-", "I-") for name in names) and all(
         name == OUTSIDE or (name[:2] in ("B-", "I-") and len(name) > 2) for name in names
@@ -246,14 +244,14 @@ def are_tags(classes: Iterable[Any]) -> bool:
 
 
 def are_places(items: Names) -> bool:
-    """True where all names of items are places in documents."""
+    """Return True if all names of items are places in documents."""
     if items.dtype != object or not items.size:
         return False
     return bool(pc.all(pc.match_substring_regex(pa.array(items, pa.string()), _NAME)).as_py())
 
 
 def complete(classes: Names) -> list[str]:
-    """The tags, with B-x and I-x of every x, and O where there are spans."""
+    """Return the tags completed by B-x and I-x of every x, and O if there are spans."""
     names = [str(name) for name in classes.tolist()]
     types = {name[2:] for name in names if name[:2] in ("B-", "I-")}
     return sorted({*names, *(f"{mark}-{kind}" for kind in types for mark in "BI"), *([OUTSIDE] if types else [])})

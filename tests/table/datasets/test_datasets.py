@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, Questions
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
+from dissensus.exceptions import DataError, MissingColumn
+from dissensus.table import exceptions as errors
 from dissensus.table.datasets import list_datasets, load_dataset
+from facts import raises
 
 
 def put(folder, name, text):
@@ -68,7 +70,7 @@ def test_splits_hold_items_that_nobody_labelled(folder):
     assert {fold: part.item_names.tolist() for fold, part in data.split_by("fold").items()} == {
         "1": ["e"], "2": ["b", "c"], "10": ["a"],
     }  # fmt: skip
-    with pytest.raises(MissingColumn, match="small: no item column 'folds'; there are item, text, split, fold"):
+    with raises(errors.NoItemColumn, dataset="small", name="folds", columns="item, text, split, fold"):
         data.split_by("folds")
 
 
@@ -85,7 +87,7 @@ def test_row_order_changes_nothing(folder):
 
 def test_another_gold_is_read_by_name_and_a_wrong_name_is_told_which_there_are(folder):
     assert load_dataset("small", folder=folder, gold="other").gold.tolist() == [-1, 0, -1]
-    with pytest.raises(UnknownName, match="'small' has no gold 'ohter': it has 'other', and without gold="):
+    with raises(errors.UnknownGold, name="small", gold="ohter", golds=("other",), has_default=True):
         load_dataset("small", folder=folder, gold="ohter")
 
 
@@ -96,7 +98,7 @@ def test_votes_without_annotators(tmp_path):
     assert data.description == "votes"
     lacking = "annotator ids (votes only), no gold, no item columns, no features, no annotator metadata and no splits"
     assert data.missing == f"votes has no {lacking}."
-    with pytest.raises(BadParameter, match="'votes': votes must be 'counts', got 'annotations'"):
+    with raises(errors.UnknownVotes, name="votes", allowed="'counts'", votes="annotations"):
         load_dataset("votes", folder=tmp_path, votes="annotations")
 
 
@@ -142,25 +144,35 @@ def test_votes_and_questions_are_written_too(tmp_path):
 
 
 def test_names_that_are_not_there(folder, monkeypatch):
-    with pytest.raises(
-        UnknownName, match=r"no data set 'smal'; did you mean 'small'. `dissensus datasets` lists all 2."
+    with raises(
+        errors.UnknownDataset,
+        name="smal",
+        guess=" did you mean 'small'?",
+        n_datasets=2,
+        variable="DISSENSUS_DATA",
+        folder_named=True,
     ):
         load_dataset("smal", folder=folder)
     monkeypatch.setenv("DISSENSUS_DATA", str(folder))
     assert load_dataset("small").name == "small"
     assert [info.name for info in list_datasets()] == ["digits-crowd", "small"]
     monkeypatch.setenv("DISSENSUS_DATA", str(folder / "nowhere"))
-    with pytest.raises(
-        UnreadableFile, match=r"the environment variable DISSENSUS_DATA names '.*nowhere', which is not a folder"
-    ):
+    with raises(errors.NotAFolder, where="the environment variable DISSENSUS_DATA"):
         load_dataset("small")
     monkeypatch.delenv("DISSENSUS_DATA")
     assert [info.name for info in list_datasets()] == ["digits-crowd"]
-    with pytest.raises(
-        UnknownName, match=r"no data set 'small'; DISSENSUS_DATA is not set: .*export DISSENSUS_DATA=FOLDER"
+    with raises(
+        errors.UnknownDataset, name="small", guess="", n_datasets=1, variable="DISSENSUS_DATA", folder_named=False
     ):
         load_dataset("small")
-    with pytest.raises(UnknownName, match="did you mean 'digits-crowd'"):
+    with raises(
+        errors.UnknownDataset,
+        name="digit-crowd",
+        guess=" did you mean 'digits-crowd'?",
+        n_datasets=1,
+        variable="DISSENSUS_DATA",
+        folder_named=False,
+    ):
         load_dataset("digit-crowd")
 
 
@@ -169,39 +181,64 @@ def test_a_folder_without_labels_and_a_broken_archive_are_told(folder):
     assert {info.name: info.labelled for info in list_datasets(folder)} == {
         "digits-crowd": True, "small": True, "words": False,
     }  # fmt: skip
-    with pytest.raises(DataError, match="'words' is no labelled set: it has neither annotations"):
+    with raises(errors.NotALabelledSet, name="words"):
         load_dataset("words", folder=folder)
     (folder / "small" / "features.npz").write_bytes((folder / "small" / "features.npz").read_bytes()[:100])
-    with pytest.raises(UnreadableFile, match=r"features.npz cannot be read as arrays"):
+    with raises(errors.NotArrays, reason="File is not a zip file"):
         load_dataset("small", folder=folder)
 
 
 @pytest.mark.parametrize(
     ("file", "text", "error", "message"),
     [
-        ("annotations.csv", "item,worker,label\na,x,1\n", MissingColumn, r"annotations.csv: no column 'annotator'"),
-        ("annotations.csv", "item,annotator,label\na,x,\n", DataError, r"small: column 'label': 1 of 1 rows are blank"),
-        ("gold.csv", "item,label\na,9\na,2\n", DataError, r"small: gold: item 'a' .* has two different labels"),
-        ("items.csv", "item,split\na,train\na,test\n", DataError, r"small: items.csv: 'a' has 2 rows; keep one"),
-        ("annotators.csv", "worker\nx\n", MissingColumn, r"annotators.csv: no column 'annotator'"),
+        (
+            "annotations.csv",
+            "item,worker,label\na,x,1\n",
+            MissingColumn,
+            (errors.ColumnMissingInFile, {"name": "annotator", "columns": ("item", "worker", "label")}),
+        ),
+        (
+            "annotations.csv",
+            "item,annotator,label\na,x,\n",
+            DataError,
+            (errors.MissingLabels, {"column": "label", "n_bad": 1, "n_rows": 1, "row": 0, "value": None}),
+        ),
+        (
+            "gold.csv",
+            "item,label\na,9\na,2\n",
+            DataError,
+            (errors.ContradictoryGold, {"item": "a", "row": 0, "what": "labels"}),
+        ),
+        (
+            "items.csv",
+            "item,split\na,train\na,test\n",
+            DataError,
+            (errors.DuplicateRows, {"file": "items.csv", "name": "a", "n": 2}),
+        ),
+        (
+            "annotators.csv",
+            "worker\nx\n",
+            MissingColumn,
+            (errors.ColumnMissingInFile, {"name": "annotator", "columns": ("worker",)}),
+        ),
     ],
 )
 def test_bad_files_are_named(folder, file, text, error, message):
     put(folder / "small", file, text)
-    with pytest.raises(error, match=message):
+    with raises(message[0], **message[1]):
         load_dataset("small", folder=folder)
 
 
 def test_counts_must_be_whole_numbers(tmp_path):
     put(tmp_path / "votes", "counts.csv", "item,label,count\np,yes,many\n")
-    with pytest.raises(DataError, match="votes: column 'count' must hold whole numbers"):
+    with raises(errors.CountsNotWhole, reason="Failed to parse string: 'many' as a scalar of type int64"):
         load_dataset("votes", folder=tmp_path)
 
 
 def test_the_seed_is_for_the_bundled_set_alone(folder):
-    with pytest.raises(BadParameter, match="'small' is not drawn at random"):
+    with raises(errors.NotRandom, name="small", simulated="digits-crowd"):
         load_dataset("small", folder=folder, seed=1)
-    with pytest.raises(BadParameter, match="leave out gold= and votes="):
+    with raises(errors.OneGoldOnly, name="digits-crowd"):
         load_dataset("digits-crowd", gold="paper")
 
 

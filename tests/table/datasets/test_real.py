@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dissensus import Questions
-from dissensus.exceptions import DataError
+from dissensus.table import exceptions as errors
 from dissensus.table.datasets import list_datasets, load_dataset
+from facts import raises
 
 NUMBER = r"([\d,]+(?:\.\d+)?)"
 
@@ -184,7 +185,7 @@ def test_another_column_splits_too(readme):
 
 @pytest.mark.realdata(has="Not a labelled data set")
 def test_a_folder_without_labels_says_so(readme):
-    with pytest.raises(DataError, match="is no labelled set"):
+    with raises(errors.NotALabelledSet, name="twitter_brown_clusters"):
         load(readme)
 
 

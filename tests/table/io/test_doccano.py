@@ -5,8 +5,9 @@ import zipfile
 
 import pytest
 
-from dissensus.exceptions import DataError, DataWarning, UnreadableFile
+from dissensus.table import exceptions as errors
 from dissensus.table import io
+from facts import raises, warns
 
 
 @pytest.fixture
@@ -47,12 +48,12 @@ def test_a_damaged_zip_is_an_error(tmp_path):
     content = bytearray((tmp_path / "export.zip").read_bytes())
     content[45] ^= 0xFF  # inside the only record
     (tmp_path / "export.zip").write_bytes(content)
-    with pytest.raises(UnreadableFile, match=r"export\.zip cannot be read .*CRC"):
+    with raises(errors.DamagedFile, reason="Bad CRC-32 for file 'ann.jsonl'"):
         io.read(tmp_path / "export.zip")
 
 
 def test_a_shared_project_names_nobody(read):
-    with pytest.warns(DataWarning, match="2 of 2 answers name no annotator and count as one annotator's"):
+    with warns(errors.UnnamedAnnotators, n=2, n_answers=2):
         table = read({"id": 1, "text": "t", "label": ["x"]}, {"id": 2, "text": "u", "label": ["y"]}, name="all.jsonl")
     assert table.annotators.tolist() == ["all"]
 
@@ -84,11 +85,11 @@ def test_item_and_annotator_may_be_other_fields(read):
 
 
 def test_records_without_any_label_and_broken_spans_are_errors(read):
-    with pytest.raises(DataError, match=r"ann\.jsonl holds no answer that can be used.* 1 answer without a choice"):
+    with raises(errors.NothingUsable, what="answer"):
         read({"id": 1, "text": "t", "label": []})
-    with pytest.raises(DataError, match=r"record 1 of ann has the span .*; expected whole numbers start_offset"):
+    with raises(errors.InvalidSpan, span={}, start="start_offset", end="end_offset"):
         read({"id": 1, "text": "EU", "label": [[0, "ORG"]]})
-    with pytest.raises(DataError, match="has no 'id' nor 'doc_id' nor 'item' for item"):
+    with raises(errors.MissingField, names=("id", "doc_id", "item"), role="item"):
         read({"text": "t", "label": ["x"]})
 
 

@@ -3,8 +3,9 @@ import sys
 
 import pytest
 
-from dissensus.exceptions import DataError
+from dissensus.table import exceptions as errors
 from dissensus.table import io
+from facts import raises
 
 COLUMNS = {"item": [3, 1, 1], "worker": ["a", "a", "b"], "label": [1, 0, 1], "text": ["x", "y", "z"]}
 
@@ -47,7 +48,7 @@ def test_rows_that_were_selected_or_shuffled_count_as_they_are(dataset):
 
 def test_a_label_held_back_is_missing(datasets, dataset):
     hidden = dataset.map(lambda row: {"label": -1 if row["item"] == 3 else row["label"]})
-    with pytest.raises(DataError, match=r"column 'label': 1 of 3 rows are blank or missing"):
+    with raises(errors.MissingLabels, column="label", n_bad=1, n_rows=3, row=0, value=None):
         io.read(hidden)
     assert len(io.read(hidden, abstain=[None])) == 2
 
@@ -59,7 +60,7 @@ def test_plain_columns_are_read_with_their_types(datasets):
 
 
 def test_a_dictionary_of_splits_and_a_stream_say_what_to_do(datasets, dataset):
-    with pytest.raises(DataError, match=r"DatasetDict holds several splits; name one: dataset\['train'\]"):
+    with raises(errors.SeveralSplits, type="DatasetDict"):
         io.read(datasets.DatasetDict(train=dataset))
-    with pytest.raises(DataError, match="IterableDataset is read piece by piece; load it whole"):
+    with raises(errors.StreamedDataset, type="IterableDataset"):
         io.read(dataset.to_iterable_dataset())

@@ -5,8 +5,11 @@ import json
 import pytest
 
 from dissensus import Annotations, Questions
-from dissensus.exceptions import DataError, DataWarning
+from dissensus.exceptions import DataWarning
+from dissensus.table import exceptions as errors
 from dissensus.table import io
+from dissensus.table.notes import ComparesFields, ComparisonsAreLabels, TicksTakenApart
+from facts import raises, warns
 
 
 def choice(*choices, name="sentiment", **where):
@@ -60,7 +63,7 @@ def test_several_choices_of_one_answer_are_taken_apart_only_on_request(read):
     assert read(*tasks, ticks="votes").votes().tolist() == [[1, 1], [1, 0]]
     tables = read(*tasks, ticks="questions")
     assert {name: t.classes[t.label].tolist() for name, t in tables.items()} == {"a": ["1", "1"], "b": ["1", "0"]}
-    assert "Answers with several ticks were taken apart into yes/no questions: 1." in tables["a"].source.notes
+    assert tables["a"].source.notes == [TicksTakenApart(into="yes/no questions", n=1)]
 
 
 def test_every_choice_control_is_a_question(read):
@@ -74,7 +77,10 @@ def test_every_choice_control_is_a_question(read):
 
 def test_skipped_annotations_are_left_out_with_a_count_and_their_items_stay(read):
     skipped = annotation(2, choice("pos"), was_cancelled=True)
-    with pytest.warns(DataWarning, match="1 annotation skipped; .*1 annotation without an answer"):
+    with warns(
+        errors.RowsExcluded,
+        unused={"annotations skipped": 1, "predictions by models": 3, "annotations without an answer": 1},
+    ):
         table = read(
             task(1, annotation(1, choice("pos")), skipped),
             task(2, annotation(3)),
@@ -88,9 +94,12 @@ def test_skipped_annotations_are_left_out_with_a_count_and_their_items_stay(read
 def test_what_is_no_choice_about_the_whole_task_is_not_read(read):
     region = choice("pos", start=3, end=9)
     text = {"type": "textarea", "from_name": "why", "value": {"text": ["because"]}}
-    with pytest.warns(DataWarning, match=r"1 answer about regions 'sentiment'; 1 text 'why'"):
+    with warns(
+        errors.RowsExcluded,
+        unused={"answers about regions 'sentiment'": 1, "texts 'why'": 1, "predictions by models": 1},
+    ):
         assert len(read(task(1, annotation(1, choice("pos"), region, text)))) == 1
-    with pytest.raises(DataError, match=r"export\.json holds 1 answers about regions, 1 texts; only labels"):
+    with raises(errors.NoReadableAnswers, contents="1 answers about regions, 1 texts"):
         read(task(1, annotation(1, region, text)))
 
 
@@ -98,12 +107,12 @@ def test_the_item_may_be_a_field_of_the_data_and_the_annotator_another_field(rea
     table = read(task(1, annotation(1, choice("pos"), reviewer="eve"), doc="d-1"), item="doc", annotator="reviewer")
     assert table.items.tolist() == ["d-1"]
     assert table.annotators.tolist() == ["eve"]
-    with pytest.raises(DataError, match="task 1 has no 'page' for item; name the field: item=<field>"):
+    with raises(errors.MissingField, names=("page",), role="item"):
         read(task(1, annotation(1, choice("pos"))), item="page")
 
 
 def test_an_annotation_by_nobody_is_an_error(read):
-    with pytest.raises(DataError, match="task 1 has no 'completed_by' nor 'created_username' for annotator"):
+    with raises(errors.MissingField, names=("completed_by", "created_username"), role="annotator"):
         read(task(1, annotation(None, choice("pos"))))
 
 
@@ -123,13 +132,13 @@ def test_ratings_are_counted_beside_choices_and_read_where_asked_for_or_alone(re
     stars = {"type": "rating", "from_name": "stars", "value": {"rating": 4}}
     tables = read(task(1, annotation(1, choice("pos"), stars)))
     assert {question: table.kind for question, table in tables.items()} == {"sentiment": "classes", "stars": "graded"}
-    with pytest.warns(DataWarning, match="Not used: 1 rating 'stars' \\(read by label='stars'\\)"):
+    with warns(errors.RowsExcluded, unused={"ratings 'stars'": 1, "predictions by models": 1}):
         table = read(task(1, annotation(1, choice("pos"), stars)), label="sentiment")
     assert (table.classes.tolist(), table.source.used, table.source.rows) == (["pos"], 1, 3)
-    with pytest.warns(DataWarning, match="1 answer 'sentiment'"):
+    with warns(errors.RowsExcluded, unused={"answers 'sentiment'": 1, "predictions by models": 1}):
         assert read(task(1, annotation(1, choice("pos"), stars)), label="stars").classes.tolist() == [4]
     assert read(task(1, annotation(1, stars))).classes.tolist() == [4]
-    with pytest.raises(DataError, match="no answers called 'tone' for label; there are 'sentiment', 'stars'"):
+    with raises(errors.NoSuchQuestion, label="tone", questions=("sentiment", "stars")):
         read(task(1, annotation(1, choice("pos"), stars)), label="tone")
 
 
@@ -155,7 +164,7 @@ def test_a_choice_of_two_is_a_comparison_of_what_the_task_names(read, data, item
         [item],
         ["left", "right"],
     )
-    assert any("kind='classes'" in note for note in table.source.notes) == (not data)
+    assert any(isinstance(note, ComparesFields) for note in table.source.notes) == (not data)
     plain = read(tasks, kind="classes")
     assert (plain.kind, plain.items.tolist()) == ("classes", [1])
     assert plain.classes[plain.label].tolist() == ["left", "right"]
@@ -168,10 +177,13 @@ def test_things_that_no_two_tasks_share_are_not_ranked(read):
              text1=f"x{n}", text2=f"y{n}")
         for n in range(3)
     ]  # fmt: skip
-    with pytest.warns(DataWarning, match=r"3 comparisons of other things in every item: comparisons 'rank' \(read by"):
+    with warns(
+        errors.RowsExcluded,
+        unused={"comparisons of other things in every item: comparisons 'rank'": 3, "predictions by models": 3},
+    ):
         table = read(*both)
     assert (table.kind, table.items.tolist(), table.classes.tolist()) == ("classes", [0, 1, 2], ["left"])
-    assert "'pw' compares other things in every item: its answers are labels, left and right" in str(table.source)
+    assert table.source.notes == [ComparisonsAreLabels(question="pw")]
     with pytest.warns(DataWarning):
         assert read(*both, label="rank").kind == "pairs"
     assert {name: one.kind for name, one in read(*both, kind="pairs").items()} == {"pw": "pairs", "rank": "pairs"}
@@ -184,7 +196,7 @@ def test_a_list_in_its_new_order_is_its_comparisons_and_buckets_are_counted(read
         return {"type": "ranker", "from_name": "rank", "to_name": "results", "value": {"ranker": lists}}
 
     buckets = annotation(2, ranker(best=["a"], _=["b", "c"]), choice("pos"))
-    with pytest.warns(DataWarning, match="1 ranking of other than one list"):
+    with warns(errors.RowsExcluded, unused={"predictions by models": 1, "rankings of other than one list": 1}):
         tables = read(task(1, annotation(1, ranker(rank=["c", "a", "b"]), choice("neg")), buckets))
     assert {name: table.kind for name, table in tables.items()} == {"rank": "pairs", "sentiment": "classes"}
     table = tables["rank"]
@@ -196,9 +208,12 @@ def test_a_list_in_its_new_order_is_its_comparisons_and_buckets_are_counted(read
         (["b", "c"], "c"),
     ]
     old = {"type": "ranker", "from_name": "rank", "value": {"items": ["a", "b"], "weights": [1, 0.5]}}
-    with pytest.warns(DataWarning, match="1 ranking of other than one list"):
+    with warns(errors.RowsExcluded, unused={"rankings of other than one list": 1, "predictions by models": 1}):
         assert read(task(1, annotation(1, old, choice("neg")))).kind == "classes"
-    with pytest.warns(DataWarning, match="1 comparison without two things and which is better"):
+    with warns(
+        errors.RowsExcluded,
+        unused={"comparisons without two things and which is better": 1, "predictions by models": 1},
+    ):
         assert len(read(task(1, annotation(1, better("left")), annotation(2, better("both"))))) == 1
 
 
@@ -241,5 +256,6 @@ def _wrong(change):
     ],
 )
 def test_whatever_is_of_a_wrong_type_is_one_sentence(read, change):
-    with pytest.raises(DataError, match=r"export\.json: "):
+    with pytest.raises((errors.UnexpectedValue, errors.UnusableName, errors.LabelNotUsable)) as caught:
         read(task(2, annotation(1, choice("neg"))), _wrong(change))
+    assert "export.json: " in str(caught.value)

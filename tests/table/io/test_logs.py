@@ -13,9 +13,11 @@ import pyarrow as pa
 import pytest
 
 from dissensus.exceptions import DissensusError, RowsLeftOut
-from dissensus.table import io
-from dissensus.table.io.formats import detect
+from dissensus.table import exceptions as errors
+from dissensus.table import io, notes
+from dissensus.table.io.readers import detect
 from dissensus.table.io.writers import Answers, Labels, write_labels
+from facts import raises, warns
 from table.io.test_writers import WHO, by_question, majority, rows_of
 
 MODELS = ["m/a", "m/b"]
@@ -219,7 +221,7 @@ def test_every_shape_of_a_panel_keeps_who_judged(shape, packed, tmp_path):
     one, expected = SHAPES[shape]
     path = written(tmp_path, "x.eval" if packed else "x.json", as_eval(one) if packed else one)
     table = quiet(path)
-    assert detect(path).name == table.source.format == "inspect"
+    assert detect(path) == table.source.format == "inspect"
     assert table.items.tolist() == list(GRADES)
     assert said_by(table) == {who: list(labels) for who, labels in expected.items()}
     assert table.kind == ("numbers" if shape == "numbers" else "classes")
@@ -272,22 +274,24 @@ def test_targets_are_known_labels_where_they_are_among_the_labels(targets, known
     source = quiet(written(tmp_path, "x.json", one)).source
     assert source.gold == (None if known is None else (list(GRADES), known))
     assert ("gold" in source.columns) == (known is not None)
-    assert any("not taken for known labels" in note for note in source.notes) == (known is None)
+    assert any(isinstance(note, notes.TargetsNotGold) for note in source.notes) == (known is None)
 
 
 def test_a_sample_that_is_missing_is_said_aloud(tmp_path):
     one = copy.deepcopy(SHAPES["votes"][0]) | {"status": "cancelled"}
     del one["samples"][2]
     for path in (written(tmp_path, "x.json", one), written(tmp_path, "x.eval", as_eval(one))):
-        with pytest.warns(RowsLeftOut, match=r"not in the log: 1, such as 's2'.*status 'cancelled'"):
+        missing = (notes.SamplesMissing(n=1, sample="s2"), notes.RunNotSuccessful(status="cancelled"))
+        with warns(errors.RowsExcluded, unused={}) as caught:
             assert io.read(path).n_items == 3
+        assert caught[0].message.notes[:2] == missing
 
 
 def test_a_human_grade_of_promptfoo_is_a_known_label(tmp_path):
     table = quiet(written(tmp_path, "out.json", promptfoo(human=True)))
     assert said_by(table) == {"a": ["yes", "yes", "no", "no"], "b": ["yes", "no", "yes", "no"]}
     assert table.source.gold == ([0, 1, 2, 3], ["yes"] * 4)
-    assert table.source.unused["scores 'score' (read by label='score')"] == 8
+    assert table.source.unused["scores 'score'"] == 8
     scored = quiet(tmp_path / "out.json", label="score")
     assert (scored.kind, scored.classes.tolist()) == ("numbers", [0.25, 0.75])
 
@@ -333,10 +337,13 @@ def test_the_author_of_a_score_answers_and_a_model_in_its_name_is_no_question(tm
     assert said_by(quiet(written(tmp_path, "s.json", yes)))["ann"] == ["True", "True", "False", "False"]
 
 
-@pytest.mark.parametrize("meta", [{"totalItems": 20}, {"cursor": "abc"}])
-def test_a_page_that_is_not_the_last_says_so(meta, tmp_path):
+@pytest.mark.parametrize(
+    ("meta", "note"),
+    [({"totalItems": 20}, notes.SomeScores(n=8, n_total=20)), ({"cursor": "abc"}, notes.MorePages())],
+)
+def test_a_page_that_is_not_the_last_says_so(meta, note, tmp_path):
     path = written(tmp_path, "s.json", langfuse() | {"meta": meta})
-    with pytest.warns(RowsLeftOut, match="give all pages"):
+    with warns(errors.RowsExcluded, unused={}, notes=(note,)):
         io.read(path)
 
 
@@ -364,7 +371,7 @@ def test_a_folder_of_samples_is_one_table_and_tasks_keep_their_own_items(tmp_pat
     assert said_by(tables["y"]) == {"a": list("CCII"), "b": list("CICI")}
     assert tables["x"].source.gold == ([f"x/{n}" for n in range(4)], ["0", "1", "0", "1"])
     assert tables["y"].source.gold is None
-    assert tables["x"].source.notes == ["Files read as one: 4; files that are no table: 2."]
+    assert tables["x"].source.notes == [notes.FilesRead(n=4, n_others=2)]
 
 
 def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
@@ -374,7 +381,7 @@ def test_all_pages_of_scores_are_one_table_and_a_score_counts_once(tmp_path):
     table = quiet(tmp_path)
     assert said_by(table) == {"ann": list("CCII"), "bob": list("CICI")}
     assert table.source.unused == {"answers that another file has too": 1}
-    assert not any("pages" in note for note in table.source.notes)
+    assert table.source.notes == [notes.FilesRead(n=2, n_others=0)]
 
 
 JUDGED = [
@@ -425,7 +432,7 @@ def test_whose_answer_was_judged_names_the_item_too(item, tmp_path):
 
 def test_a_number_of_the_row_is_no_item_where_other_names_are_guessed():
     rows = table_of_judges(["prompt_id", "model", "verdict"])
-    with pytest.raises(DissensusError, match=r"column 'id' is another in every row.*item='prompt_id'"):
+    with raises(errors.ItemsNeverRepeat, item="id", other="prompt_id"):
         io.read(rows.append_column("id", pa.array(range(rows.num_rows))))
 
 
@@ -460,7 +467,11 @@ def test_no_label_is_another_where_a_zip_was_changed(tmp_path):
     for at in range(0, len(data), 23):
         table = one_sentence(written(tmp_path, "x.eval", data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]))
         assert table is None or rows_of(table) <= whole
-        assert table is None or len(table) == len(whole) or "not in the log" in str(table.source)
+        assert (
+            table is None
+            or len(table) == len(whole)
+            or any(isinstance(note, notes.SamplesMissing) for note in table.source.notes)
+        )
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -474,7 +485,7 @@ def test_a_record_that_is_there_twice_gets_one_sentence(name, tmp_path):
         with warnings.catch_warnings(), zipfile.ZipFile(path, "a") as archive:
             warnings.simplefilter("ignore")
             archive.writestr("samples/s0_epoch_1.json", json.dumps(good["samples"][0]))
-    with pytest.raises(DissensusError, match="is there twice"):
+    with raises(errors.DuplicateRecord):
         quiet(path)
 
 
@@ -519,7 +530,7 @@ def test_wrong_types_anywhere_get_one_sentence_or_a_table(name, tmp_path):
 def test_a_log_gets_our_label_and_loses_nothing(name, tmp_path):
     epochs = log(lambda g: {"qa": value(g[0]), "qa1": value(g[1])}, epochs=2)
     file, write, good = LOGS[name] if name != "epochs" else ("x.eval", as_eval, epochs)
-    to = detect(path := written(tmp_path, file, write(good))).name
+    to = detect(path := written(tmp_path, file, write(good)))
     if to not in ("inspect", "promptfoo"):
         to = "jsonl"
     before = by_question(quiet(path))

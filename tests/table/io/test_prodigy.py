@@ -5,8 +5,9 @@ import json
 import pytest
 
 from dissensus import Questions
-from dissensus.exceptions import DataError, DataWarning
+from dissensus.table import exceptions as errors
 from dissensus.table import io
+from facts import raises, warns
 
 OPTIONS = [{"id": "POS", "text": "positive"}, {"id": "NEG", "text": "negative"}]
 
@@ -31,9 +32,9 @@ def choice(item, who, *accepted, answer="accept"):
 
 def test_accepted_options_are_the_labels_and_ignored_tasks_abstain(read):
     records = choice(5, "ann", "POS"), choice(5, "bob", "POS", "NEG"), choice(-6, "ann", answer="ignore")
-    with pytest.warns(DataWarning, match="Not used: 1 task ignored"):
+    with warns(errors.RowsExcluded, unused={"tasks ignored": 1}):
         assert read(*records).classes.tolist() == ["NEG|POS", "POS"]
-    with pytest.warns(DataWarning, match="Not used: 1 task ignored"):
+    with warns(errors.RowsExcluded, unused={"tasks ignored": 1}):
         table = read(*records, ticks="votes")
     assert table.items.tolist() == [-6, 5]
     assert table.annotators.tolist() == ["set-ann", "set-bob"]
@@ -42,7 +43,7 @@ def test_accepted_options_are_the_labels_and_ignored_tasks_abstain(read):
 
 
 def test_choices_that_were_rejected_or_empty_are_left_out_with_a_count(read):
-    with pytest.warns(DataWarning, match="Not used: 1 choice task rejected; 1 answer without a choice"):
+    with warns(errors.RowsExcluded, unused={"choice tasks rejected": 1, "answers without a choice": 1}):
         table = read(choice(1, "a", "POS"), choice(2, "a", "POS", answer="reject"), choice(3, "a"))
     assert len(table) == 1
     assert table.n_items == 3
@@ -50,7 +51,7 @@ def test_choices_that_were_rejected_or_empty_are_left_out_with_a_count(read):
 
 def test_binary_tasks_are_accepted_or_rejected(read):
     ignored = record(2, "b", "ignore", label="SPAM")
-    with pytest.warns(DataWarning, match="1 task ignored"):
+    with warns(errors.RowsExcluded, unused={"tasks ignored": 1}):
         table = read(record(1, "a", label="SPAM"), record(1, "b", "reject", label="SPAM"), ignored)
     assert table.classes.tolist() == ["accept", "reject"]
     assert table.votes().tolist() == [[1, 1], [0, 0]]
@@ -70,7 +71,7 @@ def test_tasks_without_a_label_are_binary_too(read):
 
 def test_unnamed_sessions_warn_that_one_person_may_count_twice(read):
     sessions = [{"_annotator_id": f"2024-02-0{day}_10-17-19"} for day in (5, 6)]
-    with pytest.warns(DataWarning, match="2 of 2 annotators are unnamed sessions"):
+    with warns(errors.UnnamedSessions, n=2, n_annotators=2):
         read(*(record(1, None, _session_id=None, **session) for session in sessions))
 
 
@@ -83,12 +84,21 @@ def test_older_exports_have_a_session_only_and_fields_may_be_named(read):
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (record(1, None), r"record 1 has no '_annotator_id' nor '_session_id' for annotator; name the field"),
-        (record(1, "a", "maybe"), r"record 1 has the answer 'maybe'; expected 'accept', 'reject' or 'ignore'"),
-        (record(1, "a", spans=[{"start": 0, "end": "x", "label": "ORG"}]), r"record 1 has the span"),
-        (record(1, "a", "ignore"), r"holds no answer"),
+        (record(1, None), (errors.MissingField, {"names": ("_annotator_id", "_session_id"), "role": "annotator"})),
+        (
+            record(1, "a", "maybe"),
+            (
+                errors.UnexpectedValue,
+                {"field": "answer", "value": "maybe", "expected": "'accept', 'reject' or 'ignore'"},
+            ),
+        ),
+        (
+            record(1, "a", spans=[{"start": 0, "end": "x", "label": "ORG"}]),
+            (errors.InvalidSpan, {"span": {"start": 0, "end": "x", "label": "ORG"}, "start": "start", "end": "end"}),
+        ),
+        (record(1, "a", "ignore"), (errors.NothingUsable, {"what": "answer"})),
     ],
 )
 def test_what_cannot_be_read_says_which_record(read, bad, message):
-    with pytest.raises(DataError, match=rf"export\.jsonl:? .*{message}"):
+    with raises(message[0], **message[1]):
         read(bad)

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissensus.exceptions import BadParameter, UnwritableFile
+from dissensus.exceptions import UnwritableFile
+from dissensus.table import exceptions as errors
 from dissensus.table import io
+from facts import raises
 from strategies import texts
 
 SUFFIXES = ["csv", "csv.gz", "parquet", "jsonl", "jsonl.gz"]
@@ -48,17 +50,17 @@ def test_categories_are_written_as_their_names(tmp_path):
 
 
 def test_what_cannot_be_written_says_so(tmp_path):
-    with pytest.raises(BadParameter, match=r"table\.csv as csv: Unsupported Type:list"):
+    with raises(errors.CannotWrite, format="csv", reason="Unsupported Type:list<item: string>"):
         io.write_frame({"a": [["x"]]}, tmp_path / "table.csv")
-    with pytest.raises(BadParameter, match=r"expected length 1 but got length 2"):
+    with raises(errors.CannotWrite, format="csv"):
         io.write_frame({"a": [1], "b": [1, 2]}, tmp_path / "table.csv")
-    with pytest.raises(BadParameter, match=r"table\.xlsx as \.xlsx; there are csv, parquet, jsonl"):
+    with raises(errors.UnknownFormatToWrite, format=".xlsx", formats="csv, parquet, jsonl"):
         io.write_frame({"a": [1]}, tmp_path / "table.xlsx")
-    with pytest.raises(BadParameter, match=r"as tsv; there are"):
+    with raises(errors.UnknownFormatToWrite, format="tsv", formats="csv, parquet, jsonl"):
         io.write_frame({"a": [1]}, tmp_path / "table.csv", format="tsv")
-    with pytest.raises(UnwritableFile, match=r"cannot write .*nowhere.table\.csv: No such file or directory"):
+    with pytest.raises(UnwritableFile):
         io.write_frame({"a": [1]}, tmp_path / "nowhere" / "table.csv")
-    with pytest.raises(UnwritableFile, match=r"it is a folder or a device"):
+    with pytest.raises(UnwritableFile):
         io.write_json({}, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -86,7 +88,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path):
         with io.atomic(tmp_path / "table.csv"):
             raise OSError(28, "No space left on device")
 
-    with pytest.raises(UnwritableFile, match=r"cannot write .*table\.csv: No space left on device"):
+    with pytest.raises(UnwritableFile):
         fill()
     assert list(tmp_path.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Labelled sets: one bundled, further ones from a data folder that the environment variable DISSENSUS_DATA names."""
+"""Labelled data sets: one bundled, others from the data folder in the environment variable DISSENSUS_DATA."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dissensus.common.registry import nearest
-from dissensus.exceptions import BadParameter, UnknownName
+from dissensus.table import exceptions as errors
 from dissensus.table.datasets import digits
 from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.datasets.folder import VARIABLE, data_folder, describe, is_labelled, read_folder, set_folders
@@ -19,13 +19,13 @@ __all__ = ["Dataset", "DatasetInfo", "list_datasets", "load_dataset"]
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """One set that is there to load."""
+    """An available data set."""
 
     name: str
     title: str
     source: str  # "bundled", or the folder
     files: tuple[str, ...]
-    labelled: bool  # True where `load_dataset` can load it
+    labelled: bool  # True if `load_dataset` can load it
 
 
 def list_datasets(folder: str | Path | None = None) -> list[DatasetInfo]:
@@ -57,10 +57,10 @@ def load_dataset(
     folder: str | Path | None = None,
     seed: int | None = None,
 ) -> Dataset:
-    """Load a labelled set: its annotated items, and everything known about them in the same order.
+    """Load a labelled set: its annotated items, and all data about them in the same order.
 
-    Names are text, as in the files. The classes are the labels of the annotations and of the gold, sorted; where all
-    look like whole numbers, by value ("2" before "10").
+    Names are text, as in the files. The classes are the labels of the annotations and of the gold, sorted; whole
+    numbers by value ("2" before "10").
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ def load_dataset(
     gold : str, optional
         Another gold of the folder: "paper" reads gold_paper.csv.gz.
     votes : "annotations" or "counts", optional
-        Which to read where a folder has both; annotations where left out.
+        What to read if a folder has both; annotations by default.
     folder : path, optional
         The data folder, instead of that in the environment variable DISSENSUS_DATA.
     seed : int, optional
-        Draws another crowd and other labels for `digits-crowd`.
+        Seed of the crowd and the labels of `digits-crowd`.
 
     >>> data = load_dataset("digits-crowd")
     >>> data.missing
@@ -83,17 +83,17 @@ def load_dataset(
     """
     if name == digits.NAME:
         if gold is not None or votes is not None:
-            raise BadParameter(f"'{name}' has one gold and its annotations; leave out gold= and votes=.")
+            raise errors.OneGoldOnly(name=name)
         return digits.digits_crowd(0 if seed is None else seed)
     where = data_folder(folder)
     there = {} if where is None else set_folders(where)
     if name not in there:
-        hint = f"`dissensus datasets` lists all {len(there) + 1}."
-        if where is None:
-            hint = f"{VARIABLE} is not set: to load from a data folder, `export {VARIABLE}=FOLDER` or give folder=."
-        raise UnknownName(f"no data set '{name}';{nearest(name, [digits.NAME, *there])} {hint}")
+        guess = nearest(name, [digits.NAME, *there])
+        raise errors.UnknownDataset(
+            name=name, guess=guess, n_datasets=len(there) + 1, variable=VARIABLE, folder_named=where is not None
+        )
     if seed is not None:
-        raise BadParameter(f"'{name}' is not drawn at random; seed= is for '{digits.NAME}'.")
+        raise errors.NotRandom(name=name, simulated=digits.NAME)
     whole = read_folder(there[name], gold=gold, votes=votes)
     tables = whole.annotations.values() if isinstance(whole.annotations, Questions) else [whole.annotations]
     labelled = np.any([np.diff(table.item_ptr) > 0 for table in tables], axis=0)

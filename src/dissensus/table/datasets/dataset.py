@@ -1,4 +1,4 @@
-"""A labelled set: its table of annotations, and whatever else is known about items and annotators, aligned with it."""
+"""A labelled data set: its table of annotations, and further data about items and annotators, aligned with it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.common.atomic import atomic
-from dissensus.common.formatting import word_list
 from dissensus.common.types import BoolArray, IntArray, Names
-from dissensus.exceptions import MissingColumn
+from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS, Annotations
 from dissensus.table.io import write_frame
+from dissensus.table.notes import MissingParts
 from dissensus.table.questions import Questions
 
 StoredRows = tuple[Names, Callable[[], Any]]
-"""Names of items, and what reads their rows (n, …)."""
+"""Names of items, and a function that reads their rows (n, …)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Annotations with what is known beside them; a part that the set does not have is None, and `missing` says so.
+    """Annotations with further data; a part that the set lacks is None, and `missing` lists it.
 
-    `load_dataset` gives the items that have annotations; `splits` and `whole` also hold those without.
+    `load_dataset` returns the items that have annotations; `splits` and `whole` also hold those without.
 
     >>> from dissensus import load_dataset
     >>> data = load_dataset("digits-crowd")
@@ -57,34 +57,34 @@ class Dataset:
     gold: IntArray | None = None  # (I,) class codes, −1 unknown
     items: Any = None  # Arrow table of I rows: item, text, split, …
     annotators: Any = None  # Arrow table of A rows: annotator, …
-    responses: Any = None  # Arrow table: raw responses behind the labels, as they were given
-    golds: tuple[str, ...] = ()  # what `load_dataset(…, gold=…)` accepts
+    responses: Any = None  # Arrow table: raw responses from which the labels were derived
+    golds: tuple[str, ...] = ()  # values of `load_dataset(…, gold=…)`
     stored: Mapping[str, StoredRows] = dataclasses.field(default_factory=dict)  # "features", "images"
     unlabelled_too: Dataset | None = None  # see `whole`
 
     @property
     def _table(self) -> Annotations:
-        """Any of the tables: all questions share items and annotators."""
+        """Return one of the tables: all questions share items and annotators."""
         return next(iter(self.annotations.values())) if isinstance(self.annotations, Questions) else self.annotations
 
     @property
     def item_names(self) -> Names:
-        """(I,) the names of the items, in the order of every aligned array."""
+        """Return (I,) the names of the items, in the order of every aligned array."""
         return self._table.items
 
     @property
     def annotator_names(self) -> Names:
-        """(A,) the names of the annotators."""
+        """Return (A,) the names of the annotators."""
         return self._table.annotators
 
     @property
     def whole(self) -> Dataset:
-        """The same set with the items that nobody labelled."""
+        """Return the same set with the items without annotations."""
         return self.unlabelled_too or self
 
     @cached_property
     def splits(self) -> Mapping[str, Dataset]:
-        """The parts by the `split` column of the items, such as train, dev, test; none where there is no such column.
+        """Return the parts by the `split` column of the items, such as train, dev, test; empty without such a column.
 
         A part holds all its items, also those without annotations.
         """
@@ -96,14 +96,14 @@ class Dataset:
         frame = self.whole.items
         columns = [] if frame is None else frame.column_names
         if column not in columns:
-            raise MissingColumn(f"{self.name}: no item column '{column}'; there are {', '.join(columns) or 'none'}.")
+            raise errors.NoItemColumn(dataset=self.name, name=column, columns=", ".join(columns) or "none")
         values = np.array(frame[column].to_pylist(), object)
         return MappingProxyType(
             {str(v): self.whole.only(values == v) for v in class_order({v for v in values if v not in (None, "")})}
         )
 
     def only(self, mask: BoolArray) -> Dataset:
-        """The part with the items of a mask over `item_names`; annotators and classes all stay."""
+        """Return the part with the items of a mask over `item_names`; all annotators and classes stay."""
         annotations: Annotations | Questions
         if isinstance(self.annotations, Questions):
             annotations = Questions({q: table.select(items=mask) for q, table in self.annotations.items()})
@@ -118,12 +118,12 @@ class Dataset:
         )
 
     def _rows(self, stem: str) -> IntArray:
-        """(I,) where the row of each item is stored, −1 for none."""
+        """Return (I,) the stored row of each item, −1 for items without one."""
         stored = self.stored[stem][0] if stem in self.stored else self.item_names[:0]
         return naming.match(self.item_names, stored, stem)
 
     def _aligned(self, stem: str, dtype: Any, empty: float) -> Any:
-        """(I, …) the stored rows of these items, `empty` where an item has none."""
+        """Return (I, …) the stored rows of these items, `empty` for items without one."""
         at = self._rows(stem)
         rows = np.asarray(self.stored[stem][1](), dtype)[at]
         rows[at < 0] = empty
@@ -131,30 +131,30 @@ class Dataset:
 
     @cached_property
     def features(self) -> Any:
-        """(I, D) float32, NaN in the rows of items without; None where the set has none."""
+        """Return (I, D) float32, NaN in the rows of items without features; None if the set has none."""
         return self._aligned("features", np.float32, np.nan) if "features" in self.stored else None
 
     @cached_property
     def images(self) -> Any:
-        """(I, height, width[, channel]) pixels, zero where not `has_image`; None where no item has an image."""
+        """Return (I, height, width[, channel]) pixels, zero for items without an image; None if no item has one."""
         return self._aligned("images", None, 0) if self.has_image.any() else None
 
     @property
     def has_features(self) -> BoolArray:
-        """(I,) True where an item has features."""
+        """Return (I,) True for items with features."""
         x = np.full((self.item_names.size, 1), np.nan) if self.features is None else self.features
         return np.asarray(~np.isnan(x).any(axis=1))
 
     @property
     def has_image(self) -> BoolArray:
-        """(I,) True where the pixels of an item are stored."""
+        """Return (I,) True for items whose pixels are stored."""
         return self._rows("images") >= 0
 
     def write(self, folder: str | Path, *, features: bool = False) -> list[Path]:
-        """Write the set, all its items, in the layout of a data folder; returns the paths of the files.
+        """Write the set with all its items in the layout of a data folder; return the paths of the files.
 
-        `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. Features and images
-        go along only where asked for.
+        `load_dataset(folder.name, folder=folder.parent)` reads it again, with all columns as text. `features`: write
+        features and images too.
         """
         folder, data = Path(folder), self.whole
         folder.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ class Dataset:
 
     @property
     def missing(self) -> str:
-        """Say in one sentence what this set does not have."""
+        """Return in one sentence which parts this set lacks."""
         absent = {
             "annotator ids (votes only)": self.annotator_names.tolist() == [ANONYMOUS],
             "gold": self.gold is None,
@@ -201,17 +201,14 @@ class Dataset:
             "annotator metadata": self.annotators is None,
             "splits": not self.whole.splits,
         }
-        lacks = [f"no {what}" for what, gone in absent.items() if gone]
-        text = f"{self.name} has {word_list(lacks) if lacks else 'every part'}"
-        partly = {
+        known = {
             "gold": None if self.gold is None else self.gold >= 0,
             "features": None if self.features is None else self.has_features,
             "images": self.has_image if "images" in self.stored else None,
         }
-        for what, known in partly.items():
-            if known is not None and not known.all():
-                text += f"; {what} for {known.sum():,} of its {known.size:,} items"
-        return text + "."
+        partial = {part: int(mask.sum()) for part, mask in known.items() if mask is not None and not mask.all()}
+        lacking = tuple(part for part, is_absent in absent.items() if is_absent)
+        return str(MissingParts(name=self.name, lacking=lacking, partial=partial, n_items=self.item_names.size))
 
     def __repr__(self) -> str:
         lines = [f"Dataset {self.name}: {self.description.splitlines()[0]}", f"  {self.annotations!r}"]
@@ -228,7 +225,7 @@ class Dataset:
 
 
 def class_order(names: Iterable[str]) -> list[str]:
-    """Sort names; by value where all are whole numbers, so that "10" comes after "9"."""
+    """Sort names; whole numbers by value, so that "10" comes after "9"."""
     names = list(names)
     if all(name.removeprefix("-").isdecimal() and str(int(name)) == name for name in names):
         return sorted(names, key=int)

@@ -1,7 +1,7 @@
-"""`digits-crowd`: scikit-learn's handwritten digits, labelled by simulated annotators of whom everything is known.
+"""`digits-crowd`: scikit-learn's handwritten digits, labelled by simulated annotators with known parameters.
 
-Real images decide what is hard: difficulty is how near an image lies to images of another digit, compared with those of
-its own, and the digit it is mistaken for is that of the nearest image of another class.
+The difficulty of an image is its distance to images of its own digit relative to that of other digits; its look-alike
+digit is that of the nearest image of another class.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ KINDS = {
     "adversary": 1,
     "clique": 5,
 }
-N_CASUAL = 6  # ordinary annotators with too few labels to tell how good they are
-N_LABELS_CASUAL = 6.5  # the mean number of labels of each of them
-N_TEST = 360  # the last images
+N_CASUAL = 6  # ordinary annotators with too few labels to estimate their accuracy
+N_LABELS_CASUAL = 6.5  # mean number of labels of each
+N_TEST = 360  # last images
 
 
 def digits_crowd(seed: int = 0) -> Dataset:
-    """The set with the crowd and the labels drawn from a seed; images, difficulty and splits are always the same."""
+    """Return the set with the crowd and the labels drawn from a seed; images, difficulty and splits never change."""
     pixels, truth = _digits()
     difficulty, decoy = _difficulty()
     n = truth.size
@@ -53,7 +53,7 @@ def digits_crowd(seed: int = 0) -> Dataset:
     activity = np.clip(crowd.activity, 0.3, 2.5)
     for kinds, low, high in ((("uniform-spammer", "constant-spammer", "adversary"), 0.9, 1.5), (("clique",), 1.3, 1.7)):
         here = np.isin(crowd.kind, kinds)
-        activity[here] = np.clip(activity[here], low, high)  # enough labels to be found out
+        activity[here] = np.clip(activity[here], low, high)  # enough labels to be detected
     casual = np.flatnonzero(crowd.kind == "ordinary")[:N_CASUAL]
     activity[casual] = 0
     activity[casual] = activity.sum() * N_LABELS_CASUAL / (5 * n)
@@ -82,8 +82,8 @@ def digits_crowd(seed: int = 0) -> Dataset:
 
 @cache
 def _digits() -> tuple[Any, IntArray]:
-    """Pixels (1797, 8, 8) from 0 to 16, and the digit each shows (1797,)."""
-    from sklearn.datasets import load_digits  # slow to import, and few need it
+    """Return pixels (1797, 8, 8) from 0 to 16, and the digit of each image (1797,)."""
+    from sklearn.datasets import load_digits  # slow to import, and rarely needed
 
     pixels, truth = load_digits(return_X_y=True)
     return read_only(pixels.reshape(-1, 8, 8).astype(np.uint8)), read_only(truth.astype(np.int32))
@@ -91,23 +91,23 @@ def _digits() -> tuple[Any, IntArray]:
 
 @cache
 def _pictures() -> list[str]:
-    """(1797,) the images as PNGs inside text, which a column can hold and a page can show, dark on light."""
+    """Return (1797,) the images as data URLs of PNGs, dark on light."""
 
     def chunk(kind: bytes, body: bytes) -> bytes:
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0))  # 8 bits of grey (PNG specification, 11.2.2)
-    found = []
+    urls = []
     for pixels in (255 - np.minimum(_digits()[0].astype(np.int64) * 16, 255)).astype(np.uint8):
-        rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0: as they are
+        rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # filter 0: unchanged
         chunks = header + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
-        found.append("data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode())
-    return found
+        urls.append("data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + chunks).decode())
+    return urls
 
 
 @cache
 def _difficulty() -> tuple[FloatArray, IntArray]:
-    """(1797,) difficulty and look-alike digit of each image."""
+    """Return (1797,) difficulty and look-alike digit of each image."""
     pixels, truth = _digits()
     x = pixels.reshape(len(pixels), -1).astype(np.float32)
     square = (x * x).sum(axis=1)

@@ -1,6 +1,6 @@
-"""Sets in a data folder: one sub-folder each, with these files as `.csv` or `.csv.gz` (the plain one wins).
+"""Data sets in a data folder: one sub-folder each, with these files as `.csv` or `.csv.gz` (the plain one wins).
 
-- annotations (item, annotator, label), or counts (item, label, count) where nobody knows who voted. A column `question`
+- annotations (item, annotator, label), or counts (item, label, count) if annotators are unknown. A column `question`
   makes one table per question; a column `relation` too, from a list of ticked boxes alone.
 - gold and gold_<name> (item, label); items (item, …, split); annotators (annotator, …); responses.
 - features.npz and images.npz (`item`, `x`); README.md with a title and a description.
@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.common.types import Names
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnknownName, UnreadableFile
+from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.datasets.dataset import Dataset, class_order
 from dissensus.table.io import read_frame
-from dissensus.table.io.files import about
+from dissensus.table.io.files import naming_file
 from dissensus.table.questions import Questions
 
 VARIABLE = "DISSENSUS_DATA"
@@ -38,28 +38,29 @@ COLUMNS = {
     "annotators": ("annotator",),
     "responses": (),
 }
-"""File → the columns that it must have."""
+"""File → its required columns."""
+MAX_REASON_LENGTH = 100  # characters of a library's message
 
 
 def data_folder(folder: str | Path | None = None) -> Path | None:
-    """Find the data folder: the one given, or that of the environment; None where neither names one."""
+    """Return the data folder: `folder`, or that of the environment, or None."""
     given = folder if folder is not None else os.environ.get(VARIABLE) or None
     if given is None:
         return None
     if not Path(given).is_dir():
         where = f"the environment variable {VARIABLE}" if folder is None else "folder"
-        raise UnreadableFile(f"{where} names '{given}', which is not a folder.")
+        raise errors.NotAFolder(where=where, path=str(given))
     return Path(given)
 
 
 def set_folders(folder: Path) -> dict[str, Path]:
-    """Find the sub-folders with a set or a README, by name."""
-    found = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
-    return {path.name: path for path in found}
+    """Return the sub-folders with a data set or a README, by name."""
+    paths = (p for p in sorted(folder.iterdir()) if p.is_dir() and (is_labelled(p) or (p / "README.md").is_file()))
+    return {path.name: path for path in paths}
 
 
 def is_labelled(path: Path) -> bool:
-    """True where a folder holds annotations or counts."""
+    """Return True if a folder holds annotations or counts."""
     return _find(path, "annotations") is not None or _find(path, "counts") is not None
 
 
@@ -74,27 +75,25 @@ def describe(path: Path) -> str:
 def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None) -> Dataset:
     """Read the set in one folder, with all its items; see `load_dataset`."""
     if not is_labelled(path):
-        said = "it has neither annotations.csv nor counts.csv (nor .csv.gz)"
-        raise DataError(f"'{path.name}' is no labelled set: {said}.")
+        raise errors.NotALabelledSet(name=path.name)
     there = [stem for stem in ("annotations", "counts") if _find(path, stem) is not None]
     if votes not in (None, *there):
-        raise BadParameter(f"'{path.name}': votes must be {' or '.join(map(repr, there))}, got {votes!r}.")
+        raise errors.UnknownVotes(name=path.name, allowed=" or ".join(map(repr, there)), votes=votes)
     rows = _read(path, votes or there[0])
     golds = tuple(sorted({file.name.split(".")[0].removeprefix("gold_") for file in path.glob("gold_*.csv*")}))
     known = _read(path, "gold" if gold is None else f"gold_{gold}")
     if gold is not None and known is None:
-        others = f"has {', '.join(map(repr, golds))}" if golds else "has no other golds"
-        default = "without gold= it reads gold.csv" if _find(path, "gold") else "there is no gold.csv either"
-        raise UnknownName(f"'{path.name}' has no gold '{gold}': it {others}, and {default}.")
+        has_default = _find(path, "gold") is not None
+        raise errors.UnknownGold(name=path.name, gold=gold, golds=golds, has_default=has_default)
     frame = {stem: _read(path, stem) for stem in ("items", "annotators", "responses")}
     stored = {
-        stem: (_once(read_array(file, "item"), file.name), cache(partial(read_array, file, "x")))
+        stem: (_check_distinct(read_array(file, "item"), file.name), cache(partial(read_array, file, "x")))
         for stem in ("features", "images")
         if (file := path / f"{stem}.npz").is_file()
     }
     named = [_distinct(part, "item") for part in (rows, known, frame["items"]) if part is not None]
     items = np.array(sorted(set().union(*named, *(names.tolist() for names, _ in stored.values()))), object)
-    with about(path):
+    with naming_file(path):
         annotations = _annotations(rows, known, items)
         data = Dataset(
             path.name,
@@ -116,14 +115,14 @@ def _annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions
     columns = {name: rows[name] for name in ("question", "item", "annotator", "label") if name in rows.column_names}
     if "question" in columns:
         return Questions.from_arrays(**columns, items=items)
-    # the gold's labels are classes too: nobody may have given one of them
+    # the gold's labels are classes too, even if no annotator gave them
     classes = class_order(_distinct(rows, "label") | (set() if known is None else _distinct(known, "label")))
     if "annotator" in columns:
         return Annotations.from_arrays(**columns, classes=classes, items=items)
     try:
         count = rows["count"].cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as error:
-        raise DataError(f"column 'count' must hold whole numbers: {error}.") from error
+        raise errors.CountsNotWhole(reason=str(error)) from error
     return Annotations.from_counts(**columns, count=count, classes=classes, items=items)
 
 
@@ -132,14 +131,14 @@ def _find(path: Path, stem: str) -> Path | None:
 
 
 def _read(path: Path, stem: str) -> Any:
-    """Read a table with all columns as text; None where there is no such file."""
+    """Read a table with all columns as text; return None if there is no such file."""
     file = _find(path, stem)
     if file is None:
         return None
     frame = read_frame(file)
     for column in COLUMNS[stem.partition("_")[0]]:
         if column not in frame.column_names:
-            raise MissingColumn(f"{file}: no column '{column}'; the columns are {', '.join(frame.column_names)}.")
+            raise errors.ColumnMissingInFile(path=file, name=column, columns=tuple(frame.column_names))
     return frame
 
 
@@ -149,25 +148,25 @@ def read_array(file: Path, name: str) -> Any:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             array = archive[name]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise UnreadableFile(f"{file} cannot be read as arrays `item` and `x` ({str(error)[:100]}).") from error
+        raise errors.NotArrays(path=file, reason=str(error)[:MAX_REASON_LENGTH]) from error
     return array.astype(object) if array.dtype.kind == "U" else array
 
 
 def _distinct(frame: Any, column: str) -> set[str]:
-    return set(frame[column].drop_null().unique().to_pylist())  # the table tells where one is missing
+    return set(frame[column].drop_null().unique().to_pylist())  # missing names are an error of the table
 
 
-def _once(names: Names, where: str) -> Names:
+def _check_distinct(names: Names, where: str) -> Names:
     known, count = np.unique(names[names != np.array(None)], return_counts=True)
     if (count > 1).any():
-        raise DataError(f"{where}: {known[count > 1][0]!r} has {count.max()} rows; keep one.")
+        raise errors.DuplicateRows(file=where, name=known[count > 1][0], n=int(count.max()))
     return names
 
 
 def _align_frame(frame: Any, key: str, names: Names) -> Any:
-    """Put the rows in the order of `names`, one each; cells are empty where the frame has no such row."""
+    """Return one row for each of `names`, in their order; with empty cells if the frame has no such row."""
     if frame is None:
         return None
-    at = naming.match(names, _once(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
+    at = naming.match(names, _check_distinct(np.array(frame[key].to_pylist(), object), f"{key}s.csv"), key)
     frame = frame.take(pa.array(at, mask=at < 0))
     return frame.set_column(frame.column_names.index(key), key, pa.array(names.tolist(), pa.string()))

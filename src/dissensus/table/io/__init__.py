@@ -1,4 +1,4 @@
-"""Tables in and out: one file per format; `formats.FORMATS` knows them all."""
+"""Read and write tables: one file per format, registered in `readers.readers`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ import pyarrow as pa
 from dissensus.common.atomic import atomic
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import BadParameter, DataError, DataWarning, UnreadableFile
+from dissensus.messages import ParameterName
+from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.find_columns import Columns, column_names, guess_column, listed, needed, no_column, to_arrow
+from dissensus.table.find_columns import Columns, column_names, columns_to_read, guess_column, no_column, to_arrow
 from dissensus.table.io.build import Build, Taken, long_table
-from dissensus.table.io.files import PACKED_SUFFIXES, about, as_file
-from dissensus.table.io.formats import FORMATS, Format, detect, suffix_of, unpacked_suffix
+from dissensus.table.io.files import PACKED_SUFFIXES, as_file, naming_file
 from dissensus.table.io.jsonl import dumps
+from dissensus.table.io.readers import Reader, detect, readers, suffix_of, unpacked_suffix
 from dissensus.table.kinds import CLASS_KINDS, check_kind
+from dissensus.table.notes import FilesRead, Note
 from dissensus.table.questions import Questions
 
-MAX_FILES = 10_000  # in a folder that is read as one table
+MAX_FILES = 10_000  # files of a folder that is read as one table
 
 
 def read(
@@ -52,18 +54,18 @@ def read(
     many_classes: bool = False,
     kind: str | None = None,
 ) -> Annotations | Questions:
-    """Read a table from a file, a folder, a frame or a Hugging Face dataset; `source` of the table says how.
+    """Read a table from a file, a folder, a frame or a Hugging Face dataset; its `source` is the import report.
 
     Parameters
     ----------
     source : path, frame or dataset
-        A file of one of the formats in `table.io.formats.FORMATS`, plain or packed (gzip, bzip2, xz, Zstandard, a zip
+        A file of one of the formats in `table.io.readers.readers`, plain or packed (gzip, bzip2, xz, Zstandard, a zip
         of one file); "-" for standard input; a folder of files with the same columns; a pandas, polars or DuckDB frame
         or Arrow table; a `datasets.Dataset`.
     format : str, optional
-        The file's format; found by suffix and content where left out.
+        The file's format; by default found by suffix and content.
     item, annotator, label, question, weight : str, optional
-        Column names; found by the usual names (`task`, `worker`, `answer`, …), else by content, where left out. Several
+        Column names; by default found by the usual names (`task`, `worker`, `answer`, …), else by content. Several
         columns (a list, or "doc,turn") name an item together. In the exports of annotation tools, `item` and
         `annotator` name fields of a record, `label` the question that is read.
     proba : list of columns `p_<class>`, or class → column, optional
@@ -72,24 +74,24 @@ def read(
         As in `Annotations.from_arrays`. CSV holds text: there, classes and abstentions are text. None and "" in
         `abstain` both stand for an empty label.
     wide : bool, optional
-        True for a table with a column per annotator, which `annotator` may name. Left out, it is seen by the content.
+        True for a table with a column per annotator, which `annotator` may name. By default, the content decides.
     ticks : "votes" or "questions", optional
-        How to take answers that tick several labels: each a vote of its own, or a yes/no question per label. Left out,
-        such answers are an error.
+        How to read answers that tick several labels: as one vote each, or as a yes/no question per label. By default,
+        such answers are sets of options.
     normalize : bool
-        Take labels that differ by capitals or spaces only for one, in its most frequent spelling.
+        Merge labels that differ only by capitals or spaces, under their most frequent spelling.
     map : dict, optional
         Old label → new one, None for no answer; applied first.
     many_classes : bool
-        Accept labels that do not look like classes, because there are nearly as many as rows.
+        Accept labels that do not look like classes because there are nearly as many as rows.
     kind : "classes", "graded", "numbers", "pairs" or "spans", optional
-        What the labels are, see `table.kinds`. Left out, labels with fractions and more than 30 different whole numbers
-        are numbers, a table of two things and which is better holds pairs, tags (B-x, I-x, O) of places in documents
-        and spans (columns of documents, starts and ends) are spans, all else are classes.
+        The label type, see `table.kinds`. By default, labels with fractions and more than 30 distinct whole numbers are
+        numbers, a table of two alternatives and which is better holds pairs, tags (B-x, I-x, O) of places in documents
+        and spans (columns of documents, starts and ends) are spans, and all others are classes.
 
     Returns
     -------
-    Annotations, or Questions (question → Annotations) where there is a column `question`.
+    Annotations, or Questions (question → Annotations) if there is a column `question`.
 
     >>> import pyarrow as pa
     >>> table = read(pa.table({"task": [7, 7, 8], "worker": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]}))
@@ -102,54 +104,57 @@ def read(
     columns = Columns(item, annotator, label, question, weight, proba)
     for name, given in (vars(columns) | {"format": format}).items():
         several = name in ("item", "annotator") and isinstance(given, list | tuple) and given
-        if name != "proba" and not all(one is None or isinstance(one, str) for one in (given if several else [given])):
-            raise BadParameter(f"{name} must be text, got {given!r}.")
-    for name, kinds, given in (
+        if name != "proba" and not all(isinstance(text, str | None) for text in (given if several else [given])):
+            raise errors.NotText(parameter=ParameterName(name), value=given)
+    for name, types, given in (
         ("proba", (Mapping, Sequence), proba), ("classes", (int, Iterable), classes), ("map", (Mapping,), map),
         ("abstain", (str, int, float, Iterable), abstain), ("wide", (bool,), wide),
     ):  # fmt: skip
-        if not (given is None or isinstance(given, kinds)):
-            raise BadParameter(f"{name} cannot be {given!r}; the guide to tables says what it is.")
+        if not (given is None or isinstance(given, types)):
+            raise errors.UnusableArgument(parameter=ParameterName(name), value=given)
     if kind is not None:
         check_kind(kind)
     build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)
     if not isinstance(source, str | PathLike):
         name = "frame"
-        if type(source).__module__.partition(".")[0] == "datasets":  # whoever has such an object has the package
+        if type(source).__module__.partition(".")[0] == "datasets":  # an object of the package, which is installed
             name, (source, names) = "dataset", _read_dataset(source, columns)
             build = replace(build, classes=names if classes is None else classes)
         return long_table(lambda _: source, columns, wide, name, kind).finish(build)
     if not str(source):
-        raise UnreadableFile("the name of the file is empty; name one.")
-    with as_file(source) as path, about(path):  # type: ignore[arg-type]
-        files, note = _in_folder(path) if path.is_dir() else ([path], "")
-        found = _one_format(path, files, format)
-        if found.collect is not None:
+        raise errors.NoFileName
+    with as_file(source) as path, naming_file(path):  # type: ignore[arg-type]
+        files, folder_note = _in_folder(path) if path.is_dir() else ([path], None)
+        name = format or _one_format(path, files)
+        reader, notes = readers[name], list[Note]()
+        taken: Taken
+        if reader.collect is not None:
             given = [role for role in ("question", "weight", "proba") if getattr(columns, role) is not None]
             if given or wide:
-                what = given[0] if given else "wide"
-                raise BadParameter(f"{what}= has no meaning for {found.name}, where it is fixed; leave it out.")
+                raise errors.FixedByFormat(parameter=ParameterName(f"{given[0] if given else 'wide'}="), format=name)
             for role, fields in (("item", item), ("annotator", annotator)):
-                if not (fields is None or isinstance(fields, str)):
-                    raise BadParameter(f"{role}= names several fields; in {found.name} it is one.")
-            taken: Taken = found.collect(files, columns, ticks, kind)
+                if not isinstance(fields, str | None):
+                    raise errors.SeveralFields(parameter=ParameterName(f"{role}="), format=name)
+            taken = reader.collect(files, columns, ticks, kind)
+            taken.reading.format = name
         else:
-            taken = long_table(partial(_read_files, found, files), columns, wide, found.name, kind)
+            taken = long_table(partial(_read_files, reader, files, notes=notes), columns, wide, name, kind)
         taken.reading.file = str(source)
-        taken.reading.notes += [note] if note else []
+        for note in (*notes, *([folder_note] if folder_note else [])):
+            taken.reading.add_note(note)
         return taken.finish(build)
 
 
 def _read_dataset(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] | None]:
     """Read the columns needed of a Hugging Face dataset, and the class names that its label declares (ClassLabel).
 
-    Integers of a ClassLabel become their names; −1, by which the hub marks a label that is held back, becomes missing.
+    Integers of a ClassLabel become their names; −1, which marks hidden labels on the hub, becomes missing.
     """
     if not hasattr(dataset, "select_columns") or not isinstance(getattr(dataset, "column_names", None), list):
-        raise DataError(f"a {type(dataset).__name__} holds several splits; name one: dataset['train'].")
+        raise errors.SeveralSplits(type=type(dataset).__name__)
     if not hasattr(dataset, "__len__"):
-        raise DataError(f"a {type(dataset).__name__} is read piece by piece; load it whole, without streaming=True.")
-    wanted = needed(columns, dataset.column_names)
+        raise errors.StreamedDataset(type=type(dataset).__name__)
+    wanted = columns_to_read(columns, dataset.column_names)
     table = dataset.select_columns(wanted).with_format("arrow")[:]
     declared = {name: dataset.features[name].names for name in wanted if hasattr(dataset.features[name], "names")}
     for name, names in declared.items():
@@ -163,74 +168,74 @@ def _read_dataset(dataset: Any, columns: Columns) -> tuple[pa.Table, list[str] |
 def read_frame(path: str | Path) -> pa.Table:
     """Read all columns of a file, of any format that `read` knows; CSV as text, the others with their types.
 
-    Of an annotation tool's export, one row per item: its name, its texts and, where it is known, its label.
+    An annotation tool's export gives one row per item: its name, its texts and, if it is known, its label.
     """
-    with as_file(path) as file, about(file):
+    with as_file(path) as file, naming_file(file):
         files = _in_folder(file)[0] if file.is_dir() else [file]
-        return _read_files(_one_format(file, files, None), files, None)
+        return _read_files(readers[_one_format(file, files)], files, None, [])
 
 
-def _in_folder(path: Path) -> tuple[list[Path], str]:
-    """The tables in a folder, and a note on how many files are read as one."""
+def _in_folder(path: Path) -> tuple[list[Path], Note]:
+    """Return the tables in a folder, and a note on how many files are read as one."""
     files: list[Path] = []
     for folder, inside, names in os.walk(path):
         inside[:] = sorted(name for name in inside if not name.startswith((".", "_")))
         files += sorted(Path(folder) / name for name in names if not name.startswith((".", "_")))
         if len(files) > MAX_FILES:
-            raise UnreadableFile(f"{path} is a folder of more than {MAX_FILES:,} files; name one file in it.")
-    suffixes = {suffix for one in FORMATS.values() for suffix in one.suffixes}
+            raise errors.TooManyFiles(path=path, limit=MAX_FILES)
+    suffixes = {suffix for reader in readers.values() for suffix in reader.suffixes}
     packed = PACKED_SUFFIXES
     known = [f for f in files if (unpacked_suffix(f) if f.suffix.lower() in packed else f.suffix.lower()) in suffixes]
-    if any("samples_" in file.name for file in known):  # lm-evaluation-harness writes its means beside
-        known = [file for file in known if not file.name.startswith("results_")]
+    names = [file.name for file in known]
+    others = {name for reader in readers.values() if reader.companions for name in reader.companions(names)}
+    known = [file for file in known if file.name not in others]
     if not known:
-        raise UnreadableFile(f"{path} is a folder without a table in it; name a file.")
-    left = len(files) - len(known)
-    return known, f"Files read as one: {len(known):,}" + (f"; files that are no table: {left:,}." if left else ".")
+        raise errors.FolderWithoutTable(path=path)
+    return known, FilesRead(n=len(known), n_others=len(files) - len(known))
 
 
-def _one_format(path: Path, files: Sequence[Path], format: str | None) -> Format:  # noqa: A002
-    """The format of a file, or of all files of a folder."""
-    formats = [format] if format else sorted({detect(file).name for file in files})
+def _one_format(path: Path, files: Sequence[Path]) -> str:
+    """Return the format of a file, or of all files of a folder."""
+    formats = sorted({detect(file) for file in files})
     if len(formats) > 1:
-        raise UnreadableFile(f"{path} is a folder of several formats ({', '.join(formats)}); name one file in it.")
-    return FORMATS[formats[0]]
+        raise errors.SeveralFormats(path=path, formats=", ".join(formats))
+    return formats[0]
 
 
-def _read_files(found: Format, files: Sequence[Path], columns: Columns | None) -> pa.Table:
-    """The rows of all files, which must have the same columns; of exports, whose items may have other fields, any."""
+def _read_files(reader: Reader, files: Sequence[Path], columns: Columns | None, notes: list[Note]) -> pa.Table:
+    """Read the rows of all files, which must have the same columns, except for exports; add notes to the list."""
     parts: list[pa.Table] = []
     for file in files:
-        with about(file):
-            parts.append(found.read(file, columns))
-        if found.collect is None and parts[-1].column_names != parts[0].column_names:
-            one, other = (listed(part.column_names) for part in (parts[0], parts[-1]))
-            raise UnreadableFile(
-                f"{file.parent} is a folder whose files have other columns each ({files[0].name}: {one}; {file.name}: "
-                f"{other}); name one file in it."
-            )
-    if len(parts) == 1:
-        return parts[0]
-    return pa.concat_tables(parts, promote_options="permissive")
+        with naming_file(file):
+            content = reader.read(file, columns)
+        table, *about = content if isinstance(content, tuple) else (content,)
+        notes += about
+        parts.append(table)
+        if reader.collect is None and table.column_names != parts[0].column_names:
+            raise errors.DifferentColumns(
+                path=file.parent, file=files[0].name, columns=tuple(parts[0].column_names),
+                other_file=file.name, other_columns=tuple(table.column_names),
+            )  # fmt: skip
+    return parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="permissive")
 
 
 def read_gold(path: str | Path, table: Annotations, item: str | None = None, label: str | None = None) -> IntArray:
-    """(I,) class codes of known labels, aligned with `table.items`; −1 where the file has no label for an item.
+    """Return (I,) class codes of gold labels, aligned with `table.items`; −1 for items without one.
 
-    The columns are found by name (`item` or its synonyms; `gold`, `label`, `truth`) where left out. Text, as CSV holds
-    it, is taken for integers where the table's names are integers.
+    By default, the columns are found by name (`item` or its synonyms; `gold`, `label`, `truth`). Text, as in CSV, is
+    converted to integers if the table's names are integers.
     """
     columns = gold_columns(path, item, label)
-    with about(Path(path)):
+    with naming_file(Path(path)):
         return gold_codes(table, *columns)
 
 
 def gold_columns(
     path: str | Path, item: str | None = None, label: str | None = None, usual: Sequence[str] = ()
 ) -> tuple[Any, Any]:
-    """Read the columns of items and labels of a file of known labels, as Arrow arrays; `usual` names come first."""
+    """Read the columns of items and labels of a file of gold labels, as Arrow arrays; `usual` names come first."""
     frame = read_frame(path)
-    with about(Path(path)):
+    with naming_file(Path(path)):
         item = item or guess_column("item", frame.column_names)
         label = label or next((name for name in usual if name in frame.column_names), None)
         label = label or guess_column("gold", frame.column_names)
@@ -241,37 +246,29 @@ def gold_columns(
 
 
 def gold_codes(table: Annotations, item: Any, label: Any) -> IntArray:
-    """(I,) class codes of known labels, from the columns that `gold_columns` returns; −1 where none is known.
+    """Return (I,) class codes of gold labels, from the columns of `gold_columns`; −1 for items without one.
 
-    A label that differs from one class by capitals and spaces alone is that class.
+    A label that differs from one class only by capitals and spaces is that class.
     """
-    label = _in_kind_of(label, table.classes)
+    label = _as_integers_like(label, table.classes)
     if table.kind in CLASS_KINDS and table.classes.dtype.kind == "O":
-        label = _spelt_as(label, table.classes)
-    return table.gold_codes(_in_kind_of(item, table.items), label)
+        label = _with_spelling_of(label, table.classes)
+    return table.gold_codes(_as_integers_like(item, table.items), label)
 
 
 def gold_values(table: Annotations, item: Any, value: Any) -> FloatArray:
-    """(I,) known numbers, from the columns that `gold_columns` returns; NaN where none is known."""
-    return table.gold_values(_in_kind_of(item, table.items), value)
+    """Return (I,) gold numbers, from the columns of `gold_columns`; NaN for items without one."""
+    return table.gold_values(_as_integers_like(item, table.items), value)
 
 
 def check_gold_items(item: Any, table: Annotations) -> None:
-    """Warn of items with a known label that the table does not hold; raise DataError where it holds none of them."""
-    names, _ = naming.encode(naming.to_column(_in_kind_of(item, table.items), "item"), "item")
-    strange = names[naming.recode(np.arange(names.size), names, table.items, "items of the gold labels") < 0]
-    if strange.size == names.size and names.size:
-        raise DataError(
-            f"none of the {names.size:,} items with a known label is in the table, such as {naming.shown(strange[0])}; "
-            f"the table has {naming.shown(table.items[0])}. Name the column of items, or make the names alike."
-        )
-    if strange.size:
-        warnings.warn(
-            f"{strange.size:,} of {names.size:,} items with a known label are not in the table, such as "
-            f"{naming.shown(strange[0])}; they are left out.",
-            DataWarning,
-            stacklevel=2,
-        )
+    """Warn of items with a gold label that are not in the table; raise DataError if none is."""
+    names, _ = naming.encode(naming.to_column(_as_integers_like(item, table.items), "item"), "item")
+    missing = names[naming.recode(np.arange(names.size), names, table.items, "items of the gold labels") < 0]
+    if missing.size == names.size and names.size:
+        raise errors.NoGoldItemInTable(n=names.size, item=missing[0], table_item=table.items[0])
+    if missing.size:
+        warnings.warn(errors.GoldItemsExcluded(n_missing=missing.size, n=names.size, item=missing[0]), stacklevel=2)
 
 
 def write_frame(
@@ -283,16 +280,16 @@ def write_frame(
 ) -> None:
     """Write columns (name → array), an Arrow table or a frame as CSV, Parquet or JSON lines.
 
-    The format is taken from the suffix (.csv, .parquet, .jsonl; text also with .gz) where left out. The file appears
-    whole or not at all, and floats read back as the same bits. `mode`: the permissions of the file.
+    By default, the suffix decides on the format (.csv, .parquet, .jsonl; text also with .gz). The file appears whole or
+    not at all, and floats read back as the same bits. `mode`: the permissions of the file.
     """
     path = Path(path)
     suffix = suffix_of(path)
-    writers = [one for one in FORMATS.values() if one.write]
-    writer = next((one for one in writers if (one.name == format if format else suffix in one.suffixes)), None)
-    if writer is None or writer.write is None:
-        there = ", ".join(one.name for one in writers)
-        raise BadParameter(f"cannot write {path} as {format or suffix or 'a file without suffix'}; there are {there}.")
+    writable = {name: reader for name, reader in readers.items() if reader.write}
+    name = format or next((name for name, reader in writable.items() if suffix in reader.suffixes), "")
+    if name not in writable or (write := writable[name].write) is None:
+        asked = format or suffix or "a file without suffix"
+        raise errors.UnknownFormatToWrite(path=path, format=asked, formats=", ".join(writable))
     packed = path.suffix.lower() == ".gz"
     try:
         table = columns
@@ -302,9 +299,9 @@ def write_frame(
             atomic(path, mode) as file,
             gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as target,
         ):
-            writer.write(table, target)
+            write(table, target)
     except pa.ArrowException as error:
-        raise BadParameter(f"cannot write {path} as {writer.name}: {error}.") from error
+        raise errors.CannotWrite(path=path, format=name, reason=str(error)) from error
 
 
 def write_json(value: Any, path: str | Path) -> None:
@@ -313,17 +310,17 @@ def write_json(value: Any, path: str | Path) -> None:
         file.write((dumps(value, indent=2) + "\n").encode())
 
 
-def _spelt_as(labels: Any, classes: Names) -> Any:
-    """Labels with the spelling of the one class that they differ from by capitals and spaces alone."""
+def _with_spelling_of(labels: Any, classes: Names) -> Any:
+    """Return labels with the spelling of the one class that they differ from only by capitals and spaces."""
     meant = {fold: names[0] for fold, names in naming.spellings(classes).items() if len(names) == 1}
     meant |= {name: name for name in classes}
-    said = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
-    found = [meant.get(one, meant.get(naming.folded(one), one)) for one in said]
-    return labels if found == said else found
+    given = labels.to_pylist() if hasattr(labels, "to_pylist") else list(labels)
+    respelt = [meant.get(label, meant.get(naming.folded(label), label)) for label in given]
+    return labels if respelt == given else respelt
 
 
-def _in_kind_of(column: Any, like: Names) -> Any:
-    """Turn text into integers where `like` holds integers and all of the text spells integers."""
+def _as_integers_like(column: Any, like: Names) -> Any:
+    """Convert text to integers if `like` holds integers and all of the text spells integers."""
     if like.dtype.kind in "iu" and pa.types.is_string(getattr(column, "type", None)):
         with suppress(pa.ArrowInvalid):
             return column.cast(pa.int64())

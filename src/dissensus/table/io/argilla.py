@@ -1,9 +1,9 @@
-"""Argilla's records, in the shapes in which they are found.
+"""Argilla's records, in all their shapes.
 
 Version 2: `responses` is question → list of `value` and `user_id` (`records.to_json`), or is spread over fields
 `<question>.responses`, `.responses.users` and `.responses.status` (flattened, as in a dataset on the hub). Version 1
-and the server: `responses` is a list by person, of `values` by question; on the hub, a field `<question>` is a list of
-`value`, `user_id` and `status`. Suggestions are a model's: only counted, and what our labels become.
+and the server: `responses` is a list by annotator, of `values` by question; on the hub, a field `<question>` is a list
+of `value`, `user_id` and `status`. Suggestions of models are only counted; our labels are written as suggestions.
 """
 
 from __future__ import annotations
@@ -12,53 +12,54 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dissensus.exceptions import DataError
+from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import COMPARED, LABEL, RATING, SPANS, Answer, Item, Rows, add_export
+from dissensus.table.io.exports import COMPARED, LABEL, RATING, SPANS, Answer, Item, Rows, export_reader
 from dissensus.table.io.jsonl import Record, field, objects, part, records, span_of
 from dissensus.table.io.pairs import comparisons
-from dissensus.table.io.writers import Labels, Span, add
+from dissensus.table.io.readers import readers
+from dissensus.table.io.writers import Labels, Span, json_writer, writers
 
 _RESPONSES, _USERS, _STATUS = ".responses", ".responses.users", ".responses.status"
-_COUNTED = ("submitted", None)  # a status; None where the export does not tell
+_COUNTED = ("submitted", None)  # values of a status; None if the export has none
 
 
 def claims(record: Record) -> bool:
-    """True for a record that looks like one of Argilla."""
+    """Return True for a record that looks like one of Argilla."""
     nested = isinstance(record.get("fields"), dict) and isinstance(record.get("responses"), dict | list)
-    return nested or any(key.endswith(_USERS) for key in record) or bool(_asked(record))
+    return nested or any(key.endswith(_USERS) for key in record) or bool(_own_questions(record))
 
 
 def answers(path: Path, columns: Columns) -> Rows:
-    """Yield the fields of every record, and one answer per person and question."""
+    """Yield the fields of every record, and one answer per annotator and question."""
     for number, record in enumerate(records(path)):
         where = f"{path}: record {number:,} (from 0)"
         item = field(record, columns.item, ("id", "external_id"), "item", where)
         flat = _is_flat(record)
         fields = {} if flat else part(record, "fields", dict, where)
         if flat:  # those that belong to no question
-            questions = [*(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)), *_asked(record)]
+            questions = [*(key.removesuffix(_USERS) for key in record if key.endswith(_USERS)), *_own_questions(record)]
             own = (*questions, "_server_id", "status", "id", "external_id", "metadata")
             parts = tuple(f"{question}{mark}" for question in questions for mark in ".-")
             fields = {key: value for key, value in record.items() if key not in own and not key.startswith(parts)}
         yield Item(item, fields)
         for question, user, value, status in responses(record, where):
             if user is None:
-                raise DataError(f"{where} has a response to {question!r} without its user.")
-            left_out = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
+                raise errors.ResponseWithoutUser(where=where, question=question)
+            excluded = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
             kind = RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
             if isinstance(value, list) and value and isinstance(value[0], dict) and "rank" in value[0]:
-                kind, ranked = COMPARED, (one for one in value if isinstance(one, dict))
-                ranks = {str(one.get("value", "")): one.get("rank") for one in ranked}
+                kind, ranked = COMPARED, (entry for entry in value if isinstance(entry, dict))
+                ranks = {str(entry.get("value", "")): entry.get("rank") for entry in ranked}
                 value = comparisons({name: r for name, r in ranks.items() if isinstance(r, int | float)}, item)
             elif isinstance(value, list) and value and isinstance(value[0], dict):
-                kind, value = SPANS, [span_of(one, ("start", "end", "label"), where) for one in value]
-            yield Answer(item, user, value, question, kind, left_out)
+                kind, value = SPANS, [span_of(span, ("start", "end", "label"), where) for span in value]
+            yield Answer(item, user, value, question, kind, excluded)
         suggested = record.get("suggestions") or ()
         if flat:
             suggested = [key for key in record if key.endswith((".suggestion", "-suggestion"))]
         for _ in suggested if isinstance(suggested, list | dict) else ():
-            yield Answer(item, "", None, left_out="suggestions by models")
+            yield Answer(item, "", None, excluded="suggestions by models")
 
 
 def _is_flat(record: Record) -> bool:
@@ -66,7 +67,7 @@ def _is_flat(record: Record) -> bool:
 
 
 def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]:
-    """(question, user, value, status) of every response."""
+    """Yield (question, user, value, status) of every response."""
     flat = _is_flat(record)
     if not flat and isinstance(record.get("responses"), list):
         for response in objects(record, "responses", where):
@@ -74,7 +75,9 @@ def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]
                 value = answer.get("value") if isinstance(answer, dict) else answer
                 yield question, response.get("user_id"), value, response.get("status")
         return
-    by_question = {name: record[name] for name in _asked(record)} if flat else part(record, "responses", dict, where)
+    by_question = (
+        {name: record[name] for name in _own_questions(record)} if flat else part(record, "responses", dict, where)
+    )
     for question in by_question:
         for response in objects(by_question, question, where):
             yield question, response.get("user_id"), response.get("value"), response.get("status")
@@ -82,13 +85,13 @@ def responses(record: Record, where: str) -> Iterator[tuple[str, Any, Any, Any]]
         question = key.removesuffix(_USERS)
         users, values, states = (part(record, question + what, list, where) for what in (_USERS, _RESPONSES, _STATUS))
         if not len(users) == len(values) == len(states or users):
-            raise DataError(f"{where} has {len(values):,} responses to {question!r} by {len(users):,} users.")
+            raise errors.UnequalAnswers(where=where, n=len(values), n_annotators=len(users))
         for user, value, status in zip(users, values, states or [None] * len(users), strict=True):
             yield question, user, value, status
 
 
-def _asked(record: Record) -> list[str]:
-    """The questions that are fields of a record by themselves."""
+def _own_questions(record: Record) -> list[str]:
+    """Return the questions that are fields of a record."""
     return [
         key for key, value in record.items()
         if isinstance(value, list) and value and isinstance(value[0], dict) and {"user_id", "value"} <= value[0].keys()
@@ -99,28 +102,28 @@ def suggestions(labels: Labels) -> Iterator[Record]:
     """Yield the records of the export, each with our suggestion in place of an earlier one to the same question."""
     if labels.source is None:
         for item, given in labels.named_items():
-            ours = {question or "label": _suggestion(*one, labels.agent) for question, one in given.items()}
+            ours = {question or "label": _suggestion(*answer, labels.agent) for question, answer in given.items()}
             yield {"id": item, "fields": {"item": str(item)}, "metadata": {}, "suggestions": ours, "responses": {}}
         return
-    said = labels.by_item()
-    values: dict[str, dict[str, Any]] = {}  # question → what was answered, as text → as the tool has it
+    by_item = labels.by_item()
+    values: dict[str, dict[str, Any]] = {}  # question → answers as text → as in the export
     for record in records(labels.source):
         for name, _, value, _ in responses(record, str(labels.source)):
             values.setdefault(name, {})[str(value)] = value
     for record in records(labels.source):
         item = labels.item_of(record, "id", "external_id")
-        for question, one in said.get(str(item), {}).items():
+        for question, answer in by_item.get(str(item), {}).items():
             name = question or labels.question or next(iter(values), "label")
             known = values.get(name, {})
-            label = known.get(str(one.label), one.label)  # 4 where a table holds the text "4"
-            if any(isinstance(value, list) for value in known.values()) and not isinstance(one.label, list):  # ticks
+            label = known.get(str(answer.label), answer.label)  # 4 if a table holds the text "4"
+            if any(isinstance(value, list) for value in known.values()) and not isinstance(answer.label, list):  # ticks
                 label = [label]
-            record = _with(record, name, _suggestion(label, one.confidence, labels.agent))
+            record = _with_suggestion(record, name, _suggestion(label, answer.confidence, labels.agent))
         yield record
 
 
-def _with(record: Record, name: str, ours: Record) -> Record:
-    """The record with our suggestion to one question, in its own shape; see the reader."""
+def _with_suggestion(record: Record, name: str, ours: Record) -> Record:
+    """Return the record with our suggestion for one question, in the record's own shape."""
     if isinstance(record.get("responses"), dict):
         return record | {"suggestions": {**(record.get("suggestions") or {}), name: ours}}
     if isinstance(record.get("responses"), list):
@@ -134,11 +137,15 @@ def _with(record: Record, name: str, ours: Record) -> Record:
 
 
 def _suggestion(label: Any, confidence: Any, agent: str) -> Record:
-    if isinstance(label, list) and all(isinstance(one, Span) for one in label):
-        confidence = [one.probability for one in label]
-        label = [{"start": one.start, "end": one.end, "label": one.label} for one in label]
+    if isinstance(label, list) and all(isinstance(span, Span) for span in label):
+        confidence = [span.probability for span in label]
+        label = [{"start": span.start, "end": span.end, "label": span.label} for span in label]
     return {"value": label, "score": confidence, "agent": agent}
 
 
-add_export("argilla", answers, claims=claims, summary="Argilla's labels, ratings, spans, rankings", place=55)
-add("argilla", "to-argilla.json", suggestions, "Argilla's records with suggestions", place=20)
+readers.register("argilla", summary="Argilla's labels, ratings, spans, rankings", place=55)(
+    export_reader(answers, claims)
+)
+writers.register("argilla", summary="Argilla's records with suggestions", place=20)(
+    json_writer("to-argilla.json", suggestions)
+)

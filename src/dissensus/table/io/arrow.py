@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dissensus.table.find_columns import Columns, needed
+from dissensus.table.find_columns import Columns, columns_to_read
 from dissensus.table.io.files import reading
-from dissensus.table.io.formats import Format, add
+from dissensus.table.io.readers import Reader, readers
 
-MAGIC = b"ARROW1"  # a file begins so; a stream, as Hugging Face writes it, does not
+MAGIC = b"ARROW1"  # the first bytes of a file; a stream, as Hugging Face writes it, begins otherwise
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
@@ -20,11 +20,11 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
         is_file = source.read(len(MAGIC)) == MAGIC
         source.seek(0)
         reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
-        wanted = needed(columns, reader.schema.names)
-        table = reader.read_all().select(wanted)
-        table.validate(full=True)  # of a damaged file, offsets may point anywhere
+        table = reader.read_all().select(columns_to_read(columns, reader.schema.names))
+        table.validate(full=True)  # offsets of a damaged file may point anywhere
         return table
 
 
-suffixes = (".arrow", ".feather", ".ipc")
-add(Format("arrow", suffixes, read, first_bytes=MAGIC, summary="Arrow files and streams, Feather", place=40))
+readers.register("arrow", summary="Arrow files and streams, Feather", place=40)(
+    Reader(read, (".arrow", ".feather", ".ipc"), first_bytes=MAGIC)
+)

@@ -1,4 +1,4 @@
-"""From columns to a table and the account of how it was read: the same steps for every format."""
+"""From columns to a table and its import report: the same steps for every format."""
 
 from __future__ import annotations
 
@@ -14,32 +14,37 @@ import pyarrow.compute as pc
 
 from dissensus.common.arrays import pair_starts
 from dissensus.common.types import BoolArray
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, RowsLeftOut
+from dissensus.exceptions import MissingColumn
+from dissensus.messages import ParameterName
+from dissensus.table import exceptions as errors
 from dissensus.table import find_columns as finding
-from dissensus.table import kinds
+from dissensus.table import kinds, notes
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import pairs
-from dissensus.table.io.formats import NOTE
+from dissensus.table.notes import Note, columns_named
 from dissensus.table.questions import Questions
-from dissensus.table.reading import Reading, columns_named
+from dissensus.table.reading import Reading
 from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_layers
 
-MAX_CLASSES = 1_000  # that are never doubted
-MIN_ROWS_PER_CLASS = 10  # of more classes than these
-MAX_VOTES = 2 * 10**8  # items × classes; counted in memory they take 1.6 GB
+MAX_CLASSES = 1_000  # tables with fewer classes are always accepted
+MIN_ROWS_PER_CLASS = 10  # in tables with more classes
+MAX_VOTES = 2 * 10**8  # items × classes; their counts take 1.6 GB of memory
 MAX_QUESTIONS = 50
 ISO_DATE = r"^\d{4}-\d\d-\d\d"
 MAX_TIME_LENGTH = 19  # characters: to the second
-MAX_TIMES_KEPT = 2_000_000  # rows beyond which only the first and last time are kept
+MAX_TIMES_KEPT = 2_000_000  # rows; of longer tables only the first and last time are kept
 ROW = "its number (from 0)"
-MIN_COPIES, MIN_COPIED_SHARE = 5, 0.05  # rows, and share of all, that repeat others before a reader is told
+MIN_COPIES, MIN_COPIED_SHARE = (
+    5,
+    0.05,
+)  # rows, and share of all rows, that repeat others before the report mentions them
 MAX_TOKENS_OF_A_SPAN = 3  # median length up to which starts and ends count tokens, not characters
 
 
 @dataclass(frozen=True)
 class Build:
-    """What to do with the columns, whatever they come from; see `read`."""
+    """How to make a table from columns of any origin; see `read`."""
 
     classes: Iterable[Any] | int | None = None
     abstain: Any = ()
@@ -50,120 +55,118 @@ class Build:
     kind: str | None = None  # None: guessed
 
 
-Golds = dict[str, tuple[list[Any], list[Any]]]  # question → items and known labels
+Golds = dict[str, tuple[list[Any], list[Any]]]  # question → items and gold labels
 
 
 @dataclass
 class Taken:
-    """The columns taken from a file, without what does not count, and the account of all."""
+    """The columns taken from a file, without the rows that are not used, and the import report."""
 
     columns: dict[str, Any]
     reading: Reading
-    items: Any = None  # all of them, where some may have no label
+    items: Any = None  # all items, if some may have no label
     annotators: Any = None
-    kind: str | None = None  # of the table; None where the labels tell
+    kind: str | None = None  # the table's kind; None if the labels decide
     golds: Golds = field(default_factory=dict)
-    parts: dict[str, Taken] = field(default_factory=dict)  # question → its answers, where kinds differ
+    parts: dict[str, Taken] = field(default_factory=dict)  # question → its answers, if kinds differ
     guessed_question: bool = False
 
     def finish(self, build: Build) -> Annotations | Questions:
-        """Make the table, or one per question, and give each its account."""
+        """Make the table, or one per question, and give each its import report."""
         columns, reading = self.columns, self.reading
         if reading.loud:
-            warnings.warn(f"{reading.file}: {reading.left_out()}".lstrip(": "), RowsLeftOut, stacklevel=3)
+            warning = errors.RowsExcluded(
+                report=reading.excluded(), unused=dict(reading.unused), notes=tuple(reading.notes)
+            )
+            warnings.warn(warning.within(reading.file) if reading.file else warning, stacklevel=3)
         if self.parts:
             return self._finish_parts(build)
         if len(columns["item"]) == 0:
-            raise DataError("there is no row; a table needs at least one annotation.")
+            raise errors.NoAnnotations
         if "question" in columns and "proba" in columns:
-            raise BadParameter("proba= is for a single question; drop the column of questions, or read each by itself.")
+            raise errors.OneQuestionOnly(parameter=ParameterName("proba="))
         self._check_questions()
         if "label" in columns:
             columns["label"] = _relabelled(columns["label"], build, reading)
         if "label" in columns and (build.ticks is not None or build.kind == "sets"):
             columns["label"] = _as_ticks(columns["label"], build)
         if "label" in columns and _is_list(columns["label"]):
-            if (ticked := self._take_ticks(build)) is not None:
-                return self._with_source(ticked)
+            if (questions := self._take_ticks(build)) is not None:
+                return self._with_source(questions)
         given = self.columns | {"items": self.items, "classes": build.classes, "abstain": build.abstain}
         if "question" in given:
             return self._with_source(Questions.from_arrays(**given), build)
         return self._with_source(Annotations.from_arrays(**given, annotators=self.annotators), build)
 
     def _finish_parts(self, build: Build) -> Questions:
-        """Make a table per question of an export with labels of several kinds; all have the account of the file."""
+        """Make a table per question of an export with labels of several kinds; all have the report of the file."""
         if build.classes is not None:
-            raise BadParameter(
-                f"classes= is for one question; choose it: label=, one of {finding.listed(sorted(self.parts))}."
-            )
+            raise errors.OneQuestionNeeded(parameter=ParameterName("classes="), questions=tuple(sorted(self.parts)))
         tables: dict[str, Any] = {}
         for question, part in self.parts.items():
-            part.reading.loud = False  # it is said of the whole file
+            part.reading.loud = False  # the warning is about the whole file
             table: Any = part.finish(build)
-            notes = [*self.reading.notes, *(f"{question!r}: {one}" for one in table.source.notes)]
-            object.__setattr__(table, "source", replace(self.reading, gold=table.source.gold, notes=notes))
-            tables[question] = table
+            own = [*self.reading.notes, *(note.within(repr(question)) for note in table.source.notes)]
+            tables[question] = table.with_source(replace(self.reading, gold=table.source.gold, notes=own))
         self.reading.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
         return Questions(tables)
 
     def _with_source(self, made: Annotations | Questions, build: Build | None = None) -> Annotations | Questions:
-        several = isinstance(made, Mapping)
-        tables = dict(made) if isinstance(made, Mapping) else {"": made}
+        several = isinstance(made, Questions)
+        tables = dict(made) if isinstance(made, Questions) else {"": made}
         reading = self.reading
         if not tables:
-            raise DataError(f"no row has an answer; a table needs at least one. {reading.left_out()}".strip())
-        said: list[str] = []
+            raise errors.NoAnswers(report=reading.excluded())
+        guesses: list[Note] = []
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
-            reading.leave_out("rows without an answer (abstain=)", abstained)
+            reading.exclude("rows without an answer", abstained, notes.DeclaredAbstention())
             kind = build.kind or (self.kind if build.classes is None else None)
-            for question, one in tables.items():
-                note = ""
+            for question, table in tables.items():
                 if kind is not None:
-                    tables[question] = one.as_kind(kind, ordered=build.classes is not None)
-                elif build.classes is None and not build.many_classes and one.proba is None:
-                    tables[question], note = in_guessed_kind(one)
-                joined = len(one) - len(tables[question])
-                reading.leave_out("rows that are one set with another of their item and annotator", joined)
-                said += [f"Question {question}: {note}" if several else note] if note else []
+                    tables[question] = table.as_kind(kind, ordered=build.classes is not None)
+                elif build.classes is None and not build.many_classes and table.proba is None:
+                    tables[question], note = in_guessed_kind(table)
+                    if note is not None:
+                        guesses.append(note.within(f"Question {question}") if several else note)
+                joined = len(table) - len(tables[question])
+                reading.exclude("rows that are one set with another of their item and annotator", joined)
         for question, table in tables.items():
             if build is not None and build.classes is None and not build.many_classes:
                 _check_classes(table, reading.columns.get("label", "'label'"))
             gold = self.golds.get(question) if several else next(iter(self.golds.values()), None)
-            spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else ""
-            notes = [*reading.notes, *said, *filter(None, [_about_copies(table), spelt])]
-            object.__setattr__(table, "source", replace(reading, gold=gold, notes=notes))
-        return Questions(tables) if several else table
+            spelt = naming.unsettled_spellings(table.classes) if table.kind == "classes" else None
+            found = [note for note in (_about_copies(table), spelt) if note is not None]
+            source = replace(reading, gold=gold, notes=[*reading.notes, *guesses, *found])
+            tables[question] = table.with_source(source)
+        return Questions(tables) if several else tables[""]
 
     def _check_questions(self) -> None:
-        """Take no column of texts for questions; each would be a table."""
+        """Do not take a column of texts for questions; each would be a table."""
         if "question" not in self.columns:
             return
         question, item = (naming.to_column(self.columns[role], role) for role in ("question", "item"))
         n, rows = finding.count_rows(question), len(question)
-        own = n > 2 and n == finding.count_rows(item) == finding.count_rows(question, item)
-        if not own and n <= max(MAX_QUESTIONS, rows // MIN_ROWS_PER_CLASS):
+        one_per_item = n > 2 and n == finding.count_rows(item) == finding.count_rows(question, item)
+        if not one_per_item and n <= max(MAX_QUESTIONS, rows // MIN_ROWS_PER_CLASS):
             return
         name = self.reading.columns["question"]
-        what = "one for each item" if own else f"{n:,} different ones in {rows:,} rows"
+        error = errors.NotQuestions(column=name, n_questions=n, n_rows=rows, one_per_item=one_per_item)
         if not self.guessed_question:
-            raise DataError(f"column {name} holds {what}; these do not look like questions, of which each is a table.")
+            raise error
         del self.columns["question"]
         self.reading.columns["text"] = self.reading.columns.pop("question")
-        self.reading.notes.append(
-            f"Column {name} holds {what}: taken for texts, not for questions (question= insists)."
-        )
+        self.reading.add_note(notes.TextsNotQuestions(column=name, contents=error.contents))
 
     def _take_sets(self, lists: Any, several: BoolArray) -> None:
-        """Take each list of labels for a set of options; an empty list is an answer too: nothing was ticked."""
-        names = [None if one is None else kinds.set_name(one) for one in lists.to_pylist()]
+        """Take each list of labels for a set of options; an empty list is an answer without options."""
+        names = [None if labels is None else kinds.set_name(labels) for labels in lists.to_pylist()]
         self.columns["label"], self.kind = pa.array(names, pa.string()), "sets"
         if several.any():
-            said = f"{several.sum():,} of {len(names):,} answers tick several labels: taken for sets of options"
-            self.reading.notes.append(f"{said} (ticks='votes' or ticks='questions' takes them apart).")
+            self.reading.add_note(notes.AnswersAreSets(n_several=int(several.sum()), n_answers=len(names)))
 
     def _take_ticks(self, build: Build) -> Questions | None:
-        """Take lists of labels apart as the caller says: as yes/no questions, or as votes, which stay the columns."""
+        """Take lists of labels apart: into yes/no questions, which are returned, or into votes, which stay columns."""
         columns = self.columns
         lists = _flat_list(columns["label"])
         sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
@@ -172,34 +175,33 @@ class Taken:
             self._take_sets(lists, several)
             return None
         if build.ticks == "questions" and "question" in columns:
-            raise BadParameter("ticks='questions' is for one question; read each by itself.")
-        rows = np.repeat(np.arange(len(sizes)), sizes)
-        self.reading.leave_out("answers without a choice", int((sizes == 0).sum()))
+            raise errors.OneQuestionOnly(parameter=ParameterName("ticks='questions'"))
+        self.reading.exclude("answers without a choice", int((sizes == 0).sum()))
         if several.any():
-            what = "votes" if build.ticks == "votes" else "yes/no questions"
-            self.reading.notes.append(f"Answers with several ticks were taken apart into {what}: {several.sum():,}.")
+            into = "votes" if build.ticks == "votes" else "yes/no questions"
+            self.reading.add_note(notes.TicksTakenApart(into=into, n=int(several.sum())))
         if self.items is None:
             self.items = naming.encode(naming.to_column(columns["item"], "item"), "item")[0]
         if self.annotators is None and "question" not in columns:
             self.annotators = naming.encode(naming.to_column(columns["annotator"], "annotator"), "annotator")[0]
-        taken = {
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        self.columns = {
             role: naming.floats(values, role)[rows]
             if role == "weight"
             else naming.to_array(values, role).take(pa.array(rows))
             for role, values in columns.items()
             if role != "label"
         }
-        taken["label"] = lists.flatten()
-        self.columns = taken
+        self.columns["label"] = lists.flatten()
         if build.ticks != "questions" or not several.any():
             return None
-        if "weight" in taken:
-            raise BadParameter("ticks='questions' takes no weights; leave out weight=.")
-        return Questions.from_ticks(taken["label"], taken["item"], taken["annotator"], self.items)
+        if "weight" in columns:
+            raise errors.WeightedTicks
+        return Questions.from_ticks(self.columns["label"], self.columns["item"], self.columns["annotator"], self.items)
 
 
 def _as_ticks(label: Any, build: Build) -> Any:
-    """Labels such as "a|b" as lists, where ticks= takes them apart; of sets, a blank label says that nothing is."""
+    """Return labels such as "a|b" as lists if ticks= takes them apart; for sets, blank labels as the empty set."""
     if _is_list(label):
         return label
     column = naming.to_array(label, "label")
@@ -208,29 +210,26 @@ def _as_ticks(label: Any, build: Build) -> Any:
     if build.ticks is None:
         blank = pc.equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), "")
         return pc.if_else(blank, kinds.NOTHING, column)
-    if not kinds.look_like_sets(np.array([one for one in column.unique().to_pylist() if one is not None], object)):
+    if not kinds.look_like_sets(np.array(column.drop_null().unique().to_pylist(), object)):
         return label
     return pa.array([None if one is None else [p.strip() for p in one.split(kinds.JOIN)] for one in column.to_pylist()])
 
 
-def in_guessed_kind(table: Annotations) -> tuple[Annotations, str]:
-    """The table with its labels read as the kind that they look like, and what to say of the guess."""
+def in_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
+    """Return the table with its labels read as the kind that they look like, and a note about the guess."""
     if are_tags(table.classes) and are_places(table.items):
-        return table.as_kind("spans"), "Labels are tags of places in documents; change with kind='classes'."
+        return table.as_kind("spans"), notes.LabelsAreTags()
     if kinds.guess(table.classes) == "numbers":
-        return table.as_kind("numbers"), "Labels are numbers; change with kind='classes'."
+        return table.as_kind("numbers"), notes.LabelsAreNumbers()
     if kinds.look_like_decimal_commas(table.classes):
-        return table, "Labels are classes; if they are numbers, write decimal points in place of their commas."
+        return table, notes.LabelsWithCommas()
     if kinds.look_like_sets(table.classes):
-        return table.as_kind("sets"), "Labels are sets of options; change with kind='classes'."
+        return table.as_kind("sets"), notes.LabelsAreSets()
     n = int(table.rating.max(initial=-1)) + 1
     several = int(pair_starts(table.rating, table.label).sum()) - n
     if several >= max(MIN_COPIES, MIN_COPIED_SHARE * n):
-        said = f"{several:,} labels are another class for an item by the same annotator"
-        return table, f"{said}; if people may choose several: kind='sets'."
-    if kinds.look_graded(table.classes):
-        return table, "Labels are classes without an order; if they are ratings: kind='graded'."
-    return table, ""
+        return table, notes.SeveralLabelsPerItem(n=several)
+    return table, notes.LabelsMayBeGrades() if kinds.look_graded(table.classes) else None
 
 
 def long_table(
@@ -240,7 +239,7 @@ def long_table(
     format_name: str,
     kind: str | None = None,
 ) -> Taken:
-    """Take the columns of a frame by their names, else by their content; of a wide table, its cells."""
+    """Take the columns of a frame by their names, else by their content; the cells of a wide table."""
     if kind == "pairs":
         whole = read_columns(None)
         if not pairs.are_items(finding.column_names(whole), columns):
@@ -254,28 +253,27 @@ def long_table(
             columns.find(finding.column_names(frame))
         except MissingColumn as error:
             frame = read_columns(None)
+            there = finding.column_names(frame)
             if kind in (None, "spans") and (places := finding.place_columns(frame, columns)) is not None:
-                return _noted(_places(frame, places, format_name), frame)
+                return _places(frame, places, format_name)
             unnamed = kind is None and columns.item is None  # two columns that are named may be a composite key
-            if unnamed and pairs.find(finding.column_names(frame), columns) is not None:
+            if unnamed and pairs.find(there, columns) is not None:
                 return Taken(*pairs.take(frame, columns, format_name), kind="pairs")
             try:
                 columns, guessed = finding.complete(frame, columns, error)
-            except MissingColumn as none:
-                several = (
-                    len(finding.split(columns.annotator, finding.column_names(frame))) > 1
-                )  # which may have a column each
-                may_be_wide = isinstance(none, finding.NoAnnotator) or several
+            except MissingColumn as missing:
+                annotators = finding.split(columns.annotator, there)  # several may have a column each
+                no_annotator = isinstance(missing, errors.NoColumnFor) and missing.role == "annotator"
+                may_be_wide = no_annotator or len(annotators) > 1
                 if wide is None and may_be_wide and columns.label is None and columns.proba is None:
                     shape = finding.wide_columns(frame, columns, insist=False)
                 if shape is None:
-                    hint = " If each annotator has a column, say wide=True." if several else ""
-                    raise MissingColumn(f"{none}{hint}") from None
+                    raise errors.PerhapsWideTable.after(missing) if len(annotators) > 1 else missing from None
     else:
         frame = read_columns(None)
         shape = finding.wide_columns(frame, columns, insist=True)
     if shape is not None:
-        return _noted(_wide(frame, *shape, format_name), frame)
+        return _wide(frame, *shape, format_name)
     found = columns.find(finding.column_names(frame))
     taken = columns.take(frame)
     if asked.item is None and (system := finding.system_column(read_columns, found, taken)):
@@ -292,35 +290,28 @@ def long_table(
     used = finding.flat(found.values())
     _take_gold(frame, used, result, taken["item"])
     _take_time(frame, used, result)
-    return _noted(result, frame)
-
-
-def _noted(taken: Taken, frame: Any) -> Taken:
-    """What the format says of its reading, as a note."""
-    if isinstance(frame, pa.Table) and NOTE in (frame.schema.metadata or {}):
-        taken.reading.notes.append(frame.schema.metadata[NOTE].decode())
-    return taken
+    return result
 
 
 def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
-    """Tags of tokens, or spans with a start and an end, as tags of places; a row without a start says who read."""
+    """Take tags of tokens, or spans with a start and an end, as tags of places; rows without a start name readers."""
     data = finding.to_arrow(frame, finding.flat(places.values()))
-    cells = {role: finding.take_column(data, name, role) for role, name in places.items()}
-    cells = {role: finding.chunked(naming.to_column(column, role)).to_pylist() for role, column in cells.items()}
+    columns = {role: finding.take_column(data, name, role) for role, name in places.items()}
+    cells = {role: finding.chunked(naming.to_column(column, role)).to_pylist() for role, column in columns.items()}
     reading = Reading(format=format_name, rows=len(cells["annotator"]))
     reading.columns = {role: " with ".join(map(repr, finding.flat([name]))) for role, name in places.items()}
 
     def whole(role: str, row: int) -> int:
         text = str(cells[role][row]).strip().removesuffix(".0")
         if not text.isdecimal():
-            raise DataError(f"column {places[role]!r}, row {row} (from 0) is {text!r}; expected a whole number.")
+            raise errors.NotAWholeNumber(column=repr(places[role]), row=row, text=text)
         return int(text)
 
     rows = [row for row, who in enumerate(cells["annotator"]) if who is not None and cells["document"][row] is not None]
-    reading.unused["rows without an annotator or document"] += reading.rows - len(rows)
+    reading.exclude("rows without an annotator or document", reading.rows - len(rows))
     if "token" in places:
         kept = [row for row in rows if cells["label"][row] is not None]
-        reading.unused["rows without a label"] += len(rows) - len(kept)
+        reading.exclude("rows without a label", len(rows) - len(kept))
         names = place_names([cells["document"][row] for row in kept], [whole("token", row) for row in kept])
         found = {"item": names, **{role: [cells[role][row] for row in kept] for role in ("annotator", "label")}}
         return Taken(found, reading)
@@ -332,9 +323,8 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
         else:
             marked.append((document, who, whole("start", row), whole("end", row), cells["label"][row]))
     short = marked and np.median([end - start for _, _, start, end, _ in marked]) <= MAX_TOKENS_OF_A_SPAN
-    tokens: dict[str, int] | None = {} if short else None  # without a number, up to the last one marked
-    what = "tokens" if short else "characters"
-    reading.notes.append(f"Starts and ends are taken for those of {what}, by the length of spans.")
+    tokens: dict[str, int] | None = {} if short else None  # a document of unknown length ends with its last span
+    reading.add_note(notes.OffsetsGuessed(unit="tokens" if short else "characters"))
     reading.unit = "spans"
     layers = layers_of(marked)
     called = {layer: f"spans, {layer}" if layer else "spans" for layer in sorted({*layers, ""})}
@@ -343,36 +333,35 @@ def _places(frame: Any, places: Mapping[str, Any], format_name: str) -> Taken:
         by_layer[called[layer]].append(span)
     tags = tags_of_layers(by_layer, readings, tokens=tokens)
     taken: dict[str, Any] = {role: getattr(tags, role) for role in ("item", "annotator", "label", "question")}
-    reading.unused["spans that overlap another one of the same annotator"] += tags.overlapping
-    reading.unused["spans of length 0"] += tags.empty
+    reading.exclude("spans that overlap another one of the same annotator", tags.overlapping)
+    reading.exclude("spans of length 0", tags.empty)
     if any(layers):
-        tables = ", ".join(f"'{name}'" for name in by_layer)
-        reading.notes.append(f"Spans overlap: labels that do are in different tables, {tables}.")
+        reading.add_note(notes.SpansOverlap(question="", names=tuple(by_layer)))
     else:
         del taken["question"]
     return Taken(taken, reading)
 
 
 def _take_gold(frame: Any, used: Sequence[str], taken: Taken, items: Any) -> None:
-    """Take known labels from a column of the table that has one value per item; `items` of the rows of the frame."""
-    there = [name for name in finding.column_names(frame) if name in finding.GOLD_BESIDE_LABELS and name not in used]
+    """Take gold labels from a column of the table with one value per item; `items` of the rows of the frame."""
+    there = [name for name in finding.column_names(frame) if name in finding.GOLD_COLUMNS and name not in used]
     if there and "question" in taken.columns:
-        taken.reading.notes.append(f"Column '{there[0]}' is not taken for known labels: there are several questions.")
+        taken.reading.add_note(notes.GoldOfSeveralQuestions(column=there[0]))
         return
     for name in there:
         label = naming.to_array(finding.to_arrow(frame, [name])[name], name)
         item = naming.to_array(items, "item")
         known = pa.array(~naming.missing_rows(label))
-        pairs = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
-        if finding.count_rows(pairs["i"]) < pairs.num_rows:
-            taken.reading.notes.append(f"Column '{name}' differs within items and is not taken for known labels.")
-        elif pairs.num_rows and not taken.golds:
-            taken.golds[""] = (pairs["i"].to_pylist(), pairs["g"].to_pylist())
+        values = pa.table([item, label], names=["i", "g"]).filter(known).group_by(["i", "g"]).aggregate([])
+        if finding.count_rows(values["i"]) < values.num_rows:
+            taken.reading.add_note(notes.GoldDiffersWithinItems(column=name))
+        elif values.num_rows and not taken.golds:
+            taken.golds[""] = (values["i"].to_pylist(), values["g"].to_pylist())
             taken.reading.columns["gold"] = f"'{name}'"
 
 
 def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
-    """Say which column holds times and what they span; text counts where all of it begins with a date."""
+    """Take the column of times and their range; text counts if all of it begins with a date."""
     for name in finding.time_column(finding.column_names(frame), used):
         column = finding.chunked(finding.to_arrow(frame, [name])[name])
         kind = column.type
@@ -388,7 +377,7 @@ def _take_time(frame: Any, used: Sequence[str], taken: Taken) -> None:
 
 
 def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> Taken:
-    """A column per annotator as rows; empty cells are no answers."""
+    """Take one column per annotator as rows; empty cells are not answers."""
     data = finding.to_arrow(frame, [*people, *([item] if item else [])])
     n = len(data[people[0]])
     items = naming.to_array(data[item], item) if item else pa.array(np.arange(n))
@@ -405,31 +394,28 @@ def _wide(frame: Any, item: str | None, people: list[str], format_name: str) -> 
     reading = Reading(format=f"wide {format_name}", unit="cells", rows=n * len(people))
     reading.columns = {"item": repr(item) if item else ROW, "annotator": f"the columns {columns_named(people)}"}
     reading.columns["label"] = "their cells"
-    if left := [
-        name for name in finding.column_names(frame) if name not in (*people, item, *finding.GOLD_BESIDE_LABELS)
-    ]:
-        reading.columns["not read"] = columns_named(left)
+    used = (*people, item, *finding.GOLD_COLUMNS)
+    if unread := [name for name in finding.column_names(frame) if name not in used]:
+        reading.columns["not read"] = columns_named(unread)
     result = Taken(taken, reading, naming.encode(items, "item")[0], people)
     if len(result.items) < n:
-        raise DataError(
-            f"column {item!r} names {n - len(result.items):,} rows of this wide table as another one is named."
-        )
+        raise errors.DuplicateWideRows(column=str(item), n=n - len(result.items))
     _take_gold(frame, [], result, items)
-    reading.leave_out("empty cells", reading.rows - len(taken["label"]))
+    reading.exclude("empty cells", reading.rows - len(taken["label"]))
     return result
 
 
 def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
-    """The labels after map= and normalize=."""
+    """Return the labels after map= and normalize=."""
     if not build.map and not build.normalize:
         return column
     if _is_list(column):
         lists = _flat_list(column)
         if lists.null_count:
-            raise DataError("map= and normalize= need a list of labels in every row; write [] where there is none.")
+            raise errors.ListsMissing
         values = _relabelled(lists.flatten(), build, reading)
         found = pa.ListArray.from_arrays(lists.offsets, values).to_pylist()
-        return pa.array([list(dict.fromkeys(one)) for one in found], pa.list_(values.type))
+        return pa.array([list(dict.fromkeys(labels)) for labels in found], pa.list_(values.type))
     labels = naming.to_array(column, "label").dictionary_encode()
     codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     old = labels.dictionary.to_pylist()
@@ -437,7 +423,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
     by_text = {str(key): value for key, value in (build.map or {}).items()}
     new = [by_text.get(str(name), name) for name in old]
     if unknown := sorted(by_text.keys() - set(map(str, old))):
-        reading.notes.append(f"map= names {columns_named(unknown)}, which no label is.")
+        reading.add_note(notes.UnknownMapKeys(labels=unknown))
     if build.normalize:
         spellings: dict[str, Counter[str]] = {}
         for name, n in zip(new, count.tolist(), strict=True):
@@ -451,28 +437,24 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
         new = [None if name is None else str(name) for name in new]
     changed = sum(n for name, other, n in zip(old, new, count.tolist(), strict=True) if name != other)
     if changed:
-        reading.notes.append(f"Labels rewritten by normalize= and map=: {changed:,}.")
+        reading.add_note(notes.LabelsRewritten(n=changed))
     return pa.array([*new, None]).take(pa.array(np.where(codes < 0, len(new), codes)))
 
 
-def _about_copies(table: Annotations) -> str:
-    """Say that many rows are others once more: somebody may have pasted a file twice. Else ""."""
+def _about_copies(table: Annotations) -> Note | None:
+    """Return a note if many rows repeat others, as in a file that was pasted twice."""
     copies = len(table) - int(pair_starts(table.rating, table.label).sum())
     if table.proba is not None or copies < max(MIN_COPIES, MIN_COPIED_SHARE * len(table)):
-        return ""
-    said = f"{copies:,} of {len(table):,} rows repeat item, annotator and label of another row"
-    return f"{said}, and methods but consensus count each: remove rows that the file holds twice."
+        return None
+    return notes.RepeatedRows(n=copies, n_rows=len(table))
 
 
 def _check_classes(table: Annotations, label: str) -> None:
-    """Refuse labels that do not look like classes: every method counts items × classes."""
+    """Raise if the labels do not look like classes: every method counts items × classes."""
     K, N = table.n_classes, len(table)
     many = K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
     if many and table.kind in kinds.CLASS_KINDS:
-        raise DataError(
-            f"column {label} holds {K:,} different labels in {N:,} rows of {table.n_items:,} items; these do not look "
-            "like classes. Name another column: label=<column>, or insist: many_classes=True."
-        )
+        raise errors.TooManyClasses(column=label, n_classes=K, n_rows=N, n_items=table.n_items)
 
 
 def _is_list(column: Any) -> bool:
@@ -485,5 +467,5 @@ def _is_list(column: Any) -> bool:
 def _flat_list(column: Any) -> Any:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(whole.type.value_type):
-        raise DataError(f"column 'label' holds lists of {whole.type.value_type}; expected lists of labels.")
+        raise errors.NestedLists(type=str(whole.type.value_type))
     return whole.cast(pa.list_(whole.type.value_type))

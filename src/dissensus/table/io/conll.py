@@ -1,9 +1,9 @@
 """CoNLL text: a token a line with its tags, sentences apart by empty lines, `-DOCSTART-` lines between documents.
 
-A column of tags for each annotator (`?` where somebody did not read): named by a first line `token ann bob …`, else by
-its number. One column of tags: sentences with the same tokens after each other are the answers of annotators 1, 2, …
-to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU become B-x, I-x and O. Ours is
-the one tag, with its probability.
+Each annotator has a column of tags (`?` for tokens that an annotator did not read), named by a first line `token ann
+bob …`, else by its number. In a file with one column of tags, consecutive sentences with the same tokens are the
+answers of annotators 1, 2, … to one sentence, as Label Studio writes them. IOB1, BIOES and BILOU become B-x, I-x and O.
+Labels are written as one tag with its probability.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dissensus.exceptions import BadParameter, UnreadableFile
-from dissensus.table.find_columns import Columns, needed
+from dissensus.table import exceptions as errors
+from dissensus.table.find_columns import Columns, columns_to_read
 from dissensus.table.io.files import BinaryFile, open_bytes, reading
-from dissensus.table.io.formats import NOTE, Format, add
-from dissensus.table.io.writers import WRITERS, Labels, Writer
+from dissensus.table.io.readers import Reader, readers
+from dissensus.table.io.writers import Labels, Writer, writers
+from dissensus.table.notes import AnnotatorsNumbered, Note
 from dissensus.table.spans import OUTSIDE, are_places, place_names, sequences_of
 
 _TAG = re.compile(r"[BIESLU]-\S+|O")
-_UNREAD = ("?", "_", "-")  # in the place of a tag
+_UNREAD = ("?", "_", "-")  # stand for a missing tag
 _MARKS = {"S": "B", "U": "B", "E": "I", "L": "I"}  # BIOES and BILOU
-_NUMBERED = "Annotators are numbered by the order of their sentences: one number may be several people."
 Sentence = list[list[str]]
 
 
-def read(path: Path, columns: Columns | None) -> pa.Table:
-    """Columns item (places), annotator, label and token."""
+def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note]:
+    """Read the columns item (places), annotator, label and token."""
     rows: list[tuple[str, str, str, str]] = []
     with reading(path):
         sentences = list(_sentences(path))
-    people: list[str] = []  # of columns, where the first line names them
+    people: list[str] = []  # annotators of the columns, if the first line names them
     if sentences and len(sentences[0][0]) > 1 and not any(map(_TAG.fullmatch, sentences[0][0][1:])):
         people = sentences[0].pop(0)
         sentences = sentences if sentences[0] else sentences[1:]
@@ -44,7 +44,7 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
         and any(_TAG.fullmatch(line[place]) for s in sentences for line in s)
     ]  # fmt: skip
     if not tagged:
-        raise UnreadableFile(f"{path}: no column holds tags such as B-PER, I-PER and O; is it CoNLL text?")
+        raise errors.NoTags(path=path)
     alone, number, answer = len(tagged) == 1, -1, 0
     before: list[str] = []
     for sentence in sentences:
@@ -60,14 +60,14 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
                     rows.append((item, who, tag, token))
     names = ("item", "annotator", "label", "token")
     cells = {name: pa.array([row[place] for row in rows], pa.string()) for place, name in enumerate(names)}
-    table = pa.table({name: cells[name] for name in needed(columns, names)})
-    return table.replace_schema_metadata({NOTE: _NUMBERED.encode()}) if alone else table
+    table = pa.table({name: cells[name] for name in columns_to_read(columns, names)})
+    return (table, AnnotatorsNumbered()) if alone else table
 
 
 def as_bio(tags: list[str]) -> list[str]:
-    """Tags of one annotator in a sentence as B-x, I-x and O, "" where there is none.
+    """Convert tags of one annotator in a sentence to B-x, I-x and O, "" for a missing tag.
 
-    In IOB1 a span begins with I-x; it is the scheme of a sentence in which no B-x begins one after O.
+    In IOB1 a span begins with I-x; it is the scheme of a sentence in which no B-x follows an O.
     """
     plain = ["" if tag in _UNREAD else _MARKS.get(tag[0], tag[0]) + tag[1:] for tag in tags]
     pairs = list(zip([OUTSIDE, *plain], plain, strict=False))
@@ -91,22 +91,23 @@ def _sentences(path: Path) -> Iterator[Sentence]:
                 continue
             width = width or len(cells)
             if len(cells) != width:
-                raise UnreadableFile(f"{path}: line {number:,} has {len(cells)} columns, the first {width}; mend it.")
+                raise errors.WrongNumberOfColumns(path=path, line=number, n=len(cells), n_first=width)
             sentence.append(cells)
     if sentence:
         yield sentence
 
 
 def write(labels: Labels, file: BinaryFile) -> None:
-    """Write token, tag and probability; without a CoNLL file that has the tokens, their places stand for them."""
+    """Write token, tag and probability; without a CoNLL file that has the tokens, their places are written."""
     if len(labels.questions) > 1:
-        raise BadParameter(f"CoNLL text has one question, not {len(labels.questions):,}; take each by itself.")
+        raise errors.OneQuestionPerProject(tool="CoNLL text", n=len(labels.questions))
     (answers,) = labels.questions.values()
     if not are_places(answers.items):
-        raise BadParameter("CoNLL text holds tags of tokens, and these are labels of whole items; take another --to.")
+        raise errors.TagsOfTokensOnly
     tokens: dict[str, str] = {}
     if labels.source is not None:
         table = read(labels.source, None)
+        table = table[0] if isinstance(table, tuple) else table
         tokens = dict(zip(table["item"].to_pylist(), table["token"].to_pylist(), strict=True))
     where = sequences_of(answers.items)
     for start, end in zip(where.ptr[:-1], where.ptr[1:], strict=True):
@@ -117,6 +118,7 @@ def write(labels: Labels, file: BinaryFile) -> None:
         file.write(b"\n")
 
 
-suffixes, summary = (".conll", ".bio", ".iob", ".conll2003"), "tags of tokens, a column or sentence per annotator"
-add(Format("conll", suffixes, read, first_bytes=b"-DOCSTART-", summary=summary, place=45))
-WRITERS.register("conll", summary="tags of tokens", place=55)(Writer("to-conll.conll", write))
+readers.register("conll", summary="tags of tokens, a column or sentence per annotator", place=45)(
+    Reader(read, (".conll", ".bio", ".iob", ".conll2003"), first_bytes=b"-DOCSTART-")
+)
+writers.register("conll", summary="tags of tokens", place=55)(Writer("to-conll.conll", write))

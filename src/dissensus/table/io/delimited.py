@@ -1,7 +1,7 @@
 """CSV and TSV, plain or packed.
 
-Everything is read as text, so that 007 stays 007; nothing is taken for missing but an empty field, so that a class may
-be called NA, None or null.
+Everything is read as text, so that 007 stays 007; only an empty field is missing, so that a class may be called NA,
+None or null.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.exceptions import UnreadableFile
-from dissensus.table.find_columns import Columns, needed
-from dissensus.table.io.files import BinaryFile, not_utf8, open_bytes, reading
-from dissensus.table.io.formats import Format, add
+from dissensus.table import exceptions as errors
+from dissensus.table.find_columns import Columns, columns_to_read
+from dissensus.table.io.files import BinaryFile, open_bytes, reading
+from dissensus.table.io.readers import Reader, readers
 from dissensus.table.names import is_text
 
 _SPECIAL = r'[",\r\n]'  # a cell with one of these is quoted
-_FIRST_BLOCK, _LAST_BLOCK = 2**22, 2**31 - 1  # bytes; a row must fit a block, which Arrow counts in 32 bits
+_FIRST_CHUNK, _LAST_CHUNK = 2**22, 2**31 - 1  # bytes; a row must fit a chunk, which Arrow counts in 32 bits
+_QUOTED_REST = re.compile(rb'(?:[^"]|"")*"(?!")')  # the rest of a quoted cell, up to the quote that closes it
 
 
 def read(path: Path, columns: Columns | None, delimiters: str = ",;\t") -> pa.Table:
     """Read the columns needed, as text. The delimiter is the most frequent one in the header."""
     with reading(path):
         delimiter, there = _header(path, delimiters)
-        wanted = needed(columns, there)
+        wanted = columns_to_read(columns, there)
         try:
             table = _parse(path, delimiter, wanted)
         except pa.ArrowInvalid as error:
@@ -59,24 +61,24 @@ def _header(path: Path, delimiters: str) -> tuple[str, list[str]]:
         lines = (line.decode("utf-8-sig") for line in dropwhile(bytes.isspace, file))
         first = next(lines, None)
         if first is None:
-            raise UnreadableFile(f"{path} is empty; a table needs a header and rows.")
+            raise errors.EmptyFile(path=path, needs="a header and rows")
         delimiter = max(delimiters, key=first.count)
         try:
             return delimiter, next(csv.reader(chain([first], lines), delimiter=delimiter))
         except csv.Error as error:
-            raise UnreadableFile(f"{path}: its first line is no header ({error}); is it a table of text?") from error
+            raise errors.NotAHeader(path=path, reason=str(error)) from error
 
 
 def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = True) -> Any:
     import pyarrow.csv as pacsv
 
-    block = _FIRST_BLOCK
+    chunk = _FIRST_CHUNK
     while True:
         with open_bytes(path, for_arrow=True) as file:
             try:
                 return pacsv.read_csv(
                     file,
-                    pacsv.ReadOptions(use_threads=use_threads, block_size=block),
+                    pacsv.ReadOptions(use_threads=use_threads, block_size=chunk),
                     pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
                     pacsv.ConvertOptions(
                         include_columns=wanted,
@@ -86,79 +88,82 @@ def _parse(path: Path, delimiter: str, wanted: list[str], use_threads: bool = Tr
                     ),
                 )
             except pa.ArrowInvalid as error:
-                if "straddling" not in str(error) or block == _LAST_BLOCK:
+                if "straddling" not in str(error) or chunk == _LAST_CHUNK:
                     raise
-        block = min(16 * block, _LAST_BLOCK)  # a row longer than the block
+        chunk = min(16 * chunk, _LAST_CHUNK)  # a row is longer than the chunk
 
 
 def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInvalid) -> UnreadableFile:
-    """Make our error from Arrow's. Arrow names the row only when it reads on one thread, so it reads once more."""
+    """Make our error from Arrow's, which names the row only if one thread reads the file again."""
     try:
         _parse(path, delimiter, wanted, use_threads=False)
     except pa.ArrowInvalid as again:
         error = again
-    said = str(error)
-    at = re.search(r"Row #(\d+)", said)
+    reason = str(error)
+    at = re.search(r"Row #(\d+)", reason)
     where = f"row {int(at[1]):,} (the header is row 1)" if at else "a row"
-    if "UTF8" in said:
-        return not_utf8(path, f" in {where}")
-    if fields := re.search(r"Expected (\d+) columns, got (\d+):(.*)", said, re.DOTALL):
-        hint = "a quote may never be closed" if "\n" in fields[3].strip() else "quote a cell that holds the delimiter"
-        return UnreadableFile(
-            f"{path}: {where} has {fields[2]} fields, the header has {fields[1]} (separated by {delimiter!r}); "
-            f"mend that row: {hint}."
-        )
-    if "Empty CSV" in said:  # a header without a line end
-        return UnreadableFile(f"{path}: there is no row; a table needs at least one.")
-    if "straddling" in said:
-        return UnreadableFile(f"{path}: a row is longer than 2 GB; a quote may never be closed.")
-    return UnreadableFile(f"{path} cannot be read: {said[:200]}.")
+    if "UTF8" in reason:
+        return errors.NotUtf8(path=path, where=f" in {where}")
+    if fields := re.search(r"Expected (\d+) columns, got (\d+):(.*)", reason, re.DOTALL):
+        return errors.WrongNumberOfFields(
+            path=path, where=where, n=int(fields[2]), n_header=int(fields[1]), delimiter=delimiter,
+            open_quote="\n" in fields[3].strip(),
+        )  # fmt: skip
+    if "Empty CSV" in reason:  # a header without a line end
+        return errors.NoRows(path=path)
+    if "straddling" in reason:
+        return errors.RowTooLong(path=path)
+    return errors.DamagedFile(path=path, reason=reason[:200].rstrip("."))
 
 
 def _check_quotes(path: Path, delimiter: str) -> None:
-    """Raise where a quote is never closed: Arrow reads what follows, rows and all, as one cell, also if not asked for.
+    """Raise if a quote is never closed: Arrow reads the following rows as one cell, even of a column not read.
 
-    Where every quote opens a cell, closes one or stands in a pair, an even number of them says that all are closed;
-    else each row is looked at.
+    If every quote opens a cell, closes one or stands in a pair, and their number is even, all are closed; else every
+    row is inspected.
     """
-    before = np.frombuffer((delimiter + '\r\n"').encode(), np.uint8)  # what stands before a quote that opens a cell
+    openers = np.frombuffer((delimiter + '\r\n"').encode(), np.uint8)  # bytes before a quote that opens a cell
     n_quotes, plain, last = 0, True, ord("\n")
     with open_bytes(path) as file:
-        while block := file.read(_FIRST_BLOCK):
-            if b'"' in block:
-                cells = np.frombuffer(block, np.uint8)
+        while chunk := file.read(_FIRST_CHUNK):
+            if b'"' in chunk:
+                cells = np.frombuffer(chunk, np.uint8)
                 quotes = np.flatnonzero(cells == ord('"'))
                 left = np.where(quotes > 0, cells[quotes - 1], last)
-                right = np.append(cells, ord("\n"))[quotes + 1]  # at a block's end: taken for an end of line
+                right = np.append(cells, ord("\n"))[quotes + 1]  # a quote at the end of a chunk seems to end a line
                 opens = (np.arange(quotes.size) + n_quotes) % 2 == 0
-                neighbour = np.where(opens, left, right)
-                plain = plain and bool(np.isin(neighbour, before).all())
+                plain = plain and bool(np.isin(np.where(opens, left, right), openers).all())
                 n_quotes += quotes.size
-            last = block[-1]
+            last = chunk[-1]
     if n_quotes and not (plain and n_quotes % 2 == 0):
-        _check_each_row(path, delimiter)
+        _check_each_row(path, delimiter.encode())
 
 
-def _check_each_row(path: Path, delimiter: str) -> None:
-    """Raise where a row over several lines ends inside a quoted cell, or has letters after a closing quote."""
-    limit = csv.field_size_limit(_LAST_BLOCK)  # of a cell; it is one for the whole process
-    try:
-        with open_bytes(path) as file:
-            lines = (line.decode("utf-8-sig", "replace") for line in file)
-            rows, first = csv.reader(lines, delimiter=delimiter, strict=True), 1
-            while True:
-                try:
-                    next(rows)
-                except StopIteration:
-                    return
-                except csv.Error:
-                    if rows.line_num > first:
-                        said = f"a quote in line {first:,} is never closed, and the lines after it would be one cell"
-                        raise UnreadableFile(f"{path}: {said}; mend it.") from None
-                first = rows.line_num + 1
-    finally:
-        csv.field_size_limit(limit)
+def _check_each_row(path: Path, delimiter: bytes) -> None:
+    """Raise if a row over several lines ends inside a quoted cell, or has letters after a closing quote."""
+    ends = (b"", delimiter, b"\r", b"\n")
+    opened = 0  # the line where the open quoted cell's row begins; 0 outside of quoted cells
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            line, at = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, 0
+            first = opened or number
+            while opened or at < len(line):
+                if opened or line[at : at + 1] == b'"':
+                    closing = _QUOTED_REST.match(line, at if opened else at + 1)
+                    if closing is None:  # the cell goes on in the next line
+                        opened = first
+                        break
+                    opened, at = 0, closing.end()
+                    if line[at : at + 1] not in ends:
+                        if number > first:
+                            raise errors.UnclosedQuote(path=path, line=first)
+                        break
+                else:
+                    at = line.find(delimiter, at) % (len(line) + 1)  # −1 becomes the end of the line
+                at += 1
+    if opened and opened < number:
+        raise errors.UnclosedQuote(path=path, line=opened)
 
 
-add(Format("csv", (".csv", ".txt"), read, write, summary="text with commas, semicolons or tabs", place=10))
-add(Format("tsv", (".tsv", ".tab"), partial(read, delimiters="\t"), summary="text with tabs", place=20))
+readers.register("csv", summary="text with commas, semicolons or tabs", place=10)(Reader(read, (".csv", ".txt"), write))
+readers.register("tsv", summary="text with tabs", place=20)(Reader(partial(read, delimiters="\t"), (".tsv", ".tab")))

@@ -1,46 +1,52 @@
 """doccano's JSON and JSONL exports of labels and of spans, and the zip of them for several annotators.
 
-A shared project is one file, `all.jsonl`, in which nobody is named; any other is a zip with one file per annotator,
-named after them. Versions before 1.0 name the annotator in every record (`username`) or label (`annotations[].user`).
-Our label takes the place of the annotators' in lines to import; further fields become an example's metadata.
+A shared project is one file, `all.jsonl`, which names no annotator; any other is a zip with one file per annotator,
+named by the annotator. Versions before 1.0 name the annotator in every record (`username`) or label
+(`annotations[].user`). Our label replaces those of the annotators in lines to import; further fields become an
+example's metadata.
 """
 
 from __future__ import annotations
 
 import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
-from dissensus.exceptions import BadParameter, DataWarning
+from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export
+from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, export_reader
 from dissensus.table.io.files import is_zip, members, open_member, reading
-from dissensus.table.io.formats import JSON_SUFFIXES
 from dissensus.table.io.jsonl import Record, field, objects, parse, records, span_of
-from dissensus.table.io.writers import Given, Labels, add
+from dissensus.table.io.readers import JSON_SUFFIXES, readers
+from dissensus.table.io.writers import Given, Labels, json_writer, writers
 
 _LABELS = ("label", "labels", "cats", "entities")
 _ANNOTATORS = ("annotator", "username", "user")
 _SPAN = ("start_offset", "end_offset", "label")
-_NOBODY = ("all", "unknown")  # files that are named after no annotator
-_OF_AN_ANNOTATOR = ("labels", "cats", "entities", "annotations", "username", "user")
+_UNNAMED = ("all", "unknown")  # files that are not named by an annotator
+_ANNOTATOR_FIELDS = ("labels", "cats", "entities", "annotations", "username", "user")
 
 
 def claims(record: Record) -> bool:
-    """True for a record that looks like an example of doccano: a list of labels, or the older fields."""
+    """Return True for a record that looks like an example of doccano: a list of labels, or the older fields."""
     if {"item", "annotator"} <= record.keys():
-        return False  # a table of one's own
+        return False  # the row of a table
     return (
         any(isinstance(record.get(key), list) for key in (*_LABELS, "annotations"))
         or {"text", "username"} <= record.keys()
     )
 
 
+def claims_zip(names: Sequence[str]) -> bool:
+    """Return True for a zip of JSON files."""
+    return any(name.lower().endswith(JSON_SUFFIXES) for name in names)
+
+
 def answers(path: Path, columns: Columns) -> Rows:
     """Yield the text of every example, and one answer per annotator of it."""
-    found = unnamed = 0
+    n_answers = n_unnamed = 0
     for number, (source, record) in enumerate(sources(path), start=1):
         where = f"{path}: record {number:,} of {source}"
         item = field(record, columns.item, ("id", "doc_id", "item"), "item", where)
@@ -48,18 +54,17 @@ def answers(path: Path, columns: Columns) -> Rows:
         keys: Any = [columns.annotator] if columns.annotator else _ANNOTATORS
         named = next((record[key] for key in keys if record.get(key) is not None), source)
         for user, labels, spans in _labels(record, where):
-            nobody = user is None and named is source and source in _NOBODY
-            annotator = "" if nobody and not labels else named if user is None else user
-            found += 1
-            unnamed += nobody and bool(labels)
+            is_unnamed = user is None and named is source and source in _UNNAMED
+            annotator = "" if is_unnamed and not labels else named if user is None else user
+            n_answers += 1
+            n_unnamed += is_unnamed and bool(labels)
             if spans:  # lists [start, end, label], or objects
-                lists = (isinstance(one, list) and len(one) == 3 for one in labels)
-                whole = (dict(zip(_SPAN, a, strict=True)) if b else a for a, b in zip(labels, lists, strict=True))
-                labels = [span_of(one if isinstance(one, dict) else {}, _SPAN, where) for one in whole]
+                triples = (isinstance(span, list) and len(span) == 3 for span in labels)
+                whole = (dict(zip(_SPAN, a, strict=True)) if b else a for a, b in zip(labels, triples, strict=True))
+                labels = [span_of(span if isinstance(span, dict) else {}, _SPAN, where) for span in whole]
             yield Answer(item, annotator, labels, kind=SPANS if spans else LABEL)
-    if unnamed:
-        said = "answers name no annotator and count as one annotator's, called after the file"
-        warnings.warn(f"{path}: {unnamed:,} of {found:,} {said}.", DataWarning, stacklevel=2)
+    if n_unnamed:
+        warnings.warn(errors.UnnamedAnnotators(path=path, n=n_unnamed, n_answers=n_answers), stacklevel=2)
 
 
 def sources(path: Path) -> Iterator[tuple[str, Record]]:
@@ -77,48 +82,47 @@ def sources(path: Path) -> Iterator[tuple[str, Record]]:
 
 
 def _labels(record: Record, where: str) -> list[tuple[Any, list[Any], bool]]:
-    """(annotator or None, labels, whether they are spans) of each annotator of a record."""
+    """Return (annotator or None, labels, whether they are spans) of each annotator of a record."""
     if isinstance(record.get("annotations"), list):
         by_user: dict[Any, list[Any]] = {}
         for entry in objects(record, "annotations", where):
             user = entry.get("user")
             of_text = "start_offset" in entry
             by_user.setdefault(user if user is None else str(user), []).append(entry if of_text else entry.get("label"))
-        found_spans = any(isinstance(one, dict) for labels in by_user.values() for one in labels)
-        return [(user, labels, found_spans) for user, labels in by_user.items()] or [(None, [], False)]
-    found = next((record[key] for key in _LABELS if key in record), None)
-    labels = found if isinstance(found, list) else [] if found is None else [found]
+        spans = any(isinstance(label, dict) for labels in by_user.values() for label in labels)
+        return [(user, labels, spans) for user, labels in by_user.items()] or [(None, [], False)]
+    value = next((record[key] for key in _LABELS if key in record), None)
+    labels = value if isinstance(value, list) else [] if value is None else [value]
     return [(None, labels, any(isinstance(label, list | dict) for label in labels))]
 
 
 def examples(labels: Labels) -> Iterator[Record]:
-    """Yield one line per example: what the export says of it first, and our label in place of the annotators'."""
+    """Yield one line per example: its first record in the export, with our label in place of the annotators'."""
     if len(labels.questions) > 1:
-        raise BadParameter(f"a doccano project has one question, not {len(labels.questions):,}; take each by itself.")
+        raise errors.OneQuestionPerProject(tool="a doccano project", n=len(labels.questions))
     ours = {str(item): (item, given) for item, given in labels.named_items()}
     written = set()
     for _, record in sources(labels.source) if labels.source else ():
         item = labels.item_of(record, "id", "doc_id", "item")
         if item not in written:
             written.add(item)
-            before = {key: value for key, value in record.items() if key not in _OF_AN_ANNOTATOR}
+            before = {key: value for key, value in record.items() if key not in _ANNOTATOR_FIELDS}
             yield before | _own_label(ours.pop(str(item), (item, None))[1], labels.agent)
     yield from ({"id": item, "text": str(item)} | _own_label(given, labels.agent) for item, given in ours.values())
 
 
 def _own_label(given: dict[str | None, Given] | None, agent: str) -> Record:
-    if given is None:  # nobody has labelled it
+    if given is None:  # an item without a label
         return {"label": []}
-    (one,) = given.values()
-    score: Any = one.confidence
-    label = [one.label]
-    if isinstance(one.label, list):
-        label, score = [[*span[:3]] for span in one.label], [span.probability for span in one.label]
+    (answer,) = given.values()
+    score: Any = answer.confidence
+    label = [answer.label]
+    if isinstance(answer.label, list):
+        label, score = [[*span[:3]] for span in answer.label], [span.probability for span in answer.label]
     return {"label": label, "annotator": agent, "score": score}
 
 
-add_export(
-    "doccano", answers, claims=claims, summary="doccano's labels and spans", place=70,
-    suffixes=(*JSON_SUFFIXES, ".zip"),
-)  # fmt: skip
-add("doccano", "to-doccano.jsonl", examples, "doccano's examples, labelled", place=30)
+readers.register("doccano", summary="doccano's labels and spans", place=70)(
+    export_reader(answers, claims, suffixes=(*JSON_SUFFIXES, ".zip"), claims_zip=claims_zip)
+)
+writers.register("doccano", summary="doccano's examples, labelled", place=30)(json_writer("to-doccano.jsonl", examples))

@@ -1,4 +1,4 @@
-"""Open files, unpacked and as UTF-8; turn whatever goes wrong in one into one sentence that names it."""
+"""Open files, unpacked and as UTF-8; turn any failure into one error that names the file."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from typing import IO, Any, TypeAlias
 
 import pyarrow as pa
 
-from dissensus.exceptions import DataError, DissensusError, UnreadableFile
+from dissensus.exceptions import DataError, DissensusError
+from dissensus.table import exceptions as errors
 
 BinaryFile: TypeAlias = IO[bytes] | gzip.GzipFile | io.BufferedReader
 
 MAX_UNPACKED_RATIO = 100  # times the size of the packed file; label tables reach 50, a bomb 1,000 and more
-MIN_UNPACKED_LIMIT = 2**26  # bytes that any packed file may have when unpacked
+MIN_UNPACKED_LIMIT = 2**26  # bytes; any packed file may be as large when unpacked
+MAX_REASON_LENGTH = 200  # characters of a library's message
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 ZIP = b"PK\x03\x04"
-ZIP_ZSTD = 93  # the method of a zip's member
-LOCAL_HEADER_BYTES = 30  # before the name of a member; the last four say how long its name and extra fields are
+ZIP_ZSTD = 93  # compression method of a zip's member
+LOCAL_HEADER_BYTES = 30  # length before a member's name; the last four bytes are the lengths of name and extra fields
 STDIN = "-"
 
 _OPENERS: dict[bytes, Any] = {
@@ -41,44 +43,39 @@ PACKED_SUFFIXES = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
 @contextmanager
-def about(path: Path) -> Iterator[None]:
+def naming_file(path: Path) -> Iterator[None]:
     """Add the name of the file to a DataError that is raised inside."""
     try:
         yield
     except DataError as error:
-        if str(path) in str(error):
-            raise
-        raise type(error)(f"{path}: {error}") from error.__cause__
+        if str(path) not in str(error):
+            error.within(str(path))
+        raise
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn any failure inside, other than our own errors, into an `UnreadableFile` that names the file."""
+    """Turn any failure inside, except for our own errors, into an `UnreadableFile` that names the file."""
     if not path.exists():
-        raise UnreadableFile(f"no file {path}; check its name and the folder.")
+        raise errors.NoSuchFile(path=path)
     if path.is_dir():
-        raise UnreadableFile(f"{path} is a folder; name one file in it.")
+        raise errors.FolderInsteadOfFile(path=path)
     try:
         yield
     except (DissensusError, MemoryError, UnicodeEncodeError):  # the last: a name that Arrow cannot open
         raise
     except UnicodeDecodeError as error:
         if error.encoding != "utf-8":
-            raise UnreadableFile(
-                f"{path} is cut short or no UTF-16 text ({error.reason}); save it as UTF-8."
-            ) from error
-        raise not_utf8(path, f" (byte 0x{error.object[error.start]:02x})") from error
-    except Exception as error:  # libraries that unpack and parse raise what they like
-        said = str(error).strip().partition("\n")[0][:200].rstrip(".")
-        raise UnreadableFile(
-            f"{path} cannot be read ({said}); it may be cut short, damaged or of another format: fetch or write it "
-            "again, or say which format=."
-        ) from error
+            raise errors.NotUtf16(path=path, reason=error.reason) from error
+        raise errors.NotUtf8(path=path, where=f" (byte 0x{error.object[error.start]:02x})") from error
+    except Exception as error:  # libraries that unpack and parse raise errors of any type
+        reason = str(error).strip().partition("\n")[0][:MAX_REASON_LENGTH].rstrip(".")
+        raise errors.DamagedFile(path=path, reason=reason) from error
 
 
 @contextmanager
 def as_file(source: str | Path) -> Iterator[Path]:
-    """The path of a file; of "-", that of a temporary copy of standard input, which errors call by its name."""
+    """Yield the path of a file; for "-", a temporary copy of standard input, which errors call by that name."""
     if str(source) != STDIN:
         yield Path(source)
         return
@@ -89,24 +86,27 @@ def as_file(source: str | Path) -> Iterator[Path]:
         try:
             yield path
         except DissensusError as error:
-            raise type(error)(str(error).replace(str(path), "standard input")) from error.__cause__
+            error.about = tuple(part.replace(str(path), "standard input") for part in error.about)
+            for name, value in error.facts.items():
+                if isinstance(value, str | Path) and str(path) in str(value):
+                    error.facts[name] = str(value).replace(str(path), "standard input")
+                    setattr(error, name, error.facts[name])
+            raise
 
 
 def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
-    """Open a file for reading bytes: unpacked where it is packed, from UTF-16 to UTF-8 where its mark says so.
+    """Open a file for reading bytes: decompressed, and converted to UTF-8 if a byte order mark says that it is UTF-16.
 
-    `for_arrow` opens a plain file without Python's part: threads of Arrow that let go of a Python file while the
-    interpreter ends abort the process (about one run in 150).
+    `for_arrow` opens a plain file without Python: threads of Arrow that release a Python file while the interpreter
+    ends abort the process (about one run in 150).
     """
     with path.open("rb") as file:
         start = file.read(6)
-    opener = next((one for magic, one in _OPENERS.items() if start.startswith(magic)), None)
+    opener = next((opener for magic, opener in _OPENERS.items() if start.startswith(magic)), None)
     opened: BinaryFile
     if start.startswith(ZIP):
         if len(names := members(path)) != 1:
-            some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-            said = f"{path} is a zip of {len(names):,} files ({some})"
-            raise UnreadableFile(f"{said}; unpack it, and name one of them or their folder.")
+            raise errors.ZipOfSeveralFiles(path=path, names=tuple(names))
         opened = open_member(zipfile.ZipFile(path), names[0], path)
     elif opener:
         opened = io.BufferedReader(_Bounded(opener(path), path), 2**20)
@@ -115,14 +115,19 @@ def open_bytes(path: Path, *, for_arrow: bool = False) -> Any:
             with suppress(UnicodeEncodeError):  # Arrow opens no file whose name is not UTF-8
                 return pa.OSFile(str(path))
         opened = path.open("rb")
-    if opened.peek(2)[:2] in UTF16:
+    try:
+        start = opened.peek(2)[:2]
+    except BaseException:
+        opened.close()
+        raise
+    if start in UTF16:
         with opened:
             return io.BytesIO(opened.read().decode("utf-16").encode())
     return opened
 
 
 def open_member(archive: zipfile.ZipFile, name: str | zipfile.ZipInfo, path: Path) -> io.BufferedReader:
-    """Open one file of a zip; also a Zstandard one, which Python unpacks from 3.14 on only."""
+    """Open one file of a zip, also with Zstandard, which Python decompresses only from 3.14 on."""
     entry = archive.getinfo(name) if isinstance(name, str) else name
     if entry.compress_type == ZIP_ZSTD:
         return io.BufferedReader(io.BytesIO(_zstd_member(entry, path)))
@@ -134,44 +139,37 @@ def _zstd_member(entry: zipfile.ZipInfo, path: Path) -> bytes:
         file.seek(entry.header_offset)
         head = file.read(LOCAL_HEADER_BYTES)
         if len(head) < LOCAL_HEADER_BYTES or not head.startswith(ZIP):
-            raise zipfile.BadZipFile(f"no file {entry.filename} where the zip says it is")
-        file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # its name and extra fields
+            raise zipfile.BadZipFile(f"no file {entry.filename} at its place in the zip")
+        file.seek(sum(struct.unpack("<HH", head[-4:])), io.SEEK_CUR)  # skips its name and extra fields
         packed = file.read(min(entry.compress_size, path.stat().st_size))
     stream = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
     with io.BufferedReader(_Bounded(stream, path), 2**20) as unpacked:
-        found = unpacked.read()
-    if zlib.crc32(found) != entry.CRC:
+        content = unpacked.read()
+    if zlib.crc32(content) != entry.CRC:
         raise zipfile.BadZipFile(f"bad CRC-32 of {entry.filename}")
-    return found
+    return content
 
 
 def members(path: Path) -> list[str]:
-    """The files in a zip, without what a system hides in it."""
+    """Return the names of the files in a zip, without hidden ones."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
     return [n for n in names if not n.startswith("__MACOSX/") and not PurePosixPath(n).name.startswith(".")]
 
 
 def is_zip(path: Path) -> bool:
-    """True where a file is a zip by its first bytes."""
+    """Return True if a file begins as a zip does."""
     with path.open("rb") as file:
         return file.read(len(ZIP)) == ZIP
 
 
-def not_utf8(path: Path, where: str = "") -> UnreadableFile:
-    """Make the error for text in another encoding."""
-    return UnreadableFile(
-        f"{path} is not UTF-8 text{where}; save it as UTF-8, or convert it (iconv -f LATIN1 -t UTF-8 OLD > NEW)."
-    )
-
-
 def max_unpacked(path: Path) -> int:
-    """Bytes that a packed file may have when unpacked: a few may else fill a machine."""
+    """Return the limit of bytes for the unpacked file: a small bomb would fill the machine."""
     return max(MAX_UNPACKED_RATIO * path.stat().st_size, MIN_UNPACKED_LIMIT)
 
 
 class _Bounded(io.RawIOBase):
-    """What is unpacked, up to `max_unpacked`."""
+    """A decompressed file with the limit `max_unpacked`."""
 
     def __init__(self, file: Any, path: Path):
         self._file, self._path, self._left = file, path, max_unpacked(path)
@@ -183,8 +181,7 @@ class _Bounded(io.RawIOBase):
         part = self._file.read(len(buffer))
         self._left -= len(part)
         if self._left < 0:
-            said = f"{self._path} unpacks to more than {MAX_UNPACKED_RATIO} times its size"
-            raise UnreadableFile(f"{said}; if it is meant to, unpack it first.")
+            raise errors.UnpacksTooLarge(path=self._path, ratio=MAX_UNPACKED_RATIO)
         buffer[: len(part)] = part
         return len(part)
 

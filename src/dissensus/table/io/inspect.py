@@ -2,10 +2,10 @@
 
 A scorer may be one judge, whose score is a value, or a panel. A panel's judges are found, in this order, in the score's
 `metadata.panel.votes`, in a list or an object of judges as its value, and in the answers "GRADE: x" of the models that
-were called under the scorer. Scorers that ask the same of other models are judges of one question; see `_questions`.
-An item is a sample's id, with its epoch where there are several: "s1_epoch_2", as in the zip.
+were called under the scorer. Scorers with the same question to different models are judges of one question; see
+`_questions`. An item is a sample's id, with its epoch if there are several: "s1_epoch_2", as in the zip.
 
-Our labels are one score more for every sample of the log, written as JSON, `.eval` too. Without a log they are
+Our labels are one more score of every sample of the log, written as JSON also for `.eval`. Without a log they are
 precomputed scores, records of a sample's `id` and `value`, for `inspect score LOG --scorer precomputed_scores -S
 scores=to-inspect.json`; the value answers several questions by name.
 """
@@ -16,67 +16,73 @@ import json
 import math
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dissensus.exceptions import DataError, UnreadableFile
+from dissensus.table import exceptions as errors
+from dissensus.table import notes
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Note, Rows, Target, add_export
+from dissensus.table.io.exports import LABEL, NUMBER, Answer, Item, Rows, Target, export_reader
 from dissensus.table.io.files import is_zip, open_member, reading
-from dissensus.table.io.formats import JSON_SUFFIXES
-from dissensus.table.io.jsonl import Record, check_once, field, objects, part, records
-from dissensus.table.io.writers import OURS, Given, Labels, add, our_name
+from dissensus.table.io.jsonl import OBJECT, Record, check_once, field, objects, part, records
+from dissensus.table.io.readers import JSON_SUFFIXES, readers
+from dissensus.table.io.writers import OURS, Given, Labels, json_writer, our_name, writers
 from dissensus.table.names import shown
 
-HEADER, START = "header.json", "_journal/start.json"  # the second where a run did not end
-NO_GRADE = "Grade not found in model output"  # which versions before 0.3.245 scored as incorrect
-_GRADE = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # the last one
+HEADER, START = "header.json", "_journal/start.json"  # the second if a run did not end
+NO_GRADE = "Grade not found in model output"  # versions before 0.3.245 scored it as incorrect
+_GRADE = re.compile(r"(?is).*(?<!\w)GRADE(?!\w)\W*?:\W*(\w+)")  # matches the last grade
 _GRADES = {"C", "I", "P", "N"}  # correct, incorrect, partial, no answer
 _WORDS = {"correct": "C", "incorrect": "I", "partial": "P"}
 
 
 class Vote(NamedTuple):
-    """One judge's answer under one key of a sample's scores; `judge` is "" where the key itself is the judge."""
+    """A judge's answer under one key of a sample's scores; `judge` is "" if the key itself is the judge."""
 
     item: Any
-    slot: tuple[str, str]  # the key, and a part of an object of scores: what may be a question of its own
+    slot: tuple[str, str]  # the key, and a part of an object of scores; it may be a question of its own
     judge: str
     label: Any
-    left_out: str = ""
+    excluded: str = ""
 
 
 def claims(record: Record) -> bool:
-    """True for a log."""
+    """Return True for a log."""
     return {"eval", "version"} <= record.keys() and ("samples" in record or "status" in record)
 
 
+def claims_zip(names: Sequence[str]) -> bool:
+    """Return True for the files of a log."""
+    return HEADER in names or any(name.startswith("_journal/") for name in names)
+
+
 def open_log(path: Path) -> tuple[Record, Iterator[Record]]:
-    """A log, which says of the run what it is, and its samples."""
+    """Return a log, which describes the run, and its samples."""
     with reading(path):
         if not is_zip(path):
             log = next(records(path), {})
             return log, iter(objects(log, "samples", str(path)))
-    header = next((found for name in (HEADER, START) for found in _entries(path, name)), None)
+    header = next((record for name in (HEADER, START) for record in _entries(path, name)), None)
     if header is None:
-        raise UnreadableFile(f"{path} is a zip without {HEADER}; expected a log of Inspect.")
+        raise errors.NoInspectHeader(path=path, header=HEADER)
     return header, _entries(path, "samples/")
 
 
 def _entries(path: Path, begin: str, kind: type[Any] = dict) -> Iterator[Any]:
-    """The JSON of the files of a zip whose names begin so; a DataError where it is of another kind."""
+    """Yield the JSON of the files of a zip whose names begin with `begin`; raise if it is of another type."""
     with reading(path), zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             if entry.filename.startswith(begin):
                 with open_member(archive, entry, path) as file:
-                    found = json.load(file)
-                if not isinstance(found, kind):
-                    raise DataError(f"{path}: {entry.filename} holds {shown(found)}; expected an object: {{…}}.")
-                yield found
+                    content = json.load(file)
+                if not isinstance(content, kind):
+                    raise errors.UnexpectedValue(where=str(path), field=entry.filename, value=content, expected=OBJECT)
+                yield content
 
 
 def sample_name(sample: Record, epochs: Any, field_name: Any = None, where: str = "") -> Any:
-    """How a sample is called: by its id, and by its epoch where there are several."""
+    """Return the name of a sample: its id, with its epoch if there are several."""
     name = field(sample, field_name, ("id",), "item", where)
     epoch = sample.get("epoch", 1)
     return name if epochs in (1, None) and epoch == 1 else f"{name}_epoch_{epoch}"
@@ -89,7 +95,7 @@ def answers(path: Path, columns: Columns) -> Rows:
     declared = _declared(about, str(path))
     epochs = part(about, "config", dict, str(path)).get("epochs")
     if columns.annotator not in (None, "model", "scorer"):
-        raise DataError(f"{path}: judges are called by scorer or by model; annotator={columns.annotator!r} is neither.")
+        raise errors.NotAJudgeField(path=path, annotator=columns.annotator)
     votes: list[Vote] = []
     models: dict[str, set[str]] = {}  # key → the models behind it
     seen: set[tuple[Any, Any]] = set()
@@ -102,25 +108,22 @@ def answers(path: Path, columns: Columns) -> Rows:
         yield Item(item, {"input": _text(sample.get("input")), "answer": _text(output.get("completion"))})
         target = sample.get("target")
         yield Target(item, target[0] if isinstance(target, list) and len(target) == 1 else target)
-        found = list(_votes(sample, item, declared, models, where))
-        votes += found or [Vote(item, ("", ""), "", None, "samples without a score")]
-    there, expected = (
-        {name for name, _ in seen},
-        part(part(about, "dataset", dict, str(path)), "sample_ids", list, str(path)),
-    )
+        given = list(_votes(sample, item, declared, models, where))
+        votes += given or [Vote(item, ("", ""), "", None, "samples without a score")]
+    there = {name for name, _ in seen}
+    expected = part(part(about, "dataset", dict, str(path)), "sample_ids", list, str(path))
     if missing := [name for name in expected if str(name) not in there]:
-        said = f"Samples of the run that are not in the log: {len(missing):,}, such as {shown(missing[0])}."
-        yield Note(said, loud=True)
+        yield notes.SamplesMissing(n=len(missing), sample=missing[0])
     status = header.get("status")
     if status not in ("success", None):
-        yield Note(f"The run has the status {shown(status)}.", loud=True)
+        yield notes.RunNotSuccessful(status=status)
     yield from _questions(votes, models, columns)
 
 
 def _votes(
     sample: Record, item: Any, declared: dict[str, list[str]], models: dict[str, set[str]], where: str
 ) -> Iterator[Vote]:
-    """One vote per judge of a sample."""
+    """Yield one vote per judge of a sample."""
     called = _calls(sample, where)
     invalid = "scores of samples marked as invalid" if sample.get("invalidation") else ""
     scores = part(sample, "scores", dict, where)
@@ -145,57 +148,57 @@ def _votes(
         elif len(set(behind)) > 1 and (graded := _grades(calls, value)):
             given = graded
         else:
-            said = metadata.get("grading") if isinstance(metadata.get("grading"), list) else []
-            graders = [str(one["model"]) for one in said if isinstance(one, dict) and one.get("model")]
+            grading = metadata.get("grading") if isinstance(metadata.get("grading"), list) else []
+            graders = [str(grade["model"]) for grade in grading if isinstance(grade, dict) and grade.get("model")]
             models.setdefault(key, set()).update(behind or graders)
-            for name, one in value.items() if isinstance(value, dict) else [("", value)]:
-                yield Vote(item, (key, str(name)), "", *_label(one, invalid))
+            for name, label in value.items() if isinstance(value, dict) else [("", value)]:
+                yield Vote(item, (key, str(name)), "", *_label(label, invalid))
             continue
-        for judge, one in given.items():
-            yield Vote(item, (key, ""), judge, *_label(one, invalid))
+        for judge, label in given.items():
+            yield Vote(item, (key, ""), judge, *_label(label, invalid))
 
 
 def _label(value: Any, invalid: str) -> tuple[Any, str]:
-    """A value as a label, and why it is none."""
+    """Return a value as a label, and why it does not count ("" if it does)."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None, "scores not given (no grade was found)"
     return str(value) if isinstance(value, bool) else value, invalid
 
 
 def _panel(key: str, given: list[Any], declared: list[str] | None, calls: list[tuple[str, str]]) -> dict[str, Any]:
-    """Judge → vote. The names are the models in the order in which the scorer has them, else numbers.
+    """Return judge → vote. The names are the models in the scorer's order, else numbers.
 
-    Models that were called at once may be logged in another order than their votes: what each said goes first.
+    Models that are called concurrently may be logged in another order than their votes, so their own answers go first.
     """
-    said = {} if len(declared or []) == len(given) else _grades(calls, None)
-    if said and sorted(map(str, said.values())) == sorted(map(str, given)):
-        return said
+    grades = {} if len(declared or []) == len(given) else _grades(calls, None)
+    if grades and sorted(map(str, grades.values())) == sorted(map(str, given)):
+        return grades
     for names in (declared or [], [model for model, _ in calls]):
         if len(names) == len(given):
             before = [names[:place].count(name) for place, name in enumerate(names)]
             unique = [f"{name} #{nth + 1}" if nth else name for name, nth in zip(names, before, strict=True)]
             return dict(zip(unique, given, strict=True))
-    return {f"{key} #{place + 1}": one for place, one in enumerate(given)}
+    return {f"{key} #{place}": vote for place, vote in enumerate(given, start=1)}
 
 
 def _grades(calls: list[tuple[str, str]], value: Any) -> dict[str, Any]:
-    """Model → its grade, None where it has none that is valid; nothing where no model gave one."""
-    found: dict[str, Any] = {}
-    for model, said in calls:
-        match = _GRADE.match(said)
+    """Return model → its grade, None for an invalid one; nothing if no model gave a grade."""
+    grades: dict[str, Any] = {}
+    for model, text in calls:
+        match = _GRADE.match(text)
         word = match.group(1) if match else ""
         grade: Any = _WORDS.get(word.lower(), word.upper())
         if isinstance(value, int | float) and grade.isdecimal():
-            found[model] = int(grade)
+            grades[model] = int(grade)
         else:
-            found[model] = grade if grade in _GRADES or grade == value else None
-    return found if any(grade is not None for grade in found.values()) else {}
+            grades[model] = grade if grade in _GRADES or grade == value else None
+    return grades if any(grade is not None for grade in grades.values()) else {}
 
 
 def _calls(sample: Record, where: str) -> dict[str, list[tuple[str, str]]]:
-    """Scorer → the models called under it, each with what it said."""
+    """Return scorer → the models called under it, each with its answer."""
     spans: dict[str, Record] = {}
-    found: dict[str, list[tuple[str, str]]] = {}
+    calls: dict[str, list[tuple[str, str]]] = {}
     for event in objects(sample, "events", where):
         if event.get("event") == "span_begin":
             spans[str(event.get("id"))] = event
@@ -204,35 +207,35 @@ def _calls(sample: Record, where: str) -> dict[str, list[tuple[str, str]]]:
             while span is not None and span.get("type") != "scorer" and steps < len(spans):
                 span, steps = spans.get(str(span.get("parent_id"))), steps + 1
             if span is not None and span.get("type") == "scorer":
-                said = part(event, "output", dict, where).get("completion")
-                found.setdefault(str(span.get("name")), []).append((str(event.get("model")), _text(said)))
-    return found
+                text = _text(part(event, "output", dict, where).get("completion"))
+                calls.setdefault(str(span.get("name")), []).append((str(event.get("model")), text))
+    return calls
 
 
 def _declared(about: Record, path: str) -> dict[str, list[str]]:
-    """Key in the scores → the models that the scorer was made with; a second scorer of a name gets a number."""
-    found: dict[str, list[str]] = {}
+    """Return key in the scores → the models of the scorer; a second scorer of a name gets a number."""
+    declared: dict[str, list[str]] = {}
     count: dict[str, int] = {}
     for scorer in objects(about, "scorers", path):
         name = str(scorer.get("name")).rpartition("/")[2]
         key = f"{name}{count[name]}" if name in count else name
         count[name] = count.get(name, 0) + 1
-        given = part(scorer, "options", dict, path).get("model")
-        names = [
-            one.get("model") if isinstance(one, dict) else one
-            for one in (given if isinstance(given, list) else [given])
-        ]
-        found[key] = [str(name) for name in names if name is not None]
-    return found
+        model = part(scorer, "options", dict, path).get("model")
+        models = model if isinstance(model, list) else [model]
+        names = [model.get("model") if isinstance(model, dict) else model for model in models]
+        declared[key] = [str(name) for name in names if name is not None]
+    return declared
 
 
 def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns) -> Rows:
-    """The votes as answers. Scorers are judges of one question where they have the same name but for a number, or where
-    they give the same labels (or numbers) and no model is behind two of them; a model behind two is asked two things.
+    """Yield the votes as answers.
+
+    Scorers are judges of one question if their names differ only by a number, or if they give the same labels (or
+    numbers) and use different models; a model of two scorers answers two questions.
     """
     values: dict[tuple[str, str], list[Any]] = {}
     for vote in votes:
-        if not vote.judge and not vote.left_out:
+        if not vote.judge and not vote.excluded:
             values.setdefault(vote.slot, []).append(vote.label)
     groups: list[list[tuple[str, str]]] = []
     for slot in values:
@@ -245,7 +248,7 @@ def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns)
     for group in groups:
         if len(group) > 1:
             named = (f"{key} ({', '.join(sorted(models[key]))})" if models.get(key) else key for key, _ in group)
-            yield Note(f"Scorers are the judges of one question: {', '.join(named)}.")
+            yield notes.ScorersAreJudges(scorers=", ".join(named))
     for vote in votes:
         key, _ = vote.slot
         who = vote.judge or key
@@ -253,27 +256,30 @@ def _questions(votes: list[Vote], models: dict[str, set[str]], columns: Columns)
             (who,) = models[key]
         number = isinstance(vote.label, int | float)
         asked = question.get(vote.slot, key)
-        yield Answer(vote.item, who, vote.label, asked, NUMBER if number else LABEL, vote.left_out)
+        yield Answer(vote.item, who, vote.label, asked, NUMBER if number else LABEL, vote.excluded)
 
 
 def _same(
-    one: tuple[str, str], other: tuple[str, str], values: dict[tuple[str, str], list[Any]], models: dict[str, set[str]]
+    slot_a: tuple[str, str],
+    slot_b: tuple[str, str],
+    values: dict[tuple[str, str], list[Any]],
+    models: dict[str, set[str]],
 ) -> bool:
-    """True where two scorers are judges of one question."""
-    numbers = [all(isinstance(value, int | float) for value in values[slot]) for slot in (one, other)]
-    if numbers[0] != numbers[1] or one[1] != other[1] or one[0] == other[0]:
+    """Return True if two scorers are judges of one question."""
+    numbers = [all(isinstance(value, int | float) for value in values[slot]) for slot in (slot_a, slot_b)]
+    if numbers[0] != numbers[1] or slot_a[1] != slot_b[1] or slot_a[0] == slot_b[0]:
         return False
-    if _base(one[0]) == _base(other[0]):
+    if _base(slot_a[0]) == _base(slot_b[0]):
         return True
-    behind = [models.get(key, set()) for key, _ in (one, other)]
+    behind = [models.get(key, set()) for key, _ in (slot_a, slot_b)]
     if behind[0] & behind[1]:
         return False
-    said = [set(map(str, values[slot])) for slot in (one, other)]
-    return all(behind) if numbers[0] else bool(said[0] & said[1]) or all(labels <= _GRADES for labels in said)
+    labels = [set(map(str, values[slot])) for slot in (slot_a, slot_b)]
+    return all(behind) if numbers[0] else bool(labels[0] & labels[1]) or all(own <= _GRADES for own in labels)
 
 
 def _name(group: list[tuple[str, str]]) -> str:
-    """What a question is called: by its scorer, by what its scorers have in common, or by its part of an object."""
+    """Return the name of a question: its scorer, the common name of its scorers, or its part of an object."""
     bases = {_base(key) for key, _ in group}
     key, name = group[0]
     common = key if len(group) == 1 else bases.pop() if len(bases) == 1 else ""
@@ -285,49 +291,52 @@ def _base(key: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """The text of a message, of its parts, or of the last message."""
+    """Return the text of a message, of its parts, or of the last message."""
     if isinstance(value, list):
-        parts = [_text(one.get("text", one.get("content"))) if isinstance(one, dict) else _text(one) for one in value]
-        return "\n".join(one for one in parts if one)
+        parts = [_text(part.get("text", part.get("content")) if isinstance(part, dict) else part) for part in value]
+        return "\n".join(filter(None, parts))
     return value if isinstance(value, str) else ""
 
 
 def scored(labels: Labels) -> Record | Iterator[Record]:
-    """The log, or precomputed scores; metrics and reductions of the log stay those of its own scorers."""
+    """Return the log, or precomputed scores; metrics and reductions of the log stay those of its own scorers."""
     if labels.source is None:
         return ({"id": item} | _together(given, labels.agent) for item, given in labels.named_items())
-    said = labels.by_item()
+    by_item = labels.by_item()
     log, samples = open_log(labels.source)
     log["samples"] = list(samples)
     if is_zip(labels.source):
-        for found in _entries(labels.source, "reductions.json", object):
-            log["reductions"] = found
+        for reductions in _entries(labels.source, "reductions.json", object):
+            log["reductions"] = reductions
     epochs = log["eval"].get("config", {}).get("epochs")
     for sample in log["samples"]:
-        if (given := said.get(str(sample_name(sample, epochs, labels.item)))) is not None:
-            ours = {our_name(question): _score(one, labels.agent) for question, one in given.items()}
+        if (given := by_item.get(str(sample_name(sample, epochs, labels.item)))) is not None:
+            ours = {our_name(question): _score(answer, labels.agent) for question, answer in given.items()}
             sample["scores"] = (sample.get("scores") or {}) | ours
     return log
 
 
-def _score(one: Given, agent: str) -> Record:
-    metadata = {"confidence": one.confidence, "agent": agent}
-    return {"value": one.label, "explanation": one.said_by(agent), "metadata": metadata}
+def _score(answer: Given, agent: str) -> Record:
+    metadata = {"confidence": answer.confidence, "agent": agent}
+    return {"value": answer.label, "explanation": answer.signature(agent), "metadata": metadata}
 
 
 def _together(given: dict[str | None, Given], agent: str) -> Record:
-    """One score for all questions; its explanation is that of the least sure answer."""
-    least = _score(min(given.values(), key=lambda one: one.confidence), agent)
+    """Return one score for all questions; its explanation is that of the least confident answer."""
+    least = _score(min(given.values(), key=lambda answer: answer.confidence), agent)
     if None in given:
         return least
+    confidence = {question: answer.confidence for question, answer in given.items()}
     return least | {
-        "value": {question: one.label for question, one in given.items()},
-        "metadata": {"confidence": {question: one.confidence for question, one in given.items()}, "agent": agent},
+        "value": {question: answer.label for question, answer in given.items()},
+        "metadata": {"confidence": confidence, "agent": agent},
     }
 
 
-add_export(
-    "inspect", answers, claims=claims, summary="Inspect's logs: judges' grades", place=56,
-    suffixes=(".eval", *JSON_SUFFIXES), words=("the sample's id", "the judge"),
+readers.register("inspect", summary="Inspect's logs: judges' grades", place=56)(
+    export_reader(
+        answers, claims, suffixes=(".eval", *JSON_SUFFIXES), words=("the sample's id", "the judge"),
+        claims_zip=claims_zip,
+    )
 )  # fmt: skip
-add("inspect", "to-inspect.json", scored, "Inspect's log with scores", place=50)
+writers.register("inspect", summary="Inspect's log with scores", place=50)(json_writer("to-inspect.json", scored))

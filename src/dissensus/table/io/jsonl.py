@@ -15,21 +15,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from dissensus.exceptions import DataError, UnreadableFile
-from dissensus.table.find_columns import Columns, needed
+from dissensus.table import exceptions as errors
+from dissensus.table.find_columns import Columns, columns_to_read
 from dissensus.table.io.files import BinaryFile, open_bytes, reading
-from dissensus.table.io.formats import JSON_SUFFIXES, Format, add
-from dissensus.table.names import shown, to_column
+from dissensus.table.io.readers import JSON_SUFFIXES, Reader, readers
+from dissensus.table.names import to_column
 
 Record = dict[str, Any]
-N_RECORDS_FOR_COLUMNS = 1000  # the first ones, which say which columns there are
+OBJECT = "an object: {…}"
+N_RECORDS_FOR_COLUMNS = 1000  # records from which the columns are taken
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
-    """Read the fields needed of every record; a field that a record lacks is missing there."""
+    """Read the fields needed of every record; fields that a record lacks are missing values."""
     rows = records(path)
     first = list(islice(rows, N_RECORDS_FOR_COLUMNS))
-    wanted = needed(columns, list(dict.fromkeys(key for record in first for key in record)))
+    wanted = columns_to_read(columns, list(dict.fromkeys(key for record in first for key in record)))
     values: dict[str, Any] = {name: [] for name in wanted}
     for record in chain(first, rows):
         for name in wanted:
@@ -38,12 +39,12 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
         try:
             values[name] = pa.array(column)
         except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-            values[name] = to_column(column, name)  # says which kinds are mixed, and where
+            values[name] = to_column(column, name)  # names the types that are mixed, and their rows
     return pa.table(values)
 
 
 def records(path: Path) -> Iterator[Record]:
-    """Yield the records of a file; anything else in it raises, with its line."""
+    """Yield the records of a file; raise for anything else in it, with its line."""
     with reading(path), open_bytes(path) as file:
         yield from parse(file, str(path))
 
@@ -67,7 +68,7 @@ def parse(file: BinaryFile, where: str) -> Iterator[Record]:
 
 
 def _goes_on(line: bytes) -> bool:
-    """True where an object goes on after its first line."""
+    """Return True if an object continues after its first line."""
     try:
         json.loads(line)
     except json.JSONDecodeError as error:
@@ -78,38 +79,36 @@ def _goes_on(line: bytes) -> bool:
 
 
 def _loads(text: bytes, where: str, number: int) -> Any:
-    """Parse JSON that begins in line `number`."""
+    """Parse JSON that begins on line `number`."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        at = f"line {number + error.lineno - 1:,} is not JSON ({error.msg}, column {error.colno:,})"
-        raise UnreadableFile(f"{where}: {at}; mend that line.") from error
+        line = number + error.lineno - 1
+        raise errors.NotJson(where=where, line=line, column=error.colno, reason=error.msg) from error
     except RecursionError as error:
-        raise UnreadableFile(f"{where}: line {number:,} is nested too deeply to be a record.") from error
+        raise errors.NestedTooDeeply(where=where, line=number) from error
     except UnicodeDecodeError:
         raise
     except ValueError as error:  # a number of more digits than Python reads
-        said = str(error).partition(";")[0].partition(" for ")[0]
-        raise UnreadableFile(
-            f"{where}: a number from line {number:,} on is too long ({said}); make it text."
-        ) from error
+        reason = str(error).partition(";")[0].partition(" for ")[0]
+        raise errors.NumberTooLong(where=where, line=number, reason=reason) from error
 
 
 def _checked(record: Any, where: str) -> Record:
     if not isinstance(record, dict):
-        raise UnreadableFile(f"{where} holds {str(record)[:40]!r}; expected an object: {{…}}.")
+        raise errors.NotARecord(where=where, value=str(record)[:40])
     return record
 
 
 def write(table: pa.Table, file: BinaryFile) -> None:
-    """Write one object per row; NaN and infinity, for which JSON has no word, are null."""
+    """Write one object per row; NaN and infinity, which JSON lacks, become null."""
     for batch in table.to_batches():
         for record in batch.to_pylist():
             file.write((dumps(record) + "\n").encode())
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """Write `value` as JSON in plain UTF-8; NaN and infinity are null, floats are written in full."""
+    """Return `value` as JSON in plain UTF-8; NaN and infinity become null, floats are written in full."""
     return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
@@ -128,52 +127,54 @@ def _plain(value: Any) -> Any:
 
 
 def field(record: dict[str, Any], named: Any, usual: tuple[str, ...], role: str, where: str) -> Any:
-    """Read the field that the caller named for a role, or the first usual one that is there; none raises."""
+    """Return the field that the caller named for a role, or the first usual one that the record has; else raise."""
     keys = usual if named is None else (named,)
     if (value := first_of(record, keys)) is not None:
         return value
-    raise DataError(f"{where} has no {' nor '.join(map(repr, keys))} for {role}; name the field: {role}=<field>.")
+    raise errors.MissingField(where=where, names=tuple(keys), role=role)
 
 
 def first_of(record: dict[str, Any], keys: Iterable[str]) -> Any:
-    """The first of these fields that a record has; None where it has none."""
+    """Return the first of these fields that a record has, or None."""
     return next((record[key] for key in keys if record.get(key) is not None), None)
 
 
 def check_once(seen: set[Any], name: Any, where: str, what: str) -> None:
-    """Add a name to those seen; a DataError where it is there already."""
+    """Add a name to those seen; raise if it occurs twice."""
     if name in seen:
-        raise DataError(f"{where} is there twice; {what} again.")
+        raise errors.DuplicateRecord(where=where, what=what)
     seen.add(name)
 
 
 def part(record: Any, key: str, kind: type[Any], where: str) -> Any:
-    """The entry of a record, empty where it is missing or null; a DataError where it is of another kind."""
+    """Return the entry of a record, empty if it is missing or null; raise if it is of another type."""
     value = record.get(key)
     if value is None:
         return kind()
     if not isinstance(value, kind):
-        words: dict[Any, str] = {dict: "an object: {…}", list: "a list: […]", str: "text"}
-        raise DataError(f"{where} has {shown(value)} as {key!r}; expected {words[kind]}.")
+        words: dict[Any, str] = {dict: OBJECT, list: "a list: […]", str: "text"}
+        raise errors.UnexpectedValue(where=where, field=key, value=value, expected=words[kind])
     return value
 
 
 def objects(record: Any, key: str, where: str) -> list[dict[str, Any]]:
-    """The entry of a record that is a list of objects; empty where it is missing or null."""
+    """Return the entry of a record that is a list of objects; empty if it is missing or null."""
     entries = part(record, key, list, where)
     for entry in entries:
         if not isinstance(entry, dict):
-            raise DataError(f"{where} has {shown(entry)} in {key!r}; expected an object: {{…}}.")
+            raise errors.UnexpectedValue(where=where, field=key, value=entry, expected=OBJECT)
     return list(entries)
 
 
 def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, int, str]:
-    """The start, end and label of a span; a DataError where one of them is missing."""
+    """Return the start, end and label of a span; raise if one of them is missing."""
     start, end, label = (record.get(key) for key in keys)
     if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
-        raise DataError(f"{where} has the span {shown(record)}; expected whole numbers {keys[0]}, {keys[1]}, a label.")
+        raise errors.InvalidSpan(where=where, span=record, start=keys[0], end=keys[1])
     return start, end, str(label)
 
 
-# after the exports, whose records it would take too
-add(Format("jsonl", JSON_SUFFIXES, read, write, claims=lambda record: True, summary="one record a line", place=80))
+# after the exports of tools, whose records are JSON too
+readers.register("jsonl", summary="one record a line", place=80)(
+    Reader(read, JSON_SUFFIXES, write, claims=lambda record: True)
+)

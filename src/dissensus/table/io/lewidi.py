@@ -1,7 +1,7 @@
 """The JSON of the shared tasks Learning With Disagreements: one object, item → its text and annotations.
 
-2025: `annotations` is annotator → label, several labels with commas between them. 2023: `annotations` and `annotators`
-are lists with commas between their entries, in the same order. `soft_label` and `hard_label` are made of these.
+2025: `annotations` is annotator → label, several labels separated by commas. 2023: `annotations` and `annotators` are
+lists separated by commas, in the same order. `soft_label` and `hard_label` are derived from these.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dissensus.exceptions import DataError
+from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, Item, Rows, add_export
+from dissensus.table.io.exports import Answer, Item, Rows, export_reader
 from dissensus.table.io.jsonl import Record, part, records
+from dissensus.table.io.readers import readers
 from dissensus.table.names import shown
 
 
 def claims(record: Record) -> bool:
-    """True for an object of objects that have annotations and annotators."""
+    """Return True for an object of objects that have annotations and annotators."""
     return bool(record) and all(
         isinstance(e, dict) and {"annotations", "annotators"} <= e.keys() for e in record.values()
     )
@@ -32,19 +33,19 @@ def answers(path: Path, columns: Columns) -> Rows:
             text = entry.get("text")
             yield Item(item, text if isinstance(text, dict) else {"text": text})
             for annotator, label in _annotations(entry, where):
-                yield Answer(item, annotator, label, left_out="" if label else "answers held back (empty text)")
+                yield Answer(item, annotator, label, excluded="" if label else "answers held back (empty text)")
 
 
 def _annotations(entry: Record, where: str) -> list[tuple[str, list[Any]]]:
     if isinstance(entry.get("annotations"), dict):
         labels = {who: part(entry["annotations"], who, str, where) for who in entry["annotations"]}
-        return [(who, [one.strip() for one in label.split(",") if one.strip()]) for who, label in labels.items()]
+        return [(who, [text.strip() for text in label.split(",") if text.strip()]) for who, label in labels.items()]
     given, people = (part(entry, key, str, where).split(",") for key in ("annotations", "annotators"))
     if len(given) != len(people):
-        raise DataError(f"{where} has {len(given):,} annotations by {len(people):,} annotators.")
+        raise errors.UnequalAnswers(where=where, n=len(given), n_annotators=len(people))
     return [(who.strip(), [label.strip()] if label.strip() else []) for who, label in zip(people, given, strict=True)]
 
 
-add_export(
-    "lewidi", answers, claims=claims, summary="Learning With Disagreements, 2023 and 2025", place=65,
-)  # fmt: skip
+readers.register("lewidi", summary="Learning With Disagreements, 2023 and 2025", place=65)(
+    export_reader(answers, claims)
+)

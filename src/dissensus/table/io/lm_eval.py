@@ -1,29 +1,37 @@
 """Samples of lm-evaluation-harness (`--log_samples`): one file per model, which is the annotator.
 
-The model is called by the folder of its file where the file is called `samples_…`, else by what is before `_samples` in
-the file's name. The item is `doc_id`. The label of a multiple choice is the number of the likeliest choice, that of
-generated text the text; `target` is known where it is among the labels. Of several filters the first counts.
+The model is named by the folder of its file if the file is called `samples_…`, else by the part of the file's name
+before `_samples`. The item is `doc_id`. The label of a multiple choice is the number of the likeliest choice, that of
+generated text the text; `target` is a gold label if it is among the labels. The first of several filters counts.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dissensus.exceptions import DataError
+from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import Answer, Item, Rows, Target, add_export
+from dissensus.table.io.exports import Answer, Item, Rows, Target, export_reader
 from dissensus.table.io.jsonl import Record, check_once, field, part, records
+from dissensus.table.io.readers import readers
 from dissensus.table.names import shown
 
 _FILE = re.compile(r"(?:(?P<model>.+)_)?samples_(?P<task>.+?)(?:_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl?(?:\.\w+)?")
 
 
 def claims(record: Record) -> bool:
-    """True for a sample."""
+    """Return True for a sample."""
     return {"doc_id", "filtered_resps"} <= record.keys()
+
+
+def companions(names: Sequence[str]) -> list[str]:
+    """Return the files of means, which the tool writes in the folder of its samples."""
+    has_samples = any("samples_" in name for name in names)
+    return [name for name in names if has_samples and name.startswith("results_")]
 
 
 def answers(path: Path, columns: Columns) -> Rows:
@@ -40,7 +48,7 @@ def answers(path: Path, columns: Columns) -> Rows:
         chosen = sample.get("filter")
         first = chosen if first is None else first
         if chosen != first:
-            yield Answer(item, "", None, task, left_out=f"answers by the filter {chosen}")
+            yield Answer(item, "", None, task, excluded=f"answers by the filter {chosen}")
             continue
         check_once(seen, str(item), where, "write the samples")
         document = part(sample, "doc", dict, where)
@@ -53,30 +61,31 @@ def answers(path: Path, columns: Columns) -> Rows:
 
 def _label(sample: Record, where: str) -> str:
     given = part(sample, "filtered_resps", list, where)
-    if given and all(_is_choice(one) for one in given):
+    if given and all(map(_is_choice, given)):
         likely = [float(log_likelihood) for log_likelihood, _ in given]
         return str(max(range(len(likely)), key=likely.__getitem__)) if len(likely) > 1 else str(given[0][1])
-    said = given[0] if given else None
-    while isinstance(said, list) and said:  # repeated runs
-        said = said[0]
-    if not isinstance(said, str | int | float):
-        raise DataError(
-            f"{where} has {shown(given)} in 'filtered_resps'; expected log likelihoods of choices, or text."
-        )
-    return str(said).strip()
+    text = given[0] if given else None
+    while isinstance(text, list) and text:  # repeated runs
+        text = text[0]
+    if not isinstance(text, str | int | float):
+        expected = "log likelihoods of choices, or text"
+        raise errors.UnexpectedValue(where=where, field="filtered_resps", value=given, expected=expected)
+    return str(text).strip()
 
 
-def _is_choice(one: Any) -> bool:
-    """True for a log likelihood and whether the choice was the greedy one; all values are text."""
-    if not (isinstance(one, list) and len(one) == 2 and str(one[1]) in ("True", "False")):
+def _is_choice(pair: Any) -> bool:
+    """Return True for a log likelihood and whether the choice was the greedy one; all values are text."""
+    if not (isinstance(pair, list) and len(pair) == 2 and str(pair[1]) in ("True", "False")):
         return False
     try:
-        return not math.isnan(float(one[0]))
+        return not math.isnan(float(pair[0]))
     except (TypeError, ValueError):
         return False
 
 
-add_export(
-    "lm-eval", answers, claims=claims, summary="samples of lm-evaluation-harness", place=59,
-    words=("doc_id", "the model, from the name of the folder or file"), own_items=True,
+readers.register("lm-eval", summary="samples of lm-evaluation-harness", place=59)(
+    export_reader(
+        answers, claims, words=("doc_id", "the model, from the name of the folder or file"), own_items=True,
+        companions=companions,
+    )
 )  # fmt: skip

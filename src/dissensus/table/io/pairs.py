@@ -1,7 +1,7 @@
-"""Comparisons of two things: arena logs (model_a, model_b, winner), Elo files (winner, loser), left and right.
+"""Comparisons of two alternatives: arena logs (model_a, model_b, winner), Elo files (winner, loser), left and right.
 
-Columns are found by their usual names, or named: item="LEFT,RIGHT" (a third one is the context, such as a prompt),
-label= the winner, annotator= who judged, "anonymous" where nobody is named.
+Columns are found by their usual names, or named: item="LEFT,RIGHT" (a third column is the context, such as a prompt),
+label= the winner, annotator= the judge, "anonymous" without one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from zlib import crc32
 
 import numpy as np
 
-from dissensus.exceptions import DataError, MissingColumn
+from dissensus.exceptions import MissingColumn
+from dissensus.table import exceptions as errors
 from dissensus.table import kinds
 from dissensus.table import names as naming
 from dissensus.table.annotations import ANONYMOUS
-from dissensus.table.find_columns import Columns, check_there, column_names, count_rows, listed, split, to_arrow
+from dissensus.table.find_columns import Columns, check_there, column_names, count_rows, split, to_arrow
 from dissensus.table.reading import Reading
 
 SIDES = (
@@ -34,7 +35,7 @@ TIE |= {"bothbad", "both_bad", "tie (bothbad)", "tie (both bad)"}
 
 
 def find(there: list[str], named: Columns) -> dict[str, str] | None:
-    """Role → column of left, right, winner, annotator and context; None where they are no comparisons."""
+    """Return role → column of left, right, winner, annotator and context, or None if the rows are not comparisons."""
     plain = {name.strip().lower(): name for name in there}
     given = split(named.item, there)
     if 2 <= len(given) <= 3:
@@ -53,7 +54,7 @@ def find(there: list[str], named: Columns) -> dict[str, str] | None:
 
 
 def are_items(there: list[str], named: Columns) -> bool:
-    """True where a column holds items that are called "A vs B" already, as we write them."""
+    """Return True if a column holds items that are named "A vs B", as we write them."""
     try:
         found = named.find(there)
     except MissingColumn:
@@ -62,19 +63,16 @@ def are_items(there: list[str], named: Columns) -> bool:
 
 
 def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], Reading]:
-    """The columns of a table of pairs under our names, and the account; MissingColumn where they are not there."""
+    """Return the columns of a table of pairs under our names, and the import report; raise if a column is missing."""
     there = column_names(frame)
     found = find(there, named)
     if found is None:
-        raise MissingColumn(
-            f"no columns of two things and which is better, such as model_a, model_b and winner; the columns are "
-            f"{listed(there)}. Name them: item='LEFT,RIGHT', label=<column>."
-        )
+        raise errors.NoPairColumns(columns=tuple(there))
     for role, column in found.items():
         check_there(role, (column,), there)
     data = to_arrow(frame, list(dict.fromkeys(found.values())))
     cells = (naming.to_array(data[found[role]], "pairs").to_pylist() for role in ("left", "right", "winner"))
-    left, right, winner = (np.array(["" if one is None else str(one) for one in c], object) for c in cells)
+    left, right, winner = (np.array(["" if cell is None else str(cell) for cell in c], object) for c in cells)
     n = len(left)
     reading = Reading(format=f"comparisons in {format_name}", rows=n)
     reading.columns = {role: repr(column) for role, column in found.items()}
@@ -83,27 +81,26 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
         context = None  # it numbers the rows
         del reading.columns["context"]
     if (same := left == right).any():
-        where = f"first at row {same.argmax()} (from 0): {naming.shown(left[same.argmax()])}"
-        raise DataError(f"{same.sum():,} of {n:,} rows compare a thing with itself; {where}.")
-    better = np.select([winner == right, winner == left], [1, 0], -1)  # by the name of the better thing, or as it says
+        raise errors.ComparedWithItself.among(", ".join(reading.columns.values()), same, left)
+    better = np.select([winner == right, winner == left], [1, 0], -1)  # by name; else by words such as "left"
     for value in set(winner[better < 0].tolist()):
         plain = value.strip().lower()
         code = next((k for k, words in enumerate((LEFT, RIGHT, TIE)) if plain in words), -1)
         better[(winner == value) & (better < 0)] = code
     items = kinds.pair_items(data[found["left"]], data[found["right"]], context)
     people = data[found["annotator"]] if "annotator" in found else [ANONYMOUS] * n
-    label = np.where(better < 0, winner, np.array(kinds.OUTCOMES, object)[better])  # abstain= or map= may take others
+    label = np.where(better < 0, winner, np.array(kinds.OUTCOMES, object)[better])  # abstain= or map= may use others
     return {"item": items, "annotator": people, "label": label}, reading
 
 
 def comparisons(ranks: Mapping[Any, float], item: Any) -> list[tuple[str, str, str]]:
-    """Every two things of a ranking, as a comparison: a smaller rank is better, an equal one a tie.
+    """Return a comparison of every two alternatives of a ranking: a smaller rank is better, an equal one a tie.
 
-    A checksum tells which thing is left, alike for all annotators: no thing is left more often than by chance.
+    A checksum decides which is left, equally for all annotators: no alternative is left more often than by chance.
     """
-    found = []
+    compared = []
     for pair in combinations(sorted((str(thing), rank) for thing, rank in ranks.items()), 2):
         swap = crc32(f"{pair[0][0]}{kinds.VERSUS}{pair[1][0]}{kinds.CONTEXT}{item}".encode()) % 2
         (left, a), (right, b) = pair[::-1] if swap else pair
-        found.append((left, right, "tie" if a == b else "left" if a < b else "right"))
-    return found
+        compared.append((left, right, "tie" if a == b else "left" if a < b else "right"))
+    return compared

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dissensus.table.find_columns import Columns, needed
+from dissensus.table.find_columns import Columns, columns_to_read
 from dissensus.table.io.files import BinaryFile, reading
-from dissensus.table.io.formats import Format, add
+from dissensus.table.io.readers import Reader, readers
 
 
 def read(path: Path, columns: Columns | None) -> pa.Table:
@@ -16,8 +16,8 @@ def read(path: Path, columns: Columns | None) -> pa.Table:
     import pyarrow.parquet as pq
 
     with reading(path), pq.ParquetFile(path) as file:
-        table = file.read(columns=needed(columns, file.schema_arrow.names))
-        table.validate(full=True)  # of a damaged file, offsets may point anywhere
+        table = file.read(columns=columns_to_read(columns, file.schema_arrow.names))
+        table.validate(full=True)  # offsets of a damaged file may point anywhere
         return table
 
 
@@ -28,4 +28,6 @@ def write(table: pa.Table, file: BinaryFile) -> None:
     pq.write_table(table, file)
 
 
-add(Format("parquet", (".parquet", ".pq"), read, write, b"PAR1", summary="tables with types, by column", place=30))
+readers.register("parquet", summary="tables with types, by column", place=30)(
+    Reader(read, (".parquet", ".pq"), write, b"PAR1")
+)

@@ -1,7 +1,7 @@
 """Prodigy's JSONL, as `db-out` writes it.
 
-Choice tasks (`options`, `accept`): one answer with the accepted options. Binary tasks: the question is the `label`
-shown, the answer "accept" or "reject". Spans: those of an accepted task. Ignored tasks are no answers. The item is
+Choice tasks (`options`, `accept`): one answer with the accepted options. Binary tasks: the question is the displayed
+`label`, the answer "accept" or "reject". Spans: those of an accepted task. Ignored tasks are not answers. The item is
 `_input_hash`, the same for all questions about one input. Our answers are tasks in a session of our own, for `db-in`.
 """
 
@@ -12,23 +12,24 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from dissensus.exceptions import DataError, DataWarning
+from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
-from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, add_export
+from dissensus.table.io.exports import LABEL, SPANS, Answer, Item, Rows, export_reader
 from dissensus.table.io.jsonl import Record, field, objects, records, span_of
-from dissensus.table.io.writers import Labels, add
+from dissensus.table.io.readers import readers
+from dissensus.table.io.writers import Labels, json_writer, writers
 
 _CHOICE = "choice"
-_UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # called after the time at which it began
+_UNNAMED_SESSION = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d")  # the time at which it began
 
 
 def claims(record: Record) -> bool:
-    """True for a record that looks like a task of Prodigy."""
+    """Return True for a record that looks like a task of Prodigy."""
     return "answer" in record and any(key in record for key in ("_input_hash", "_task_hash", "_view_id", "_session_id"))
 
 
 def answers(path: Path, columns: Columns) -> Rows:
-    """Yield the text of every task, and its answer, with the label shown as the question."""
+    """Yield the text of every task, and its answer, with the displayed label as the question."""
     sessions = set()
     for number, record in enumerate(records(path), start=1):
         where = f"{path}: record {number:,}"
@@ -37,24 +38,24 @@ def answers(path: Path, columns: Columns) -> Rows:
         sessions.add(str(annotator))
         answer = record.get("answer")
         if answer not in ("accept", "reject", "ignore"):
-            raise DataError(f"{where} has the answer {answer!r}; expected 'accept', 'reject' or 'ignore'.")
+            expected = "'accept', 'reject' or 'ignore'"
+            raise errors.UnexpectedValue(where=where, field="answer", value=answer, expected=expected)
         yield Item(item, {"text": record["text"]} if isinstance(record.get("text"), str) else {})
         ignored = "tasks ignored" if answer == "ignore" else ""
-        question = _asked(record)
+        question = _question(record)
         label, kind, rejected = answer, LABEL, ""
         if question == _CHOICE:
             label, rejected = record.get("accept"), "choice tasks rejected"
         elif question == SPANS:
-            label = [span_of(one, ("start", "end", "label"), where) for one in objects(record, "spans", where)]
+            label = [span_of(span, ("start", "end", "label"), where) for span in objects(record, "spans", where)]
             kind, rejected = SPANS, "tasks with spans rejected"
         yield Answer(item, annotator, label, question, kind, ignored or (rejected if answer == "reject" else ""))
     if len(sessions) > 1 and (unnamed := sum(bool(_UNNAMED_SESSION.fullmatch(session)) for session in sessions)):
-        said = "annotators are unnamed sessions, called after their time; one person may count as several"
-        warnings.warn(f"{path}: {unnamed:,} of {len(sessions):,} {said}.", DataWarning, stacklevel=2)
+        warnings.warn(errors.UnnamedSessions(path=path, n=unnamed, n_annotators=len(sessions)), stacklevel=2)
 
 
-def _asked(record: Record) -> str:
-    """The question of a task: a choice, spans, or the label that was shown."""
+def _question(record: Record) -> str:
+    """Return the question of a task: a choice, spans, or the displayed label."""
     if "accept" in record or "options" in record:
         return _CHOICE
     return SPANS if "spans" in record and "label" not in record else str(record.get("label", "answer"))
@@ -66,22 +67,24 @@ def tasks(labels: Labels) -> Iterator[Record]:
     for record in records(labels.source) if labels.source else ():
         yield record
         item = labels.item_of(record, "_input_hash", "_task_hash")
-        asked.setdefault(str(item), {}).setdefault(_asked(record), record)
+        asked.setdefault(str(item), {}).setdefault(_question(record), record)
     who = labels.agent.replace(" ", "-")
     for item, given in labels.named_items():
         tasks_of = asked.get(str(item)) or {}
-        for question, one in given.items():
-            if isinstance(one.label, list):
-                spans = [dict(zip(("start", "end", "label", "score"), span, strict=True)) for span in one.label]
+        for question, answer in given.items():
+            if isinstance(answer.label, list):
+                spans = [dict(zip(("start", "end", "label", "score"), span, strict=True)) for span in answer.label]
                 before = tasks_of.get(SPANS) or {"text": str(item), "_input_hash": item}
                 yield before | {"spans": spans, "answer": "accept", "_annotator_id": who, "_session_id": who}
                 continue
             name = question or next(iter(tasks_of), _CHOICE)
-            options = [{"id": one.label, "text": str(one.label)}]
+            options = [{"id": answer.label, "text": str(answer.label)}]
             before = tasks_of.get(name) or {"text": str(item), "_input_hash": item, "options": options}
-            chosen = {"accept": [one.label], "answer": "accept"} if "options" in before else {"answer": one.label}
-            yield before | chosen | {"_annotator_id": who, "_session_id": who, "score": one.confidence}
+            chosen = {"accept": [answer.label], "answer": "accept"} if "options" in before else {"answer": answer.label}
+            yield before | chosen | {"_annotator_id": who, "_session_id": who, "score": answer.confidence}
 
 
-add_export("prodigy", answers, claims=claims, summary="Prodigy's choices, binary tasks and spans", place=60)
-add("prodigy", "to-prodigy.jsonl", tasks, "Prodigy's tasks, answered", place=40)
+readers.register("prodigy", summary="Prodigy's choices, binary tasks and spans", place=60)(
+    export_reader(answers, claims)
+)
+writers.register("prodigy", summary="Prodigy's tasks, answered", place=40)(json_writer("to-prodigy.jsonl", tasks))

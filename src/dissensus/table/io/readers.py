@@ -1,0 +1,106 @@
+"""Readers of files: how each format is recognised, read and written.
+
+A reader is one file in this folder, or in another package, that registers itself in `readers`. See
+docs/contributing/reader.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from dissensus.common.registry import Registry, guarded
+from dissensus.table import exceptions as errors
+from dissensus.table.find_columns import Columns
+from dissensus.table.io.files import PACKED_SUFFIXES, BinaryFile, is_zip, members, open_bytes, reading
+from dissensus.table.notes import Note
+
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+MAX_BYTES_INSPECTED = 4096
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads one format. The reader of an annotation tool's export has `collect`; its `read` returns the items.
+
+    `read(path, columns)` returns the columns needed, or all if `columns` is None, and may add a note for the import
+    report. `claims` takes the first record of a JSON file, `claims_zip` the names of the files in a zip, and
+    `companions` the names of the files in a folder: it returns those that a tool writes in addition to its results.
+    Readers are asked in the order of their `place`, and the first that claims a file reads it.
+    """
+
+    read: Callable[[Path, Columns | None], pa.Table | tuple[pa.Table, Note]]
+    suffixes: tuple[str, ...] = ()
+    write: Callable[[pa.Table, BinaryFile], None] | None = None
+    first_bytes: bytes = b""  # recognises a file without a known suffix
+    claims: Callable[[dict[str, Any]], bool] | None = None
+    claims_zip: Callable[[Sequence[str]], bool] | None = None
+    companions: Callable[[Sequence[str]], Iterable[str]] | None = None
+    collect: Callable[[Sequence[Path], Columns, str | None, str | None], Any] | None = None
+
+
+readers: Registry[Reader] = Registry("format", "", "dissensus.table.io", "dissensus.readers")
+
+
+def detect(path: Path) -> str:
+    """Return the format of a file by its suffix, else by its first bytes; JSON always by its first record."""
+    suffix = unpacked_suffix(path)
+    if suffix in JSON_SUFFIXES:
+        return _json_format(path)
+    return next((name for name, reader in readers.items() if suffix in reader.suffixes), "") or _by_content(path)
+
+
+def suffix_of(path: Path) -> str:
+    """Return the suffix in lower case, without .gz."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def unpacked_suffix(path: Path) -> str:
+    """Return the suffix in lower case without that of compression; for a zip of one file, that file's suffix."""
+    with reading(path):
+        if is_zip(path) and len(names := members(path)) == 1:
+            return Path(names[0].lower()).suffix
+    suffix = path.suffix.lower()
+    return Path(path.stem.lower()).suffix if suffix in PACKED_SUFFIXES else suffix
+
+
+def _by_content(path: Path) -> str:
+    with reading(path):
+        if is_zip(path) and len(names := members(path)) != 1:
+            if found := _first_claim("claims_zip", names):
+                return found
+            raise errors.ZipOfSeveralFiles(path=path, names=tuple(names))
+        with open_bytes(path) as file:
+            start = file.read(MAX_BYTES_INSPECTED)
+    if start.lstrip()[:1] in (b"{", b"["):
+        return _json_format(path)
+    for name, reader in readers.items():
+        if reader.first_bytes and start.startswith(reader.first_bytes):
+            return name
+    if b"\0" in start:
+        raise errors.UnknownFormat(path=path, formats=", ".join(readers))
+    return "csv"
+
+
+def _json_format(path: Path) -> str:
+    from dissensus.table.io.jsonl import records  # which imports this module
+
+    record = next(records(path), None)
+    if record is None:
+        raise errors.EmptyFile(path=path, needs="at least one record")
+    if record and all(isinstance(value, dict) and "annotations" not in value for value in record.values()):
+        raise errors.RecordsOfItems(path=path)
+    return _first_claim("claims", record)
+
+
+def _first_claim(test: str, content: Any) -> str:
+    """Return the first format whose reader claims the content by a test; "" if none does."""
+    for name, entry in readers.entries():
+        with guarded(entry):
+            if (claims := getattr(entry.value, test)) and claims(content):
+                return name
+    return ""

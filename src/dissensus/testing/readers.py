@@ -1,0 +1,98 @@
+"""The conformance suite of readers: what every reader must do with a valid file of its format and with a damaged one."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from dissensus.exceptions import DataError, DissensusWarning, UnreadableFile
+from dissensus.table.annotations import Annotations
+from dissensus.table.find_columns import Columns
+from dissensus.table.io import read, read_frame, write_frame
+from dissensus.table.io.readers import detect, readers
+
+
+def check_reader(name: str, path: str | Path) -> None:
+    """Check a reader with a small file of its format; raise AssertionError with what is wrong.
+
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "labels.csv"
+    ...     _ = path.write_text("item,annotator,label\\na,ann,x\\na,bob,y\\nb,ann,x\\n")
+    ...     check_reader("csv", path)
+    """
+    path, entry = Path(path), readers.entry(name)
+    reader = entry.value
+    assert entry.summary, f"{name}: register it with a summary"
+    assert reader.suffixes or reader.claims or reader.first_bytes, f"{name}: nothing recognises its files"
+    assert detect(path) == name, f"{path.name} is taken for {detect(path)}, not for {name}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DissensusWarning)
+        table = read(path)
+        _check_report(name, table)
+        assert _rows(read(path)) == _rows(table), f"{name}: reading the file again gives other rows"
+        frame = read_frame(path)
+        assert "item" in frame.column_names or reader.collect is None, f"{name}: its items have no column 'item'"
+        if reader.collect is None:
+            _check_columns(name, path, frame)
+        if reader.write is not None:
+            _check_written(name, path.suffix, frame)
+        _check_damaged(name, path)
+
+
+def _rows(table: Any) -> list[Any]:
+    tables = table if isinstance(table, dict) else {"": table}
+    return [(question, one.to_arrow().to_pylist()) for question, one in tables.items()]
+
+
+def _check_report(name: str, table: Any) -> None:
+    """Check that the import report accounts for every row."""
+    tables: list[Annotations] = list(table.values()) if isinstance(table, dict) else [table]
+    for one in tables:
+        assert one.source is not None and one.source.format.endswith(name), f"{name}: the report names another format"
+        assert len(one) > 0, f"{name}: the table has no rows"
+    source = tables[0].source
+    if source is not None and tables[0].kind != "spans":  # a span is several rows
+        n = sum(map(len, tables))
+        assert n == source.used, f"{name}: the report counts {source.used} of {source.rows} rows, the table has {n}"
+
+
+def _check_columns(name: str, path: Path, frame: Any) -> None:
+    """Check that a reader returns the named columns alone, with the values of the whole file."""
+    item, annotator, label = Columns().find(frame.column_names).values()
+    content = readers[name].read(path, Columns(item, annotator, label))
+    part = content[0] if isinstance(content, tuple) else content
+    assert {item, annotator, label} <= set(part.column_names), f"{name}: a column that was asked for is missing"
+    for column in part.column_names:
+        assert part[column].to_pylist() == frame[column].to_pylist(), f"{name}: column {column!r} read alone differs"
+    try:
+        readers[name].read(path, Columns(annotator="no such column"))
+    except DataError:
+        return
+    raise AssertionError(f"{name}: a missing column is not an error; call columns_to_read")
+
+
+def _check_written(name: str, suffix: str, frame: Any) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"written{suffix}"
+        write_frame(frame, path, format=name)
+        again = read_frame(path)
+    assert again.to_pylist() == frame.to_pylist(), f"{name}: a table that is written reads back differently"
+
+
+def _check_damaged(name: str, path: Path) -> None:
+    """Check that every damaged file is one error of ours, or a table."""
+    whole = path.read_bytes()
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / path.name
+        for size in np.linspace(0, len(whole) - 1, 10).astype(int).tolist():
+            copy.write_bytes(whole[:size])
+            try:
+                read(copy, format=name)
+            except UnreadableFile as error:
+                assert path.name in str(error), f"{name}: the error of a truncated file does not name it: {error}"
+            except DataError:
+                continue
