@@ -8,9 +8,9 @@ import pytest
 
 from benchmarks.clustering.drawn import draw
 from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, recommend, redundancy
-from dissensus.clustering import select_clusters
+from dissensus.clustering import clusterings, select_clusters
 from dissensus.exceptions import DataWarning, UnknownName
-from dissensus.models.base import clusterings, methods_for
+from dissensus.models.base import methods_for
 from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.pseudonyms import pseudonyms

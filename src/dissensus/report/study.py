@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dissensus.clustering import Clustering
+from dissensus.clustering import Clustering, clusterings
 from dissensus.common.formatting import percent
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataError, DataWarning, MissingColumn
-from dissensus.models.base import Aggregator, arg_max, clusterings, methods
+from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.questions.diagnose import Diagnosis, diagnose_classes
 from dissensus.questions.explain import Explanation, explain
 from dissensus.questions.item_status import is_settled
@@ -161,8 +161,8 @@ class Study:
     @property
     def method(self) -> str:
         """The method's name."""
-        registry = clusterings if isinstance(self.fitted, Clustering) else methods
-        return registry.name_of(type(self.fitted))
+        kind = type(self.fitted)
+        return clusterings.name_of(kind) if issubclass(kind, Clustering) else methods.name_of(kind)
 
     @cached_property
     def label(self) -> IntArray:

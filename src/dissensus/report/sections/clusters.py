@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.clustering.base import clusterings
 from dissensus.clustering.model import of_clusters
 from dissensus.common.formatting import count, percent
-from dissensus.models.base import clusterings
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
