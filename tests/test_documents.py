@@ -24,6 +24,7 @@ from dissensus.table.io import write_frame
 from dissensus.table.io.formats import FORMATS
 from dissensus.table.simulate import simulate
 from dissensus.testing.clusterings import check_clustering
+from dissensus.testing.sections import check_section
 from tables import drawn
 
 ROOT = Path(__file__).parent.parent
@@ -305,10 +306,14 @@ def test_the_added_reader_reads(added, tmp_path):
 def test_the_added_section_is_on_the_page(added):
     from dissensus.report.section import sections
 
-    added("section", sections, "length")
+    module = added("section", sections, "length")
+    check_section("length")
     table = simulate(40, 8, 2, redundancy=5, seed=0).annotations
     items = {"item": table.items, "text": ["This is the text of an item. " * (1 + i % 7) for i in range(40)]}
     report = Report(table, methods["majority-vote"]().fit(table), items=items, only=["length"])
     mean = np.mean([len(t.strip()) for t in items["text"]])
     assert report.facts["sections"]["length"]["mean"] == pytest.approx(mean, rel=1e-4)  # five digits are kept
     assert "characters per text" in report.html()
+    facts = report.facts["sections"]["length"] | {"correlation": -0.5}
+    [found] = sections["length"]().findings(facts)
+    assert (type(found), found.correlation) == (module.LongTextsAreUncertain, -0.5)

@@ -16,6 +16,7 @@ from dissensus.exceptions import PluginWarning, UnknownName
 from dissensus.report.section import sections
 from dissensus.table.io.formats import FORMATS
 from dissensus.testing.clusterings import check_clustering
+from dissensus.testing.sections import check_section
 
 PAGE = (Path(__file__).parent.parent / "docs" / "contributing" / "plugin.md").read_text(encoding="utf-8")
 LABELS = "item|annotator|label\n" + "".join(
@@ -101,6 +102,7 @@ def test_a_section_of_another_package_is_on_the_page(vendor, drawable):
     table = dz.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["x", "x", "y"])
     report = dz.Report(table, dz.methods["majority-vote"]().fit(table), only=["vendor-cost"])
     assert "These labels cost 0.12." in report.html()
+    check_section("vendor-cost")
 
 
 def test_one_name_imports_one_plugin(vendor):
