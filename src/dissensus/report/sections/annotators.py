@@ -159,7 +159,7 @@ class Annotators(Section):
         people = [
             {"annotator": study.annotator_names[code]}
             | entries(code, **columns)
-            | ({"about": said} if (said := study.about_annotator(code)) else {})
+            | ({"about": about} if (about := study.about_annotator(code)) else {})
             | ({"confusion": confusions[at]} if at < len(confusions) else {})
             for at, code in enumerate(order.tolist())
         ]
@@ -217,8 +217,8 @@ def _table(name: str, title: str, caption: str, people: list[Facts], facts: Fact
         why = one["reasons"]
         if "below" in one["flags"] and not why:
             why = f"right {percent(one['reliability'])} of the time, where the average is {average}"
-        said = {"flags": [NOUNS[flag] for flag in one["flags"]], "why": why}
-        rows.append(one | {"interval": [one["reliability"], one["low"], one["high"]]} | said)
+        interval = [one["reliability"], one["low"], one["high"]]
+        rows.append(one | {"interval": interval, "flags": [NOUNS[flag] for flag in one["flags"]], "why": why})
     return Table.of(name, title, caption, COLUMNS, rows, details=[_details(one, facts) for one in people], **options)
 
 
@@ -233,9 +233,9 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
         return [{"type": "text", "title": "", "text": why}]
     if not facts["whole_confusions"]:
-        rows = [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]]
+        rows = [[truth, label, percent(share)] for truth, label, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
-        return [listing(title, ["is", "said", "how often"], rows)]
+        return [listing(title, ["class", "label given", "how often"], rows)]
     return [
         {
             "type": "matrix",

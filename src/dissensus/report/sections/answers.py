@@ -62,7 +62,7 @@ class BestThing(Finding):
 
 
 class BestIsUnclear(Finding):
-    template = "{best} leads, and {others} cannot be told from it."
+    template = "{best} leads, but not significantly ahead of {others}."
     advice = "Compare these more: `dissensus recommend`."
     table = "answers"
     best: str
@@ -152,7 +152,7 @@ class Answers(Section):
         yield Numbers(numbers)
         yield from shown_as.draw(facts)
         labels = [
-            [listing("Labels of annotators", ("annotator", "answer"), row["said"])] for row in rows if "said" in row
+            [listing("Labels of annotators", ("annotator", "answer"), row["given"])] for row in rows if "given" in row
         ]
         caption = f"{shown_as.order} first{some_of(rows, facts['items'], 'are here', '; ')}."
         more = {"details": labels or None, "page": shown_as.page}
@@ -491,12 +491,12 @@ def _collect_objects(study: Study, fitted: Any) -> Facts:
     rows = []
     for i in _least_sure(off):
         given = slice(table.item_ptr[i], table.item_ptr[i + 1])
-        said = [
+        given_labels = [
             [study.annotator_names[who], shown(table.classes[k], 600)]
             for who, k in zip(table.annotator[given], table.label[given], strict=True)
         ]
         row = study.about(i) | {"label": shown(label[i], 600), "confidence": sure[i], "off": off[i]}
-        rows.append(row | {"labels": len(said), "said": sorted(said)})
+        rows.append(row | {"labels": len(given_labels), "given": sorted(given_labels)})
     histogram, edges = np.histogram(off, np.linspace(0, max(1.0, float(off.max(initial=0))), 21))
     return {
         "mean_distance": off.mean(),

@@ -36,7 +36,7 @@ class JointClusters(Finding):
 
 
 @sections.register(
-    "clusters", title="Clusters", summary="Which items are labelled alike, and who labels alike?", place=55
+    "clusters", title="Clusters", summary="Which items get similar labels, and which annotators give them?", place=55
 )
 class ClustersSection(Section):
     """The search, the sizes, and the labels that each group of annotators gives to each group of items."""
@@ -206,11 +206,11 @@ def _labels_chart(one: Facts, facts: Facts) -> Chart:
     if len(people) > 1:
         who = f"the {count(people[one['cluster']]['annotators'], 'annotator')} of cluster {one['cluster']}"
         title = f"What cluster {one['cluster']} of annotators says"
-    said = max(rows, key=lambda row: row["share"])
+    top = max(rows, key=lambda row: row["share"])
     return Chart(
         charts.spec(chart, max(180, 16 * len(numbers) + 90)),
         title,
         f"Of items of each cluster (rows), the share of each label that {who} give.",
-        f"Heat map of labels by cluster of items; most alike are those of cluster {said['down']}, "
-        f"{percent(said['share'])} {said['across']}.",
+        f"Heat map of labels by cluster of items; most uniform are those of cluster {top['down']}, "
+        f"{percent(top['share'])} {top['across']}.",
     )

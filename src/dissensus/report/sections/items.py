@@ -187,7 +187,7 @@ class Items(Section):
             yield Table.of(
                 "items-first",
                 "Ten items to look at first" if len(first) == N_FIRST else "Items to look at first",
-                "Open a row to see who said what.",
+                "Open a row to see the label of each annotator.",
                 {key: COLUMNS[key] for key in COLUMNS if key not in ("disagreement", "difficulty")},
                 [one | {"why": _reason_to_look(one)} for one in first],
                 details=[_details(one) for one in first],
@@ -195,7 +195,7 @@ class Items(Section):
                 search=False,
             )
         else:
-            yield Text("No item needs a look: no labels differ, and the method is sure of every answer.")
+            yield Text("No item needs a look: no labels differ, and the method is confident of every answer.")
         table, others = facts["table"], f"and {facts['others']} others at random."
         cut = some_of(table, facts["items"], f"are here: those most in need of a look, {others}")
         yield Table.of(
@@ -278,7 +278,7 @@ def _details(one: Facts) -> list[Facts]:
         for name, label, right, wrong in one["voices"]
     ]
     more = one["labels"] - len(voices)
-    title = "Who said what" + (f" ({more} more)" if more > 0 else "")
+    title = "Labels of annotators" + (f" ({more} more)" if more > 0 else "")
     beliefs = [[name, percent(share, 1)] for name, share, _ in one["posterior"]]
     two = one["two_answers"] or 0
     note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
@@ -325,10 +325,10 @@ def _group_chart(facts: Facts) -> Chart:
     x = charts.quantity("effect", "of the disagreement", charts.EXACT_SHARE, ticks=4)
     tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
     sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
-    said = ", ".join(f"{row['column']} {percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
+    shares_ = ", ".join(f"{row['column']} {percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
     return Chart(
         charts.bars(rows, "column", x, tips, color=charts.color("word", words, columns=1)),
         "Do groups see things differently?",
         f"Groups by {sure} differ beyond chance." if sure else "No group shows a difference beyond chance.",
-        f"Share of disagreement between groups: {said}.",
+        f"Share of disagreement between groups: {shares_}.",
     )

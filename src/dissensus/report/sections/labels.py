@@ -56,7 +56,7 @@ class ConfidenceAgainstGold(Finding):
     @property
     def verdict(self) -> str:
         if self.fits:
-            return "agrees with" if self.items >= MIN_GOLD else "cannot be told from"
+            return "agrees with" if self.items >= MIN_GOLD else "does not differ clearly from"
         return "is above" if self.confidence > self.right else "is below"
 
     @property

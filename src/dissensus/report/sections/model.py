@@ -95,7 +95,7 @@ class ModelAndCrowdDiffer(Finding):
 
 
 @sections.register(
-    "model", title="Model", summary="What did the model learn, and where does it contradict the crowd?", place=57
+    "model", title="Model", summary="How good is the trained model, and where does it contradict the crowd?", place=57
 )
 class ModelSection(Section):
     """Learning curves, confusion, calibration, and the items on which model and crowd differ most."""
@@ -142,8 +142,8 @@ class ModelSection(Section):
         kept = f"the weights of epoch {best} were kept" if best else "the last epoch's weights were kept"
         numbers = [
             Number(facts["encoder"], "encoder", "how an item becomes a vector"),
-            Number(facts["objective"], "objective", "how labels teach it"),
-            Number(f"{facts['taught']:,}", "items taught it", f"{facts['held_out']:,} were held out"),
+            Number(facts["objective"], "objective", "how labels supervise it"),
+            Number(f"{facts['taught']:,}", "training items", f"{facts['held_out']:,} were held out"),
             Number(f"{epochs:,}", "epochs", kept),
         ]
         if facts["judged"]:
@@ -174,9 +174,9 @@ def _predictions(study: Study) -> tuple[FloatArray, Any]:
     """
     model, outside, table = study.model, study.out_of_fold, study.table
     if outside is None:
-        items, classes, said = model.items_, model.classes_, model.proba_
+        items, classes, predicted = model.items_, model.classes_, model.proba_
     else:
-        items, classes, said = outside.items, outside.classes, outside.proba
+        items, classes, predicted = outside.items, outside.classes, outside.proba
     at = naming.match(table.items, items, "items")
     if (at < 0).all():
         raise TrainedOnOtherItems(item=naming.shown(items[0]))
@@ -185,7 +185,7 @@ def _predictions(study: Study) -> tuple[FloatArray, Any]:
         raise TrainedOnOtherClasses(name=naming.shown(classes[columns < 0][0]), classes=table.n_classes)
     proba = np.zeros((table.n_items, table.n_classes))
     there = np.flatnonzero(at >= 0)
-    proba[there[:, None], columns[None, :]] = said[at[there]]
+    proba[there[:, None], columns[None, :]] = predicted[at[there]]
     if outside is not None:
         return proba, np.where(at >= 0, "out of fold", "")
     seen = np.where(model.held_out_, "held out", np.where(model.teaches_, "trained on", "without labels"))
@@ -204,10 +204,10 @@ def _judgement(study: Study, proba: FloatArray, seen: Any) -> Facts:
         rows, basis = known & trained, "trained on"
     if not rows.any():
         return {"judged": 0}
-    said, truth = proba.argmax(axis=1)[rows], truth[rows]
-    right = (said == truth).astype(float)
+    predicted, truth = proba.argmax(axis=1)[rows], truth[rows]
+    right = (predicted == truth).astype(float)
     crowd = (study.label[rows] == truth).astype(float) if by_gold and (study.labels_per_item[rows] > 0).all() else None
-    counts = confusion_matrix(truth, said, study.table.n_classes)
+    counts = confusion_matrix(truth, predicted, study.table.n_classes)
     most = np.sort(np.argsort(-counts.sum(axis=1), kind="stable")[:MAX_CLASSES])
     return {
         "judged": rows.sum(),
@@ -282,9 +282,9 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
     tips = ["epoch:Q", ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE if share else ".4f")]
     drawn = charts.plot(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
     caption = (
-        "Mean loss over the items that teach, while learning."
+        "Mean loss over the training items, after every epoch."
         if "loss" in lines
-        else "On the items that were held out, after every epoch."
+        else "On the held-out items, after every epoch."
     )
     if best:
         drawn += charts.plot([{"epoch": best}], {"type": "rule", "strokeDash": [4, 4]}, x="epoch:Q")
@@ -306,15 +306,15 @@ def _confusion_chart(facts: Facts) -> Chart:
     tips = [("down:N", truth), ("across:N", "model"), number, part]
     chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "of the row"))
     wrong = max((row for row in rows if row["down"] != row["across"]), key=lambda row: row["items"], default=None)
-    said = "The model never errs here."
+    worst = "The model never errs here."
     if wrong is not None and wrong["items"]:
-        said = f"Most often {wrong['down']} is taken for {wrong['across']}: {wrong['items']:,} times."
+        worst = f"Most often {wrong['down']} is taken for {wrong['across']}: {wrong['items']:,} times."
     more = f"; the {len(classes)} most frequent of {of} classes" if len(classes) < of else ""
     return Chart(
         charts.spec(chart, max(180, 22 * len(classes) + 60)),
         f"Model against {truth}",
-        f"{said} Colours are shares of a row{more}.",
-        f"Confusion matrix of {len(classes)} classes. {said}",
+        f"{worst} Colours are shares of a row{more}.",
+        f"Confusion matrix of {len(classes)} classes. {worst}",
     )
 
 
@@ -323,8 +323,8 @@ def _item_table(facts: Facts) -> Table:
     return Table.of(
         "model-crowd",
         "Where model and crowd disagree most",
-        "What the model makes of the item itself, beside what annotators made of it; the furthest apart first. Where "
-        f"the model is right, the labels are wrong; where it is not, it has something to learn."
+        "Predictions from the item itself, compared with the annotators' labels, the largest difference first. If the "
+        f"model is right, the labels are wrong; if it is not, it needs more training data like these."
         f"{some_of(rows, facts['compared'])}",
         {
             **ITEM_COLUMNS,

@@ -127,6 +127,6 @@ def _class_chart(classes: list[Facts]) -> Chart:
     if abs(apart["votes"] - apart["labels"]) >= 0.02:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
         caption += f" Class {apart['class']} is the label of {word} items than its share of the votes."
-    said = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
+    listing = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
     chart = charts.shares_beside(shown, "class", SHARES)
-    return Chart(chart, "Classes", caption, f"Bars of the share of each class: {said}.")
+    return Chart(chart, "Classes", caption, f"Bars of the share of each class: {listing}.")

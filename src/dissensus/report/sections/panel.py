@@ -32,7 +32,7 @@ class EffectiveJudges(Finding):
 
     @property
     def reason(self) -> str:
-        return "their errors correlate" if self.by_gold else "if they err alike as panels and crowds with gold do"
+        return "their errors correlate" if self.by_gold else "if they err together as panels and crowds with gold do"
 
     @property
     def advice(self) -> str:
@@ -43,7 +43,12 @@ class EffectiveJudges(Finding):
         return "bad" if self.by_gold and self.effective < self.judges / 2 else "note"
 
 
-@sections.register("panel", title="Panel", summary="What is this panel worth, and who errs alike?", place=45)
+@sections.register(
+    "panel",
+    title="Panel",
+    summary="How many independent judges is this panel worth, and which make the same mistakes?",
+    place=45,
+)
 class PanelSection(Section):
     """Effective number of judges, a tree and a heat map of their errors, dispensable judges, corrected rates."""
 
@@ -117,8 +122,8 @@ class PanelSection(Section):
         yield Numbers(figures)
         if not facts["by_gold"]:
             yield Text(
-                "Without gold nobody knows what a panel gets wrong together: its interval is that of panels and crowds "
-                "with gold."
+                "Without gold the common errors of a panel are unknown: its interval is that of panels and crowds with "
+                "gold."
             )
         yield _tree(facts)
         yield _heat_map(facts)
@@ -143,7 +148,7 @@ class PanelSection(Section):
             "bought": Column("buy as number", "number", note="the order in which judges add most"),
         }
         yield Table.of(
-            "panel-judges", "Judges", "Who adds what: drop those that lose nothing.", columns, facts["judges"]
+            "panel-judges", "Judges", "Judges without a loss can be dropped.", columns, facts["judges"]
         )  # fmt: skip
 
 
@@ -174,7 +179,7 @@ def _tree(facts: Facts) -> Chart:
     )
     return Chart(
         charts.spec(lines + words, max(120, 16 * len(names) + 40)),
-        "Who errs alike, as a tree",
+        "Judges with the same mistakes, as a tree",
         "Judges that join far to the right make the same mistakes.",
         f"Tree of {len(names)} judges by the correlation of their errors.",
         wide=True,
@@ -190,8 +195,8 @@ def _heat_map(facts: Facts) -> Chart:
     most = "" if best is None else f"; highest between {best['down']} and {best['across']}, {best['r']:.2f}"
     return Chart(
         charts.pairs(names, rows, tips, charts.heat("r", "correlation of errors", ".1f")),
-        "Who errs alike, pair by pair",
-        "Bright blocks make the same mistakes: a second judge of a block says little that is new.",
+        "Judges with the same mistakes, pair by pair",
+        "Bright blocks make the same mistakes: a second judge of a block adds little.",
         f"Matrix of correlations of errors of {len(names)} judges{most}.",
         wide=True,
     )

@@ -156,6 +156,6 @@ def _gain_chart(after: Facts) -> Chart:
     return Chart(
         charts.spec(chart, 260),
         "How far the gain is spread over the items",
-        "Of one more label each, whoever gives it.",
+        "Gain of one more label for each item, by any annotator.",
         f"Share of the gain against share of items: 80 % of it lies in {most}.",
     )
