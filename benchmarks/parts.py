@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.common.json_lines import Store
 from reproductions import record
 from reproductions.processes import run_parts
 
@@ -64,13 +65,14 @@ class Benchmark:
 
     def _finish(self, parts: list[Part], store: Path, options: argparse.Namespace) -> None:
         made = record.provenance(device=options.device)
-        with record.locked_store(store) as found:
+        with Store.locked(store) as kept:
+            found = kept.by_key()
             todo = [part for part in parts if record.key_of([self.name, part]) not in found]
             for part, values, error in run_parts(self.run, todo, options.device, jobs=options.jobs):
                 print(part, error or "done", flush=True)
                 if not error:
                     key = record.key_of([self.name, part])
-                    found[key] = record.add_line(store, key, made, part | values)
+                    found[key] = record.add_line(kept, key, made, part | values)
         rows = list(found.values())
         if not rows:
             print("nothing is stored.")

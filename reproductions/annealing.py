@@ -28,7 +28,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import softmax
 
-from dissensus.clustering import model
+from dissensus.clustering import clusterings, model
 from dissensus.clustering.base import Clusters, JointClustering, Run, stopped
 from dissensus.clustering.model import Counts, Edges, Params, Priors
 from dissensus.clustering.start import Votes
@@ -36,7 +36,6 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines.local import Threads
 from dissensus.exceptions import BadParameter
-from dissensus.models.base import clusterings
 
 Proposal = Literal["conditional", "prior"]
 Schedule = Literal["plateau", "inverse"] | Sequence[float]

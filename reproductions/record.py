@@ -14,15 +14,13 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.json_lines import append_lines, read_lines
-from dissensus.exceptions import UnwritableFile
+from dissensus.common.json_lines import Store
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dissensus", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "torch", "transformers")
@@ -159,39 +157,14 @@ def key_of(configuration: Any) -> str:
 
 def read_store(path: Path) -> Results:
     """The lines of a store by key; the last of a key counts."""
-    return {line["key"]: line for line in read_lines(path) if "key" in line}
+    return Store(path).by_key()
 
 
-def add_line(path: Path, key: str, made: Made, found: dict[str, Any]) -> dict[str, Any]:
+def add_line(store: Store, key: str, made: Made, found: dict[str, Any]) -> dict[str, Any]:
     """Append a finished part to a store, and return its line."""
     line = {"key": key, **found, "made": made}
-    append_lines(path, line)
+    store.add(line)
     return line
-
-
-@contextmanager
-def locked_store(path: Path) -> Iterator[Results]:
-    """Read a store, and let no other run write it meanwhile: two runs would do everything twice.
-
-    The lock is the system's, on the store itself: it goes with the process, however that ends.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("ab")
-    except OSError as error:
-        raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UnwritableFile(
-                f"cannot write {path}: another run is writing it; wait for its end, or name another folder."
-            ) from error
-        except (ImportError, OSError):  # Windows; a file system without locks
-            pass
-        yield read_store(path)
 
 
 def publish(
@@ -199,7 +172,7 @@ def publish(
     packages: dict[str, dict[str, str]] | None = None,
 ) -> None:  # fmt: skip
     """Append a whole run to `results/NAME.jsonl` beside a README, and write its tables between NAME's marks there."""
-    add_line(store_path(readme.parent, name), name, made, found)
+    add_line(Store(store_path(readme.parent, name)), name, made, found)
     splice(readme, name, "\n\n".join([sentence(made, packages), *tables]))
 
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dissensus.common.json_lines import Store
 from reproductions.experiment import Cell, Paper, Table, load_paper
 from reproductions.processes import run_parts
-from reproductions.record import Results, add_line, locked_store, provenance
+from reproductions.record import Results, add_line, provenance
 from reproductions.watch import Watch
 
 
@@ -63,7 +64,8 @@ def reproduce(
     def too_late() -> bool:
         return minutes is not None and time.monotonic() - began > 60 * minutes
 
-    with locked_store(path) as found, watch or nullcontext():
+    with Store.locked(path) as kept, watch or nullcontext():
+        found = kept.by_key()
         todo = [cell for cell in cells if cell.key not in found]
         if watch is not None:
             watch.begin(cells, [cell for cell in cells if cell.key in found])
@@ -72,7 +74,7 @@ def reproduce(
             if error:
                 failures.append(Failure(cell, error))
             else:
-                found[cell.key] = add_line(path, cell.key, made, {"command": cell.command(quick=quick)} | values)
+                found[cell.key] = add_line(kept, cell.key, made, {"command": cell.command(quick=quick)} | values)
             if watch is not None:
                 watch.finished(cell, found.get(cell.key), error)
     return {cell.key: found[cell.key] for cell in cells if cell.key in found}, failures

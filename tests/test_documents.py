@@ -1,6 +1,7 @@
 """The documents are true: generated parts, what the README prints, links, examples of what can be added."""
 
 import doctest
+import json
 import os
 import re
 import shlex
@@ -17,10 +18,13 @@ from typer.testing import CliRunner
 
 from dissensus import Report, methods, read
 from dissensus.cli import COMMANDS, app, load_command
+from dissensus.clustering import clusterings
 from dissensus.exceptions import DataError
 from dissensus.table.io import write_frame
 from dissensus.table.io.readers import readers
 from dissensus.table.simulate import simulate
+from dissensus.testing.clusterings import check_clustering
+from dissensus.testing.sections import check_section
 from tables import drawn
 
 ROOT = Path(__file__).parent.parent
@@ -211,7 +215,7 @@ def added(tmp_path, monkeypatch):
     return add
 
 
-@pytest.mark.parametrize("kind", ["method", "encoder", "reader", "section"])
+@pytest.mark.parametrize("kind", ["clustering", "method", "encoder", "reader", "section"])
 def test_a_page_about_adding_something_has_at_most_forty_lines(kind):
     page = (ROOT / "docs" / "contributing" / f"{kind}.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 40
@@ -264,6 +268,17 @@ def test_the_added_method_is_in_the_command_line_and_has_its_page(added, tmp_pat
     assert "| `smoothing` | `float` | `1.0` | above 0 | pseudo-count of right and of wrong labels |" in page
 
 
+def test_the_added_clustering_keeps_the_contract_and_is_in_the_command_line(added, tmp_path):
+    added("clustering", clusterings, "hard_mixture")
+    check_clustering("hard-mixture")
+    sim = simulate(100, 10, 3, redundancy=5, seed=1)
+    write_frame(sim.annotations.to_arrow(), tmp_path / "labels.csv")
+    command = ["cluster", str(tmp_path / "labels.csv"), "--method", "hard-mixture", "--item-clusters", "3"]
+    done = CliRunner().invoke(app, [*command, "-o", str(tmp_path / "out")], prog_name="dissensus")
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["method"] == "hard-mixture"
+
+
 def test_the_added_encoder_teaches_a_classifier(added, tmp_path):
     pytest.importorskip("torch", reason="needs the extra that the page is about")
     from dissensus.learning import CrowdClassifier
@@ -291,10 +306,14 @@ def test_the_added_reader_reads(added, tmp_path):
 def test_the_added_section_is_on_the_page(added):
     from dissensus.report.section import sections
 
-    added("section", sections, "length")
+    module = added("section", sections, "length")
+    check_section("length")
     table = simulate(40, 8, 2, redundancy=5, seed=0).annotations
     items = {"item": table.items, "text": ["This is the text of an item. " * (1 + i % 7) for i in range(40)]}
     report = Report(table, methods["majority-vote"]().fit(table), items=items, only=["length"])
     mean = np.mean([len(t.strip()) for t in items["text"]])
     assert report.facts["sections"]["length"]["mean"] == pytest.approx(mean, rel=1e-4)  # five digits are kept
     assert "characters per text" in report.html()
+    facts = report.facts["sections"]["length"] | {"correlation": -0.5}
+    [found] = sections["length"]().findings(facts)
+    assert (type(found), found.correlation) == (module.LongTextsAreUncertain, -0.5)

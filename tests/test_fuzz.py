@@ -27,8 +27,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dissensus import Annotations, load, methods, read, save
+from dissensus.clustering import clusterings
 from dissensus.exceptions import DissensusError, DissensusWarning
-from dissensus.models.base import check_gold, clusterings
+from dissensus.models.base import check_gold
 from dissensus.table.io import read_frame, read_gold
 from dissensus.table.simulate import simulate
 from table.io.test_any_table import LONG, PACKED, RECORDS, SPELLED, WIDE, spreadsheet

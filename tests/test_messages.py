@@ -41,6 +41,8 @@ def example_of(name, hint):
     simple = {bool: True, int: 1200, float: 0.25, Path: Path(f"‹{name}›"), ParameterName: ParameterName(name)}
     if kind in simple:
         return simple[kind]
+    if isinstance(kind, type) and issubclass(kind, int | float):  # Share, Count
+        return kind(simple[float if issubclass(kind, float) else int])
     if isinstance(kind, type) and issubclass(kind, list | tuple | set | frozenset):
         inner = [one for one in get_args(hint) if one is not ...] or [str]
         return kind(example_of(f"{name} {number}", inner[0]) for number in (1, 2, 3))
@@ -56,6 +58,8 @@ def example(kind):
 
 def rendered():
     from dissensus.cli.face import COMMAND_LINE
+    from dissensus.report.face import REPORT
+    from dissensus.report.section import Finding
 
     import_everything()
     kinds = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in all_messages()}
@@ -65,6 +69,8 @@ def rendered():
         python, command = message.render(PYTHON), message.render(COMMAND_LINE)
         lines += [f"{name.removeprefix('dissensus.')}", f"    {python}"]
         lines += [f"    $ {command}"] if command != python else []
+        advice = message.render_advice(REPORT) if isinstance(message, Finding) else ""
+        lines += [f"    → {advice}"] if advice else []
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Other packages add methods, readers and sections; the package here is that of docs/contributing/plugin.md."""
+"""Other packages add methods, clusterings, readers and sections: the package of docs/contributing/plugin.md."""
 
 import json
 import re
@@ -15,6 +15,8 @@ from dissensus.cli import app, options
 from dissensus.exceptions import PluginWarning, UnknownName
 from dissensus.report.section import sections
 from dissensus.table.io.readers import readers
+from dissensus.testing.clusterings import check_clustering
+from dissensus.testing.sections import check_section
 
 PAGE = (Path(__file__).parent.parent / "docs" / "contributing" / "plugin.md").read_text(encoding="utf-8")
 LABELS = "item|annotator|label\n" + "".join(
@@ -35,7 +37,7 @@ def install(folder, name, code, entry_points):
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """A folder of packages; what they enter in the registries is taken out again."""
-    for registry in (dz.methods, readers, sections):
+    for registry in (dz.methods, dz.clusterings, readers, sections):
         len(registry)
         for name, value in (("_entries", dict(registry._entries)), ("_broken", {}), ("_complete", False)):
             monkeypatch.setattr(registry, name, value)
@@ -85,10 +87,22 @@ def test_a_method_of_another_package_is_a_method(vendor, tmp_path):
     assert type(dz.load(tmp_path / "kept")) is type(model)
 
 
+def test_a_clustering_of_another_package_is_a_clustering(vendor, tmp_path):
+    assert "vendor-teams" in dz.clusterings
+    check_clustering("vendor-teams")
+    (tmp_path / "labels.vendor").write_text(LABELS)
+    command = ["cluster", tmp_path / "labels.vendor", "--method", "vendor-teams", "-o", tmp_path / "out"]
+    done = run(*command, "--item-clusters", 2, "--annotator-clusters", 2)
+    assert done.exit_code == 0, done.output
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["method"] == "vendor-teams"
+    assert type(dz.load(tmp_path / "out")) is dz.clusterings["vendor-teams"]
+
+
 def test_a_section_of_another_package_is_on_the_page(vendor, drawable):
     table = dz.Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["x", "x", "y"])
     report = dz.Report(table, dz.methods["majority-vote"]().fit(table), only=["vendor-cost"])
     assert "These labels cost 0.12." in report.html()
+    check_section("vendor-cost")
 
 
 def test_one_name_imports_one_plugin(vendor):

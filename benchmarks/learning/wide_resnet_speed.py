@@ -26,6 +26,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from dissensus.common.json_lines import Store
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import WideResNet
 from reproductions import record
@@ -130,7 +131,8 @@ def main() -> None:
     made = record.provenance(device="cpu" if chosen.tiny else "auto", busy=True)
     run = measure(chosen)
     if not chosen.tiny or chosen.out:
-        record.add_line(chosen.out or record.store_path(HERE, "wide-resnet-speed"), "wide-resnet-speed", made, run)
+        store = Store(chosen.out or record.store_path(HERE, "wide-resnet-speed"))
+        record.add_line(store, "wide-resnet-speed", made, run)
     print(shown(run))
 
 

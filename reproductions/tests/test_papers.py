@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dissensus.common.json_lines import Store, StoreInUse
 from dissensus.exceptions import BadParameter, UnwritableFile
 from reproductions import (
     claims_picture,
@@ -310,8 +311,8 @@ def test_what_there_is_not_is_one_clear_error():
 
 def test_two_runs_at_once_do_not_share_a_store(paper, tmp_path):
     store = tmp_path / "new" / "toy.jsonl"
-    with record.locked_store(store):
-        with pytest.raises(UnwritableFile, match="another run is writing it; wait for its end, or name another folder"):
+    with Store.locked(store):
+        with pytest.raises(StoreInUse):
             reproduce([paper.table], store)
         assert not paper.calls
         reproduce([paper.table], tmp_path / "other.jsonl", seeds=1)

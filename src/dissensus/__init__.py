@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from dissensus import features as features
     from dissensus import learning as learning
     from dissensus import models as models
+    from dissensus.clustering import clusterings as clusterings
     from dissensus.clustering import select_clusters as select_clusters
-    from dissensus.models.base import clusterings as clusterings
     from dissensus.models.base import methods as methods
     from dissensus.models.methods.consensus import consensus as consensus
     from dissensus.models.saving import load as load
@@ -46,7 +46,7 @@ _HOME = {
     "calibrate": "dissensus.questions.calibrate",
     "chart": "dissensus.report.chart",
     "clustering": "dissensus.clustering",
-    "clusterings": "dissensus.models.base",
+    "clusterings": "dissensus.clustering",
     "compare": "dissensus.questions.compare",
     "consensus": "dissensus.models.methods.consensus",
     "diagnose": "dissensus.questions.diagnose",

@@ -149,9 +149,13 @@ class Message:
     def render(self, face: Face = PYTHON) -> str:
         """Return the sentence in the words of an interface; the middle of a very long one is left out."""
         template = "{sentence}" if "sentence" in self.facts else face.template_of(type(self))
-        sentence = "".join(f"{one}: " for one in self.about) + _Template().vformat(template, (), _Facts(self, face))
+        sentence = "".join(f"{one}: " for one in self.about) + self.fill(template, face)
         half = MAX_MESSAGE_LENGTH // 2
         return sentence if len(sentence) <= MAX_MESSAGE_LENGTH else f"{sentence[:half]} … {sentence[-half:]}"
+
+    def fill(self, template: str, face: Face = PYTHON) -> str:
+        """Return a template with the facts filled in, in the words of an interface."""
+        return _Template().vformat(template, (), _Facts(self, face))
 
     def within(self, subject: str) -> Self:
         """Say what the message is about, in front of what is said already; return the message."""

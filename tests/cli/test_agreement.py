@@ -131,7 +131,7 @@ def test_weights_are_warned_about_once(cli, here):
     ])  # fmt: skip
     result = cli("agreement", path, "--pairs")
     assert result.exit_code == 0
-    assert result.stderr.count("weights are not used") == 1
+    assert result.stderr.count("weights are ignored") == 1
 
 
 def test_questions_are_answered_one_by_one(cli, questions):
@@ -147,7 +147,7 @@ def test_a_question_without_an_answer_does_not_stop_the_others(cli, questions):
     result = cli("agreement", questions, "--json")
     assert result.exit_code == 0
     assert set(json.loads(result.stdout)["questions"]) == {"Tone", "is it good", "is it/good?"}
-    assert "warning: question 'lonely': no item of 21 has labels by two annotators" in result.stderr
+    assert "warning: question 'lonely': none of the 21 items is labelled by two annotators" in result.stderr
     alone = cli("agreement", questions, "--label", "lonely")
     assert alone.exit_code == 1
 
@@ -167,8 +167,8 @@ def test_where_every_question_must_have_an_answer_the_first_without_one_ends_the
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        ((), 1, "no item of 2 has labels by two annotators; agreement cannot be measured."),
-        (("--scale", "interval"), 1, "class 'a' is no number, which an interval scale needs"),
+        ((), 1, "none of the 2 items is labelled by two annotators"),
+        (("--scale", "interval"), 1, "class 'a' is not a number"),
         (("--item", "nothing"), 1, "nothing"),
     ],
 )

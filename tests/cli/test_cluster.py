@@ -97,7 +97,7 @@ def test_the_report_shows_the_clusters(cli, drawn):
         (["--annotator-clusters", "0"], "expected a number"),
         (["--method", "pgm-bq"], "did you mean 'pgm-bp'"),
         (["--set", "n_clusters=3", "--method", "fmm"], "there is an option for it"),
-        (["--item-clusters", "200", "--annotator-clusters", "2"], "ask for fewer clusters"),
+        (["--item-clusters", "200", "--annotator-clusters", "2"], "use fewer clusters"),
         (["--dev", "missing.csv"], "missing.csv"),
         (["--dev", "1.5"], "share between 0 and 1"),
     ],
@@ -136,7 +136,7 @@ def test_a_range_is_cut_to_the_items_and_annotators_that_are_there(cli, here, me
     result = cli("cluster", few, "--item-clusters", "2:3", "--annotator-clusters", "7:9", "--method", method)
     assert result.exit_code == 0
     assert "full" not in result.stdout  # all of these ranges were tried
-    assert "ask for fewer clusters" in cli("cluster", few, "--annotator-clusters", "2,9").stderr  # no range: as asked
+    assert "use fewer clusters" in cli("cluster", few, "--annotator-clusters", "2,9").stderr  # no range: as asked
 
 
 def test_a_search_fits_no_pair_twice(cli, drawn):

@@ -1,7 +1,6 @@
 """What every clustering promises. A new one joins by being registered."""
 
 import inspect
-import pickle
 import warnings
 
 import numpy as np
@@ -16,10 +15,12 @@ from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
 from dissensus import Annotations, clusterings, methods
 from dissensus.clustering import PGMBP
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnknownClass, UnknownName
+from dissensus.clustering.exceptions import GoldForClusters, NotConverged, TooManyClusters
+from dissensus.exceptions import BadParameter, ConvergenceWarning, UnknownClass, UnknownName
 from dissensus.models.exceptions import NoEarlierCounts
+from dissensus.testing.clusterings import check_clustering
+from refused import refused
 from strategies import tables
-from tables import KINDS, random_table
 
 every = pytest.mark.parametrize("name", ["fmm", "pgm-bp"])
 
@@ -46,52 +47,16 @@ def assert_same(one, other):
         np.testing.assert_array_equal(a[key], b[key], err_msg=key)
 
 
+@pytest.mark.parametrize("name", list(clusterings))
+def test_every_clustering_keeps_the_contract(name):
+    check_clustering(name)
+
+
 def test_they_are_no_methods_of_aggregation():
     assert {"fmm", "pgm-bp"} <= set(clusterings)
     assert not set(clusterings) & set(methods)
-    with pytest.raises(UnknownName, match="no clustering 'pgm-pb'; did you mean 'pgm-bp'"):
+    with refused(UnknownName, name="pgm-pb"):
         clusterings["pgm-pb"]
-
-
-@every
-@pytest.mark.parametrize("kind", KINDS)
-def test_results_have_the_promised_shapes(name, kind):
-    table = random_table(0, **KINDS[kind])
-    I, A, P = table.n_items, table.n_annotators, table.n_classes
-    model = fit(name, table)
-    K, L = 3, 1 if name == "fmm" else 2
-    assert model.labels_of_clusters_.shape == (K, L, P)
-    assert model.item_clusters_.shape == (I, K)
-    assert model.annotator_clusters_.shape == (A, L)
-    for rows in (model.posterior_, model.item_clusters_, model.annotator_clusters_, model.labels_of_clusters_):
-        np.testing.assert_allclose(rows.sum(axis=-1), 1)
-        assert (rows >= 0).all()
-    for row in (model.psi_, model.omega_, model.prior_):
-        np.testing.assert_allclose(row.sum(), 1)
-        assert (row > 0).all()
-    assert model.posterior_.shape == (I, P)
-    assert model.reliability_.shape == (A,)
-    assert model.predict().shape == (I,)
-    assert model.clusters_.item.shape == (I,)
-    assert model.clusters_.annotator.shape == (A,)
-    np.testing.assert_array_equal(model.clusters_.items, model.item_clusters_)
-    assert model.trace_.ndim == 1
-    assert isinstance(model.n_iter_, int)
-    assert isinstance(model.converged_, bool)
-    assert len(model.to_frame("items")) == I
-    assert len(model.to_frame("annotators")) == A
-
-
-@every
-def test_row_order_and_threads_change_no_bit(name):
-    table = clustered()
-    columns = table.to_arrow().to_pydict()
-    order = np.random.default_rng(3).permutation(len(table))
-    shuffled = Annotations.from_arrays(
-        *(np.array(columns[c])[order] for c in ("item", "annotator", "label")), classes=4
-    )
-    assert_same(fit(name, table), fit(name, shuffled))
-    assert_same(fit(name, table, threads=1), fit(name, table, threads=2))
 
 
 @every
@@ -99,15 +64,6 @@ def test_threads_change_no_bit_in_a_large_table(name):
     table = draw(9000, 50, 4, item_clusters=3, annotator_clusters=2, redundancy=5, seed=0).annotations
     one, two = (fit(name, table, threads=threads, max_iter=4, restarts=1) for threads in (1, 2))
     assert_same(one, two)
-
-
-@every
-def test_fitting_twice_equals_fitting_once_and_pickle_keeps_it(name):
-    table = clustered()
-    model = fit(name, table)
-    again = pickle.loads(pickle.dumps(model)).fit(clustered(seed=5))
-    assert_same(model, again.fit(table))
-    assert_same(model, pickle.loads(pickle.dumps(model)))
 
 
 @every
@@ -131,27 +87,6 @@ def test_keywords_are_stored_untouched_and_cloned(name):
 
 
 @every
-def test_steps_are_reported(name):
-    seen = []
-    model = make(name).fit(clustered(), on_step=lambda step, objective: seen.append((step, objective)))
-    assert [step for step, _ in seen] == list(range(1, model.n_iter_ + 1))
-    assert np.isfinite([objective for _, objective in seen]).all()
-
-
-@every
-def test_snapped_labels_are_those_of_the_cluster(name):
-    table = Annotations.concat([clustered(), Annotations.from_arrays([0], [0], [0], items=[0, 999], classes=4)])
-    hard, soft = fit(name, table, snap="hard"), fit(name, table, snap="soft")
-    labels = np.einsum("l,klp->kp", hard.omega_, hard.labels_of_clusters_)
-    last = table.n_items - 1
-    for i in range(last):
-        np.testing.assert_allclose(hard.posterior_[i], labels[hard.item_cluster_[i]])
-        np.testing.assert_allclose(soft.posterior_[i], soft.item_clusters_[i] @ labels)
-    np.testing.assert_allclose(hard.posterior_[last], hard.psi_ @ labels)  # nobody has labelled it
-    np.testing.assert_allclose(hard.posterior_[last], hard.prior_)
-
-
-@every
 def test_new_items_and_unseen_annotators_are_scored(name):
     table = clustered()
     model = fit(name, table)
@@ -167,7 +102,7 @@ def test_new_items_and_unseen_annotators_are_scored(name):
     proba = model.predict_proba(new)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     np.testing.assert_allclose(proba[2], model.prior_)
-    with pytest.raises(UnknownClass, match="99"):
+    with pytest.raises(UnknownClass):
         model.predict(Annotations.from_arrays([1, 1], [0, 1], [0, 99]))
 
 
@@ -193,29 +128,30 @@ def test_the_fitted_table_is_scored_like_the_fit(name):
 def test_too_many_clusters_are_one_clear_error(name):
     table = Annotations.from_arrays([0, 0, 1, 2], [0, 1, 1, 1], [0, 1, 1, 1], items=np.arange(9))
     keyword = "n_clusters" if name == "fmm" else "item_clusters"
-    with pytest.raises(BadParameter, match=f"{keyword}=4 is more than the 3 items with annotations; ask for fewer"):
+    with refused(TooManyClusters, name=keyword, clusters=4, available=3, nodes="items"):
         make(name, K=4).fit(table)
     if name != "fmm":
-        with pytest.raises(BadParameter, match="annotator_clusters=3 is more than the 2 annotators with annotations"):
+        with refused(TooManyClusters, name="annotator_clusters", clusters=3, available=2, nodes="annotators"):
             make(name, K=2, L=3).fit(table)
 
 
 @every
 @pytest.mark.parametrize(
-    ("keyword", "value", "message"),
+    ("keyword", "value"),
     [
-        ("alpha", 1.0, "alpha must be above 1"),
-        ("gamma", np.nan, "gamma must be above 1"),
-        ("restarts", 0, "restarts must be a whole number"),
-        ("max_iter", 2.5, "max_iter must be a whole number"),
-        ("tol", -1, "tol must be 0 or more"),
-        ("snap", "firm", "snap must be 'hard' or 'soft'"),
-        ("seed", -1, "seed must be a whole number, at least 0, or None"),
-        ("K", 0, "clusters must be a whole number, at least 1, got 0"),
+        ("alpha", 1.0),
+        ("gamma", np.nan),
+        ("restarts", 0),
+        ("max_iter", 2.5),
+        ("tol", -1),
+        ("snap", "firm"),
+        ("seed", -1),
+        ("K", 0),
     ],
 )
-def test_wrong_keywords_are_one_clear_error(name, keyword, value, message):
-    with pytest.raises(BadParameter, match=message):
+def test_wrong_keywords_are_one_clear_error(name, keyword, value):
+    parameter = "n_clusters" if name == "fmm" else "item_clusters"
+    with refused(BadParameter, name=parameter if keyword == "K" else keyword):
         make(name, **{keyword: value}).fit(clustered())
 
 
@@ -231,24 +167,19 @@ def test_wrong_keywords_are_one_clear_error(name, keyword, value, message):
     ],
 )
 def test_wrong_keywords_of_one_are_named(name, keyword, value):
-    with pytest.raises(BadParameter, match=keyword):
+    with refused(BadParameter, name=keyword):
         clusterings[name](**{keyword: value}).fit(clustered())
 
 
 @every
 def test_gold_earlier_counts_and_updates_are_refused(name):
     table = clustered()
-    with pytest.raises(DataError, match="leave gold out"):
+    with refused(GoldForClusters, clustering=type(make(name)).__name__):
         make(name).fit(table, gold=np.zeros(table.n_items, int))
     with pytest.raises(NoEarlierCounts):
         make(name).fit(table, earlier={0: np.eye(4)})
-    with pytest.raises(BadParameter, match="cannot be updated"):
+    with pytest.raises(BadParameter):
         fit(name, table).partial_fit(table)
-    for ask in ("predict", "predict_clusters", "predict_proba"):
-        with pytest.raises(NotFitted, match="call fit"):
-            getattr(make(name), ask)()
-    with pytest.raises(NotFitted, match="call fit"):
-        make(name).clusters_  # noqa: B018
 
 
 @every
@@ -296,5 +227,7 @@ def test_without_a_number_item_clusters_are_the_classes():
 
 
 def test_stopping_early_is_a_warning():
-    with pytest.warns(ConvergenceWarning, match="PGMBP stopped at its limit of 2 passes.*Raise max_iter or tol"):
+    with pytest.warns(NotConverged) as caught:
         PGMBP(item_clusters=3, annotator_clusters=2, max_iter=2, tol=0).fit(clustered())
+    warning = caught[0].message
+    assert (warning.clustering, warning.passes, warning.tol) == ("PGMBP", 2, 0)

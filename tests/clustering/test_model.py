@@ -7,6 +7,7 @@ from dissensus import Annotations
 from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Priors
 from dissensus.exceptions import BadParameter
+from refused import refused
 from reproductions.printed_clusters import product_counts, projected
 from tables import KINDS, random_table
 
@@ -119,5 +120,5 @@ def test_drawn_tables_follow_the_model():
     np.testing.assert_allclose(counts.items / 4000, params.psi, atol=0.03)
     few = draw(50, 5, 3, item_clusters=2, annotator_clusters=2, redundancy=5, seed=1).annotations
     assert few.describe()["repeated_pairs"] == 0
-    with pytest.raises(BadParameter, match="redundancy must lie from 1 to the 5 annotators, got 6"):
+    with refused(BadParameter, name="redundancy"):
         draw(50, 5, 3, item_clusters=2, annotator_clusters=2, redundancy=6)

@@ -13,8 +13,18 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
 from dissensus.clustering import FMM, PGMBP, Distributions, Projector, model, snap
+from dissensus.clustering.exceptions import (
+    ClassesInFit,
+    KeywordsOfFitted,
+    NotAClassifier,
+    NotAClustering,
+    StepNotFitted,
+    WrongClassNames,
+)
 from dissensus.evaluation import kl_divergence
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.evaluation.exceptions import DifferentLengths, NotDistributions, NotOnePerClass, WrongArray
+from dissensus.exceptions import BadParameter, NotFitted
+from refused import refused
 from reproductions.printed_clusters import PrintedProjector, projected
 
 
@@ -32,13 +42,13 @@ def test_snap_takes_a_fitted_clustering_or_a_table(fitted):
 
 
 def test_wrong_sources_are_one_clear_error(fitted):
-    with pytest.raises(BadParameter, match="how must be 'hard' or 'soft'"):
+    with refused(BadParameter, name="how"):
         snap(fitted, how="firm")
-    with pytest.raises(BadParameter, match="takes no keywords, got n_clusters"):
+    with refused(KeywordsOfFitted, names=("n_clusters",)):
         snap(fitted, n_clusters=3)
-    with pytest.raises(BadParameter, match="a fitted clustering or a table, got str"):
+    with refused(NotAClustering, got="str", or_table=True):
         snap("labels.csv")
-    with pytest.raises(NotFitted, match="call fit"):
+    with pytest.raises(NotFitted):
         snap(FMM())
 
 
@@ -83,7 +93,7 @@ def test_projector_keeps_scikit_learns_manners(fitted):
     assert copy.get_params(deep=False) == own  # the clustering is learnt from annotations, not from rows
     assert projector.set_params(how="hard").how == "hard"
     h = np.full((2, 4), 0.25)
-    with pytest.raises(NotFitted, match="call fit"):
+    with refused(StepNotFitted, step="Projector"):
         copy.transform(h)
     np.testing.assert_array_equal(
         pickle.loads(pickle.dumps(copy.fit())).transform(h), clone(copy).fit(h, None).transform(h)
@@ -92,17 +102,17 @@ def test_projector_keeps_scikit_learns_manners(fitted):
 
 def test_what_is_no_distribution_is_one_clear_error(fitted):
     projector = Projector(fitted).fit()
-    with pytest.raises(DataError, match=r"over 4 classes, one per row, got shape \(2, 3\)"):
+    with refused(NotOnePerClass, name="X", values=3, n_classes=4):
         projector.transform(np.full((2, 3), 1 / 3))
-    with pytest.raises(DataError, match="1 of 2 rows are no distributions; first at row 1, which sums to 2"):
+    with refused(NotDistributions, name="X", count=1, rows=2, first=1, total=2):
         projector.transform(np.array([[0.25] * 4, [0.5] * 4]))
-    with pytest.raises(DataError, match="no distributions"):
+    with refused(NotDistributions, least=-0.5):
         projector.transform(np.array([[1.5, -0.5, 0, 0]]))
-    with pytest.raises(BadParameter, match="must be a fitted clustering, got NoneType"):
+    with refused(NotAClustering, got="NoneType", or_table=False):
         Projector().fit()
     with pytest.raises(NotFitted):
         Projector(FMM()).fit()
-    with pytest.raises(BadParameter, match="size"):
+    with refused(BadParameter, name="size"):
         Projector(fitted, size=0).fit()
 
 
@@ -141,11 +151,11 @@ def test_distributions_learn_from_soft_labels():
     assert (step.transform(X)[:, [0, 2]] == 0).all()
     with pytest.raises(NotFitted):
         clone(step).transform(X)
-    with pytest.raises(DataError, match="X has 199 rows and y 200"):
+    with refused(DifferentLengths, first="X", second="y", first_length=199, second_length=200):
         Distributions(LogisticRegression()).fit(X[1:], y)
-    with pytest.raises(DataError, match="one distribution per row"):
+    with refused(WrongArray, name="y", content="distributions"):
         Distributions(LogisticRegression()).fit(X, y[:, 0])
-    with pytest.raises(BadParameter, match="predict_proba"):
+    with refused(NotAClassifier, got="None"):
         Distributions().fit(X, y)
 
 
@@ -163,7 +173,7 @@ def test_sparse_features_are_learnt_from_as_dense_ones_are(kind):
     dense, thin = (Distributions(LogisticRegression()).fit(rows, y) for rows in (X, kind(X)))
     np.testing.assert_allclose(thin.transform(kind(X)), dense.transform(X), rtol=1e-5)
     assert (thin.n_features_in_, thin.classifier_.n_features_in_) == (4, 4)
-    with pytest.raises(DataError, match="X has 59 rows and y 60"):
+    with refused(DifferentLengths, first_length=59, second_length=60):
         Distributions(LogisticRegression()).fit(sparse.csr_array(X[1:]), y)
 
 
@@ -190,9 +200,9 @@ def test_as_the_last_step_of_a_pipeline_it_predicts_classes(classes, names):
 
 def test_names_of_classes_are_as_many_as_columns():
     X, y = soft_rows()
-    with pytest.raises(BadParameter, match="classes names 2 classes, and y has 3 columns; name each of them"):
+    with refused(WrongClassNames, names=2, columns=3):
         Distributions(LogisticRegression(), classes=["a", "b"]).fit(X, y)
-    with pytest.raises(BadParameter, match=r"say Distributions\(classifier, classes=…\)"):
+    with refused(ClassesInFit):
         Distributions(LogisticRegression()).fit(X, y, classes=["a", "b", "c"])
 
 

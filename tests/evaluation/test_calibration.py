@@ -6,7 +6,9 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss as sklearn_log_loss
 
 from dissensus import evaluation as ev
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.evaluation.exceptions import DifferentLengths, NoItems, NoKnownGold
+from dissensus.exceptions import BadParameter
+from refused import refused
 
 
 @pytest.fixture(params=[(500, 3), (60, 7)])
@@ -71,13 +73,13 @@ def test_log_loss_is_scikit_learn_s_over_the_known(predicted):
 
 
 def test_bad_input_is_refused():
-    with pytest.raises(BadParameter, match="bins must be a whole number, at least 1, got 0"):
+    with refused(BadParameter, name="bins"):
         ev.reliability_curve([0], [[1.0, 0.0]], bins=0)
-    with pytest.raises(BadParameter, match="equal must be 'width' or 'mass', got 'size'"):
+    with refused(BadParameter, name="equal"):
         ev.reliability_curve([0], [[1.0, 0.0]], equal="size")
-    with pytest.raises(DataError, match="gold has 2 items, h has 1"):
+    with refused(DifferentLengths, first="gold", second="h", first_length=2, second_length=1):
         ev.log_loss([0, 1], [[1.0, 0.0]])
-    with pytest.raises(DataError, match="none of the 1 items has a known gold label"):
+    with refused(NoKnownGold, items=1):
         ev.expected_calibration_error([-1], [[1.0, 0.0]])
-    with pytest.raises(DataError, match="there are no items"):
+    with refused(NoItems):
         ev.reliability_curve(np.empty((0, 2)), np.empty((0, 2)))

@@ -5,7 +5,17 @@ import pytest
 from sklearn import metrics
 
 from dissensus import evaluation as ev
-from dissensus.exceptions import DataError
+from dissensus.evaluation.exceptions import (
+    BadClassCodes,
+    CodeOutOfRange,
+    DifferentLengths,
+    MissingPrediction,
+    NegativeCode,
+    NoKnownGold,
+    UnevenRows,
+    WrongArray,
+)
+from refused import refused
 
 
 @pytest.fixture(params=[(50, 3), (7, 11), (300, 2)])
@@ -59,29 +69,30 @@ def test_a_nearly_tied_class_is_tied_and_a_less_probable_one_is_not():
 
 
 @pytest.mark.parametrize(
-    ("gold", "predicted", "message"),
+    ("gold", "predicted", "error", "facts"),
     [
-        ([0, 1], [0, 1, 1], "gold has 2 items, predicted has 3; they must be equally many."),
-        ([-1, -1], [0, 1], "none of the 2 items has a known gold label"),
-        ([0, -2], [0, 1], "gold: item 1 has code -2; codes start at 0, and −1 is unknown."),
-        ([0, 1], [0, -1], "predicted: item 1 has code -1, but its gold is known; predict a class."),
-        ([0.5, 1.0], [0, 1], r"gold must be a vector of integer codes, got float64 of shape \(2,\)"),
-        ([[0, 1]], [0, 1], r"got int64 of shape \(1, 2\)"),
+        ([0, 1], [0, 1, 1], DifferentLengths, {"first": "gold", "first_length": 2, "second_length": 3}),
+        ([-1, -1], [0, 1], NoKnownGold, {"items": 2}),
+        ([0, -2], [0, 1], NegativeCode, {"name": "gold", "row": 1, "code": -2}),
+        ([0, 1], [0, -1], MissingPrediction, {"row": 1}),
+        ([0.5, 1.0], [0, 1], WrongArray, {"name": "gold", "content": "codes", "dtype": "float64", "shape": (2,)}),
+        ([[0, 1]], [0, 1], WrongArray, {"dtype": "int64", "shape": (1, 2)}),
+        ([[0, 1], [0]], [0, 1], UnevenRows, {"name": "gold"}),
     ],
 )
-def test_bad_codes_are_refused_in_one_sentence(gold, predicted, message):
-    with pytest.raises(DataError, match=message):
+def test_bad_codes_are_refused_in_one_sentence(gold, predicted, error, facts):
+    with refused(error, **facts):
         ev.accuracy(gold, predicted)
 
 
 def test_codes_beyond_the_classes_are_refused():
-    with pytest.raises(DataError, match="a code is 4, but codes of 3 classes run from 0 to 2"):
+    with refused(CodeOutOfRange, name="gold", row=1, code=4, n_classes=3):
         ev.confusion_matrix([0, 4], [0, 1], 3)
-    with pytest.raises(DataError, match="a code is 2, but codes of 2 classes"):
+    with refused(CodeOutOfRange, row=0, code=2, n_classes=2):
         ev.expected_accuracy([2], [[0.5, 0.5]])
-    with pytest.raises(DataError, match="classes must be different class codes"):
+    with refused(BadClassCodes, codes=(1, 1)):
         ev.macro_f1([0], [0], classes=[1, 1])
-    with pytest.raises(DataError, match="gold has 2 items, posterior has 1"):
+    with refused(DifferentLengths, second="posterior", first_length=2, second_length=1):
         ev.expected_accuracy([0, 1], [[0.5, 0.5]])
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from dissensus import Annotations
 from dissensus.evaluation import cohen_kappas, concordances, numeric_agreement
-from dissensus.exceptions import DataError
+from dissensus.evaluation.exceptions import NoSharedItems, TooFewAnnotators
+from refused import refused
 
 RNG = np.random.default_rng(0)
 MATRIX = RNG.normal(size=(30, 1)) + RNG.normal(0, 0.7, (30, 4)) + [0, 0.5, 0, -0.2]
@@ -51,7 +52,7 @@ def test_lins_concordance_is_kappa_with_quadratic_weights():
 
 def test_nothing_to_compare_is_said():
     alone = Annotations.from_arrays([0, 1], ["x", "x"], [0.5, 1.5], kind="numbers")
-    with pytest.raises(DataError, match="no item of 2"):
+    with refused(NoSharedItems, count=2):
         numeric_agreement(alone)
-    with pytest.raises(DataError, match="fewer than two annotators"):
+    with refused(TooFewAnnotators, annotators=1):
         concordances(alone)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
+from dissensus.evaluation.exceptions import TooFewKnownItems
 from dissensus.evaluation.ppi import (
     chosen_differently,
     corrected_difference,
@@ -12,7 +13,7 @@ from dissensus.evaluation.ppi import (
     rogan_gladen,
     tuned_mean,
 )
-from dissensus.exceptions import DataError
+from refused import refused
 
 
 def drawn(seed=0, n=60, others=700, rate=0.3, noise=0.2):
@@ -83,7 +84,7 @@ def test_with_all_items_known_it_is_the_human_labels():
 
 
 def test_too_few_known_items_are_an_error():
-    with pytest.raises(DataError, match="4 known items are too few"):
+    with refused(TooFewKnownItems, known=4, least=5):
         corrected_mean(np.ones(4), np.ones(4), np.ones(9))
 
 

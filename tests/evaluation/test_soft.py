@@ -6,7 +6,9 @@ from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
 from dissensus import evaluation as ev
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.evaluation.exceptions import DifferentShapes, NotDistributions, NotOnePerClass, WrongArray
+from dissensus.exceptions import BadParameter
+from refused import refused
 
 
 @pytest.fixture(params=[(40, 3), (5, 9), (13, 2)])
@@ -100,23 +102,23 @@ def test_all_scores_are_means_of_the_same(pair):
 
 
 @pytest.mark.parametrize(
-    ("y", "h", "message"),
+    ("y", "h", "error", "facts"),
     [
-        ([[0.5, 0.4]], [[0.5, 0.5]], "y: 1 of 1 rows are no distribution; first row 0: it sums to 0.9"),
-        ([[0.5, 0.5]], [[1.5, -0.5]], "h: 1 of 1 rows are no distribution; .* least entry is -0.5"),
-        ([[0.5, 0.5]], [[np.nan, 1.0]], "h: 1 of 1 rows are no distribution"),
-        ([[0.5, 0.5]], [[0.2, 0.3, 0.5]], r"y has shape \(1, 2\) and h \(1, 3\)"),
-        ([0.5, 0.5], [[0.5, 0.5]], "y must be an items × classes matrix"),
+        ([[0.5, 0.4]], [[0.5, 0.5]], NotDistributions, {"name": "y", "count": 1, "rows": 1, "first": 0, "total": 0.9}),
+        ([[0.5, 0.5]], [[1.5, -0.5]], NotDistributions, {"name": "h", "least": -0.5}),
+        ([[0.5, 0.5]], [[np.nan, 1.0]], NotDistributions, {"name": "h", "count": 1}),
+        ([[0.5, 0.5]], [[0.2, 0.3, 0.5]], DifferentShapes, {"first_shape": (1, 2), "second_shape": (1, 3)}),
+        ([0.5, 0.5], [[0.5, 0.5]], WrongArray, {"name": "y", "content": "distributions"}),
     ],
 )
-def test_what_is_no_distribution_is_refused(y, h, message):
+def test_what_is_no_distribution_is_refused(y, h, error, facts):
     for metric in (ev.cross_entropy, ev.kl_divergence, ev.jensen_shannon, ev.brier, ev.entropy_correlation):
-        with pytest.raises(DataError, match=message):
+        with refused(error, **facts):
             metric(y, h)
 
 
 def test_bad_parameters_are_refused():
-    with pytest.raises(BadParameter, match="epsilon must be 0 or more, got -1"):
+    with refused(BadParameter, name="epsilon"):
         ev.inverse_kl_divergence([[1.0, 0.0]], [[1.0, 0.0]], epsilon=-1)
-    with pytest.raises(DataError, match="positions has 3 values for 2 classes"):
+    with refused(NotOnePerClass, name="positions", values=3, n_classes=2):
         ev.wasserstein([[1.0, 0.0]], [[1.0, 0.0]], positions=[1, 2, 3])

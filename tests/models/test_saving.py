@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dissensus import load, methods, save
+from dissensus.clustering import clusterings
 from dissensus.exceptions import UnreadableFile
-from dissensus.models.base import clusterings
 from dissensus.models.saving import OPTIONAL, RANGES
 from dissensus.table.simulate import simulate
 from tables import drawn

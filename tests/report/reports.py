@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from html.parser import HTMLParser
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from dissensus import Annotations, Report, methods
-from dissensus.report.blocks import Block, Chart, Table
+from dissensus.report.blocks import Block
 from dissensus.report.section import Finding, sections
-from dissensus.table.io.jsonl import dumps
 from dissensus.table.simulate import Simulation, simulate
 
 FEW_METHODS = ("majority-vote", "dawid-skene")  # methods to compare, where the comparison is not the point
@@ -67,25 +65,9 @@ def findings(name: str, facts: Any) -> list[Finding]:
     return list(sections[name]().findings(facts))
 
 
-def check_section(name: str, facts: Any) -> None:
-    """The numbers are plain values, and whatever is drawn of them is whole."""
-    assert json.loads(dumps(facts)) == facts  # and no NaN
-    drawn = blocks(name, json.loads(dumps(facts)))
-    assert drawn, name
-    for block in drawn:
-        if isinstance(block, Chart):
-            assert block.caption
-            assert block.alt
-            assert "None" not in block.caption + block.alt
-            assert "nan" not in block.caption + block.alt
-        if isinstance(block, Table):
-            assert block.rows
-            assert all(len(row) == len(block.columns) for row in block.rows)
-            assert block.details is None or len(block.details) == len(block.rows)
-    for one in findings(name, facts):
-        assert one.text
-        assert "nan" not in one.text
-        assert "None" not in one.text
+def found(name: str, facts: Any, kind: type[Finding]) -> Any:
+    """The first finding of a class."""
+    return next(one for one in findings(name, facts) if isinstance(one, kind))
 
 
 class Page(HTMLParser):

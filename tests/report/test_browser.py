@@ -210,7 +210,7 @@ def test_an_item_opens_to_who_said_what(opened):
     page = opened()
     page.locator("figure[data-table=items-first] tbody tr").first.click()
     text = page.locator("figure[data-table=items-first] tr.detail").inner_text()
-    assert "Who said what" in text
+    assert "Labels of annotators" in text
     assert len(re.findall(r"\bA[0-9B-Z]{5}\b", text)) == 7
 
 

@@ -7,8 +7,11 @@ import pytest
 
 from dissensus import Annotations, Report, methods
 from dissensus.models.base import default_method
+from dissensus.report.section import sections
+from dissensus.report.sections.answers import WideIntervals
 from dissensus.table.io.jsonl import dumps
-from report.reports import Page, blocks, check_section
+from dissensus.testing.sections import check_facts
+from report.reports import Page, blocks, findings
 from tables import drawn
 
 PICTURES = {
@@ -32,7 +35,7 @@ def test_every_kind_has_its_page(kind):
     assert set(facts["sections"]) == {"answers", "methods", "people"}
     assert len(facts["findings"]) <= 5
     for name, about in facts["sections"].items():
-        check_section(name, about)
+        check_facts(sections[name](), about)
     titles = [one.title for one in blocks("answers", facts["sections"]["answers"]) if one.kind == "chart"]
     assert titles == PICTURES[kind]
     parsed = Page(made.html())
@@ -44,8 +47,8 @@ def test_every_kind_has_its_page(kind):
 
 def test_one_item_is_not_held_against_chance():
     made = page(Annotations.from_arrays([0, 0], ["a", "b"], [3.5, 4.25]).as_kind("numbers"), only=["answers"])
-    [found] = made.facts["findings"]
-    assert found["text"] == "1 of 1 item has an interval wider than half of the scale."
+    [wide] = findings("answers", made.facts["sections"]["answers"])
+    assert (type(wide), wide.wide, wide.items) == (WideIntervals, 1, 1)
 
 
 def test_a_ranking_has_intervals_of_scores_and_ranks():

@@ -8,17 +8,42 @@ import pytest
 
 from benchmarks.clustering.drawn import draw
 from dissensus import Annotations, Report, compare, diagnose, evaluation, explain, methods, recommend, redundancy
-from dissensus.clustering import select_clusters
-from dissensus.exceptions import DataWarning, UnknownName
-from dissensus.models.base import clusterings, methods_for
+from dissensus.clustering import clusterings, select_clusters
+from dissensus.common.formatting import Count, Share
+from dissensus.exceptions import UnknownName
+from dissensus.models.base import methods_for
+from dissensus.questions.compare import MIN_HIDDEN
 from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
+from dissensus.report.exceptions import AllGoldKnown
+from dissensus.report.face import (
+    REPORT,
+    ItemsSettled,
+    MethodUsed,
+    NothingSettled,
+    SettledByGold,
+    TableSize,
+    settled_items,
+)
 from dissensus.report.pseudonyms import pseudonyms
 from dissensus.report.section import sections
-from dissensus.report.sections.items import _group_finding, _reason_to_look, look_first
+from dissensus.report.sections.annotators import BelowAverage, Flagged, TooFewLabels
+from dissensus.report.sections.items import (
+    GroupsDiffer,
+    GroupsDifferInReliability,
+    MinorityTrusted,
+    ReasonsOfDisagreement,
+    VotesDoubted,
+    _group_finding,
+    _reason_to_look,
+    look_first,
+)  # fmt: skip
+from dissensus.report.sections.overview import AgreementAtChance, OneClass, OneSharedClass
 from dissensus.table.datasets import load_dataset
 from dissensus.table.io.jsonl import dumps
-from report.reports import FEW_METHODS, Page, blocks, check_section, crowd, people, report, things
+from dissensus.testing.sections import check_facts, check_section
+from refused import refused
+from report.reports import FEW_METHODS, Page, blocks, crowd, findings, found, people, report, things
 from tables import KINDS, random_table
 
 SMALL = {
@@ -38,6 +63,13 @@ SMALL = {
 } | {kind: random_table(5, **extra) for kind, extra in KINDS.items()}  # fmt: skip
 
 
+@pytest.mark.parametrize("name", list(sections))
+def test_every_section_keeps_the_contract(name):
+    if name == "model":
+        pytest.importorskip("torch", reason="needs the `learning` extra")
+    check_section(name)
+
+
 @pytest.mark.parametrize("table", SMALL.values(), ids=SMALL)
 def test_no_section_is_empty_or_broken(table):
     made = report(table, gold=np.zeros(table.n_items, np.int32))
@@ -46,7 +78,7 @@ def test_no_section_is_empty_or_broken(table):
     expected = {"overview", "labels", "annotators", "items", "redundancy"}
     assert set(facts["sections"]) == expected | ({"methods"} if np.diff(table.item_ptr).max() > 1 else set())
     for name, about in facts["sections"].items():
-        check_section(name, about)
+        check_facts(sections[name](), about)
     page = Page(made.html())
     assert len(page.ids()) == len(set(page.ids()))
 
@@ -73,7 +105,7 @@ def test_items_that_a_method_was_told_are_not_scored():
 def test_where_a_method_was_told_all_that_gold_has_accuracy_is_left_out():
     table, truth = crowd().annotations, crowd().truth
     fitted = methods["dawid-skene"]().fit(table, gold=truth)
-    with pytest.warns(DataWarning, match="known has the label of every item that gold has; accuracy cannot be"):
+    with pytest.warns(AllGoldKnown):
         made = Report(table, fitted, gold=truth, known=truth, methods=FEW_METHODS)
     assert collect(made)["sections"]["labels"]["gold"] is None
 
@@ -90,24 +122,25 @@ def test_overview_has_the_counts_and_the_agreement():
     assert facts["labels_per_item"]["max"] == 7
 
 
+def overview(table):
+    return report(table, only=["overview"]).facts["sections"]["overview"]
+
+
 @pytest.mark.parametrize(("n_items", "told"), [(29, False), (30, True)])
 def test_agreement_is_held_against_chance_only_where_enough_items_have_two_annotators(n_items, told):
     table = Annotations.from_arrays(
         np.repeat(np.arange(n_items), 2), [0, 1] * n_items, np.resize([0, 1, 1, 0], 2 * n_items)
     )
-    texts = [one["text"] for one in report(table).facts["findings"]]
-    assert any("agree 0 % of the time, about as often as chance would, or less (" in text for text in texts) == told
+    told_of = [one for one in findings("overview", overview(table)) if isinstance(one, AgreementAtChance)]
+    assert [one.share for one in told_of] == ([0] if told else [])
     spelt = report(dataclasses.replace(table, classes=np.array(["yes", "Yes"], object)), only=["overview"])
     assert spelt.facts["findings"] == []  # the spelling is to be settled first
 
 
-@pytest.mark.parametrize(
-    ("second", "said"), [("a", "Only one class was ever given"), ("b", "Only one class was given to items")]
-)
-def test_one_class_is_said_to_be_the_only_one_where_it_is(second, said):
+@pytest.mark.parametrize(("second", "kind"), [("a", OneClass), ("b", OneSharedClass)])
+def test_one_class_is_said_to_be_the_only_one_where_it_is(second, kind):
     table = Annotations.from_arrays([1, 1, 2], ["x", "y", "x"], ["a", "a", second])
-    found = report(table, only=["overview"]).facts["findings"][0]["text"]
-    assert found.startswith(said)
+    assert type(findings("overview", overview(table))[0]) is kind
 
 
 def test_labels_count_what_is_settled_and_what_is_right():
@@ -140,17 +173,18 @@ def test_what_one_person_repeats_is_not_settled():
 def test_where_most_labels_are_unsure_known_classes_are_asked_for_before_more_labels():
     section, facts = sections["labels"](), report(gold=crowd().truth).facts["sections"]["labels"]
     against = next(iter(section.findings(facts | {"gold": facts["gold"] | {"expected": 0.5}})))
-    assert "learns from gold how sure to be" in against.advice
+    assert (against.fits, against.tempered) == (False, True)
+    assert against.advice
     honest = {"expected": facts["gold"]["accuracy"]["value"]}
-    for items, tone, word in ((100, "good", "agrees with"), (29, "note", "cannot be told from")):
+    for items, tone in ((100, "good"), (29, "note")):
         told = next(iter(section.findings(facts | {"gold": facts["gold"] | honest | {"items": items}})))
-        assert (told.tone, word in told.text, told.advice) == (tone, True, "")
-    asked = "The classes of 30 items (`--known`) would say how sure to be."
-    assert asked in report().facts["headline"]
+        assert (told.tone, told.fits, told.items, told.advice) == (tone, True, items, "")
+    asked = report().fitted.ask_for_gold()
+    assert str(asked) in report().facts["headline"]
     known = crowd().truth
     learnt = Report(crowd().annotations, methods["dawid-skene"]().fit(crowd().annotations, gold=known), known=known)
     assert learnt.settled.all()
-    assert asked not in learnt.facts["headline"]
+    assert str(asked) not in learnt.facts["headline"]
 
 
 def test_methods_are_ranked_as_compare_ranks_them():
@@ -162,7 +196,7 @@ def test_methods_are_ranked_as_compare_ranks_them():
         [one.behind.value for one in found], rel=1e-4
     )
     assert facts["verdict"] == found.verdict()
-    assert found.verdict() in made.facts["findings"][0]["text"]
+    assert findings("methods", facts)[0].verdict == found.verdict()
     labels = np.stack([methods[one.method]().fit(table).predict() for one in found])
     assert facts["contested"] == (labels != labels[0]).any(axis=0).sum()
     assert len(facts["contested_items"]) == facts["contested"]
@@ -172,7 +206,6 @@ def test_a_large_table_is_compared_on_a_part_of_it(monkeypatch):
     monkeypatch.setattr(compare, "__kwdefaults__", compare.__kwdefaults__ | {"limit": 350})
     facts = report(gold=crowd().truth, only=["methods"]).facts["sections"]["methods"]
     assert facts["sampled_items"] == facts["items"] == 50
-    assert "Compared on 50 items, drawn at random, with all their labels." in facts["verdict"]
 
 
 def test_annotators_have_the_model_s_reliability_and_the_diagnosis_flags():
@@ -232,31 +265,32 @@ def test_annotators_have_pseudonyms_in_every_sentence_unless_names_are_asked_for
 
 
 def test_one_annotator_is_not_told_to_label_what_others_label():
-    found = report(SMALL["one annotator"], only=["annotators", "redundancy"]).facts["findings"]
-    assert [one["advice"] for one in found if one["text"].startswith("1 of 1 annotator has too few")] == [""]
+    facts = report(SMALL["one annotator"], only=["annotators", "redundancy"]).facts["sections"]["annotators"]
+    few = found("annotators", facts, TooFewLabels)
+    assert (few.too_few, few.active, few.advice) == (1, 1, "")
 
 
 def test_those_to_look_at_come_first_and_the_summary_names_them(digits):
     table, facts = digits
-    found = diagnose(table)
-    bad = {name for name, flags in zip(pseudonyms(table.annotators.tolist()), found.flags, strict=True) if flags}
+    diagnosis = diagnose(table)
+    bad = {name for name, flags in zip(pseudonyms(table.annotators.tolist()), diagnosis.flags, strict=True) if flags}
     people = facts["sections"]["annotators"]["people"]
     assert {one["annotator"] for one in people[: len(bad)]} == bad
-    said = " ".join(one["text"] for one in facts["findings"] if one["tone"] == "bad")
-    assert all(name in said for name in bad)
+    flagged = [one for one in findings("annotators", facts["sections"]["annotators"]) if isinstance(one, Flagged)]
+    assert set().union(*(one.annotators for one in flagged)) == bad
+    assert any(one["section"] == "annotators" for one in facts["findings"] if one["tone"] == "bad")
     drawn = blocks("annotators", facts["sections"]["annotators"], Table)[0]
     assert {row[0] for row in drawn.rows[: len(bad)]} == bad
-    assert all(row[3] == ["below the average"] for row in drawn.rows[len(bad) :])
+    assert all(one["flags"] in (["below"], []) for one in people[len(bad) :])
     below = facts["sections"]["annotators"] | {"people": [people[0] | {"flags": ["below"]}]}
-    said = next(iter(sections["annotators"]().findings(below))).text
-    assert " right by the method, also at the upper end of the 95 % interval: " in said  # a test, not certainty
+    assert found("annotators", below, BelowAverage).reliability == {people[0]["annotator"]: people[0]["reliability"]}
 
 
 def test_items_have_the_explanation_and_who_said_what():
     table = crowd().annotations
     made = report(names=True, items=things(table), annotators=people(table), gold=crowd().truth)
     facts, fitted = made.facts["sections"]["items"], made.fitted
-    assert "No group shows a difference beyond chance." in made.html()
+    assert not any(group["significant"] for group in facts["groups"])
     found = explain(table, fitted, annotators=people(table))
     assert facts["kinds"] == dict(found.counts())
     assert len(facts["table"]) == 100
@@ -282,10 +316,8 @@ def test_items_have_the_explanation_and_who_said_what():
 def test_items_with_one_label_are_not_told_to_agree():
     item, annotator = [0, 0, 1, 1, *range(2, 10)], [0, 1] * 6
     facts = report(Annotations.from_arrays(item, annotator, [0, 0, 0, 1] + [0, 1] * 4)).facts
-    said = next(one["text"] for one in facts["findings"] if "cannot tell" in one["text"])
-    assert said.startswith("10 % of the items have two annotators or more, and one answer. The others: cannot tell 9 (")
-    single = report(SMALL["one item"]).facts["sections"]["items"]
-    assert "all labels agree" not in str(list(blocks("items", single)))
+    reasons = found("items", facts["sections"]["items"], ReasonsOfDisagreement)
+    assert (reasons.agreed, reasons.others) == (0.1, {"cannot tell": 9})
 
 
 def test_who_is_trusted_has_said_it():
@@ -295,9 +327,9 @@ def test_who_is_trusted_has_said_it():
         "confidence": 0.22,
         "kind": "cannot tell",
     }
-    assert _reason_to_look(item | {"label": "7"}) == "60 % say 6, but the method trusts those who say 7 (22 %)."
-    doubted = "60 % say 6; the method doubts all that was said, and says 5 (22 %)."
-    assert _reason_to_look(item | {"label": "5"}) == doubted
+    about = {"top": "6", "share": Share(0.6), "confidence": Share(0.22)}
+    assert _reason_to_look(item | {"label": "7"}) == MinorityTrusted(**about, label="7").render(REPORT)
+    assert _reason_to_look(item | {"label": "5"}) == VotesDoubted(**about, label="5").render(REPORT)
 
 
 def test_the_first_items_are_those_with_the_most_reason_to_look():
@@ -323,7 +355,7 @@ def test_of_many_items_those_in_need_and_some_others_are_shown(monkeypatch):
     assert shown[:20] == order[:20]
     assert len(set(shown)) == 30
     assert facts["others"] == 10
-    assert "30 of 100 are here" in blocks("items", facts)[-1].caption
+    assert len(blocks("items", facts)[-1].rows) == 30
 
 
 def test_redundancy_is_the_library_s():
@@ -367,7 +399,7 @@ def test_clusters_are_those_of_the_clustering():
         )
     assert len(blocks("clusters", facts, Chart)) == 5
     assert "clusters" not in report(table).facts["sections"]
-    with pytest.raises(UnknownName, match="no section 'cluster'; did you mean 'clusters'"):
+    with refused(UnknownName, name="cluster"):
         report(table, only=["cluster"])
 
 
@@ -408,23 +440,28 @@ def test_a_new_section_is_one_class_and_one_registration(monkeypatch):
 
 def test_the_headline_says_what_a_boss_asks():
     table, gold = crowd().annotations, crowd().truth
-    size, settled, following, worth, _, method = report().facts["headline"]
-    assert size == "700 labels of 100 items by 14 annotators."
-    assert settled == "No item is settled at 95 %."  # seven labels of one item are worth less than two
-    assert following.startswith("Next: ")
-    assert worth == "Confidence counts the 7.0 labels of an item as 1.5 (1.0 to 3.9): they share the item."
+    size, _, following, worth, _, method = report().facts["headline"]
+    about = {"labels": 700, "items": 100, "annotators": 14, "groups": 0}
+    facts = {name: Count(n) for name, n in about.items()} | {"kind": "classes"}
+    assert size == TableSize(**facts).render(REPORT)
+    assert isinstance(settled_items(report()), NothingSettled)  # seven labels of one item are worth less than two
+    assert following == report().facts["sections"]["redundancy"]["advice"]
+    assert worth == str(report().fitted.mean_effective_labels())
+    assert method == MethodUsed(what="Labels", method="dawid-skene").render(REPORT)
     model = methods["dawid-skene"](dependence=None).fit(table)
     made = Report(table, model, gold=gold, methods=FEW_METHODS)
     sure = made.confidence >= 0.95
     right = (made.label == gold)[sure].mean()
-    _, settled, _, method = made.facts["headline"]
-    assert settled.startswith(f"{sure.sum()} items ({sure.sum()} %) are settled at 95 %; of these {100 * right:.1f} %")
-    assert method == "Labels by dawid-skene."
+    settled = settled_items(made)
+    assert isinstance(settled, SettledByGold)
+    assert (settled.settled, settled.share, settled.known) == (sure.sum(), sure.mean(), sure.sum())
+    assert settled.low < settled.right == right < settled.high
+    assert settled.render(REPORT) in made.facts["headline"]
     one = np.flatnonzero(sure & (made.label == gold))[0]
     some = np.where(np.arange(100) == one, gold, -1)
-    few = Report(table, model, gold=some, methods=FEW_METHODS).facts["headline"][1]
-    assert "; of the 1 with a known label 100.0 % are right by gold" in few
-    assert "expected to be right" in Report(table, model, methods=FEW_METHODS).facts["headline"][1]
+    few = settled_items(Report(table, model, gold=some, methods=FEW_METHODS))
+    assert (few.known, few.right) == (1, 1)
+    assert type(settled_items(Report(table, model, methods=FEW_METHODS))) is ItemsSettled
     assert all(sentence.replace(" %", "\u00a0%") in made.html() for sentence in made.facts["headline"])
 
 
@@ -463,7 +500,7 @@ def test_a_panel_has_a_section_of_its_own():
     gold = np.where(np.arange(120) % 2, truth, -1)
     for options in ({"gold": gold, "names": True}, {}):
         facts = report(table, only=["panel"], **options).facts["sections"]["panel"]
-        check_section("panel", facts)
+        check_facts(sections["panel"](), facts)
         assert facts["by_gold"] == ("gold" in options)
         assert len(facts["rates"]) == (2 if "gold" in options else 0)
         assert ("judge-0" in dumps(facts)) == ("names" in options)  # else pseudonyms
@@ -483,9 +520,9 @@ def test_grades_agree_by_their_order_and_few_hidden_labels_say_nothing_of_method
     said = report(graded, only=["overview"]).facts["sections"]["overview"]["agreement"]["krippendorff_alpha"]["value"]
     assert said == pytest.approx(evaluation.krippendorff_alpha(graded, scale="ordinal", resamples=0).value, abs=1e-4)
     tiny = Annotations.from_arrays([1, 1, 2, 2], ["x", "y", "x", "y"], ["a", "b", "a", "a"])
-    page = report(tiny, only=["methods"]).html()
-    assert "clearly worse" not in page
-    assert "as well as any" not in page
+    facts = report(tiny, only=["methods"]).facts["sections"]["methods"]
+    assert facts["hidden"] < MIN_HIDDEN
+    assert facts["verdict"] == compare(tiny, FEW_METHODS).verdict()
 
 
 def test_the_shares_of_classes_are_those_of_the_labels_not_of_a_softened_posterior():
@@ -501,7 +538,8 @@ def test_the_shares_of_classes_are_those_of_the_labels_not_of_a_softened_posteri
 
 def test_of_groups_it_is_said_how_far_the_model_believes_their_labels_where_labels_differ():
     groups = [{"group": "old", "reliability": 0.83}, {"group": "young", "reliability": 0.48}]
-    said = _group_finding({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": groups}).text
-    believed = "where labels differ, the model gives the labels of those with age young 48 % on average, old 83 %."
-    assert said.endswith(believed)
-    assert "right" not in said
+    found = _group_finding({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": groups})
+    assert isinstance(found, GroupsDifferInReliability)
+    assert (found.worst, found.low, found.best, found.high) == ("young", 0.48, "old", 0.83)
+    alike = [one | {"reliability": 0.8} for one in groups]
+    assert type(_group_finding({"column": "age", "effect": 0.4, "p_value": 0.001, "groups": alike})) is GroupsDiffer

@@ -5,9 +5,11 @@ import pyarrow as pa
 import pytest
 
 from dissensus import Annotations, Report, methods
-from dissensus.exceptions import DataError, MissingColumn, NotFitted
+from dissensus.exceptions import NotFitted
+from dissensus.report.exceptions import EmptyFrame, ModelOfOtherTable, NoKeyColumn, OtherNames
 from dissensus.report.study import aligned, distinct, first_within, plain, shares, shown
 from dissensus.table.io.jsonl import dumps
+from refused import refused
 from report.reports import crowd, report
 
 
@@ -29,11 +31,11 @@ def test_numbers_read_as_text_are_still_found(names, column):
 
 def test_a_frame_about_something_else_is_an_error():
     names = np.array(["a", "b"], object)
-    with pytest.raises(MissingColumn, match="about items has no column 'item'; its columns are name, text"):
+    with refused(NoKeyColumn, role="item", columns=("name", "text")):
         aligned(pa.table({"name": ["a"], "text": ["x"]}), "item", names)
-    with pytest.raises(DataError, match="none of the 1 items described is in the table, such as 'z'; is 'item' the"):
+    with refused(OtherNames, rows=1, role="item", name="'z'", column="item"):
         aligned({"item": ["z"], "text": ["x"]}, "item", names)
-    with pytest.raises(DataError, match="the frame about items has no rows"):
+    with refused(EmptyFrame, role="item"):
         aligned(pa.table({"item": pa.array([], pa.string()), "text": pa.array([], pa.string())}), "item", names)
 
 
@@ -41,7 +43,7 @@ def test_a_model_of_another_table_is_an_error():
     table = crowd().annotations
     half = table.select(items=np.arange(table.n_items) < 50)
     fitted = methods["majority-vote"]().fit(half)
-    with pytest.raises(DataError, match=r"fitted to another table \(50 items, this one has 100\)"):
+    with refused(ModelOfOtherTable, fitted=50, items=100):
         Report(table, fitted)
     with pytest.raises(NotFitted):
         Report(table, methods["majority-vote"]())

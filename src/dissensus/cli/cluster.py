@@ -70,7 +70,8 @@ def cluster(
     K = _numbers(item_clusters, "--item-clusters")
     L = _numbers(annotator_clusters, "--annotator-clusters")
     folder.check(output, FILES)
-    from dissensus.models.base import clusterings
+    from dissensus.clustering import clusterings
+    from dissensus.clustering.base import size_keywords
 
     settings = {"seed": seed or 0} | keywords.parse(setting or [], clusterings[method], method, taken=OPTIONS)
     began = time.perf_counter()
@@ -80,15 +81,13 @@ def cluster(
         held_out = float(dev)
     except ValueError:
         held_out = dataclasses.replace(source, named=dev).read_one()
-    items_only = method == "fmm"
     found: Selection | None = None
-    if len(K) > 1 or (len(L) > 1 and not items_only):
+    if len(K) > 1 or (len(L) > 1 and clusterings.entry(method).facts["annotators"]):
         sizes = COARSE_SIZES if search == "coarse" else None
         found = _search(table, method, output, K=K, L=L, sizes=sizes, dev=held_out, criterion=criterion, **settings)
         model = found.estimator()
     else:
-        counts = {"n_clusters": K[0]} if items_only else {"item_clusters": K[0], "annotator_clusters": L[0]}
-        model = clusterings[method](**counts, **settings)
+        model = clusterings[method](**size_keywords(method, K[0], L[0]), **settings)
     model.set_params(restarts=restarts)
     with show.waiting(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)

@@ -1,6 +1,6 @@
-"""Clusters of items and annotators in label space, one method per file."""
+"""Clusterings of items and annotators by their labels: one file per clustering, which registers itself."""
 
-from dissensus.clustering.base import Clustering, Clusters
+from dissensus.clustering.base import Clustering, Clusters, clusterings
 from dissensus.clustering.belief_propagation import PGMBP
 from dissensus.clustering.fmm import FMM
 from dissensus.clustering.select import Point, Selection, select_clusters
@@ -8,5 +8,5 @@ from dissensus.clustering.snap import Distributions, Projector, snap
 
 __all__ = [
     "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "Point", "Projector",
-    "Selection", "select_clusters", "snap",
+    "Selection", "clusterings", "select_clusters", "snap",
 ]  # fmt: skip

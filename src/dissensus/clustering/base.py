@@ -1,8 +1,11 @@
-"""What all clusterings share: the contract of an aggregator, over item and annotator clusters.
+"""Base class of clusterings: the contract of an aggregator, over clusters of items and annotators.
 
-`posterior_` (I, P) is the snapped distribution of each item: what a population of annotators says of items of its
-cluster. It is no belief about one true class. Beside it `item_clusters_` (I, K) and `annotator_clusters_` (A, L), soft;
-`item_cluster_` and `annotator_cluster_`, hard; `psi_` (K,), `omega_` (L,), `labels_of_clusters_` (K, L, P).
+`posterior_` (I, P) is the snapped distribution of each item: the labels that a population of annotators gives to items
+of its cluster, not a belief about one true class. Further results are `item_clusters_` (I, K) and `annotator_clusters_`
+(A, L), soft; `item_cluster_` and `annotator_cluster_`, hard; `psi_` (K,), `omega_` (L,) and `labels_of_clusters_`
+(K, L, P).
+
+A new clustering is one file with one class that `clusterings.register` enters: docs/contributing/clustering.md.
 """
 
 from __future__ import annotations
@@ -11,23 +14,25 @@ import threading
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
 from dissensus.clustering import model
+from dissensus.clustering.exceptions import GoldForClusters, NotConverged, TooManyClusters
 from dissensus.clustering.model import Edges, Params, Priors
 from dissensus.clustering.start import Start, Votes, start
 from dissensus.common.parameters import param
+from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines.local import Threads, thread_count
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.messages import ParameterName
 from dissensus.models.base import Aggregator
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-ROWS_AT_ONCE = 2**14  # of `predict_annotations`
-ABOVE_ONE = "must be above 1, so that no cluster dies out"
+MAX_ROWS = 2**14  # rows of a table whose labels are predicted at a time
+ABOVE_ONE = "must be above 1, so that no cluster becomes empty"
 
 Snap = Literal["hard", "soft"]
 
@@ -42,7 +47,7 @@ class Clusters:
 
     items: FloatArray  # (I, K) P(cluster of item)
     annotators: FloatArray  # (A, L)
-    item: IntArray  # (I,) the most probable one
+    item: IntArray  # (I,) most probable cluster
     annotator: IntArray  # (A,)
 
 
@@ -52,15 +57,14 @@ class Run:
 
     params: Params
     clusters: Clusters
-    trace: list[float]  # of the objective
+    trace: list[float]  # objective after each pass
     converged: bool
 
 
 class Clustering(Aggregator):
-    """Items and annotators in clusters; see the module for what there is after `fit`.
+    """Items and annotators in clusters; the module lists the results of `fit`.
 
     >>> from dissensus.table.simulate import simulate
-    >>> from dissensus.models.base import clusterings
     >>> model = clusterings["pgm-bp"](item_clusters=3, annotator_clusters=2).fit(simulate(80, 8, 3, seed=1).annotations)
     >>> isinstance(model, Clustering), model.clusters_.items.shape, model.predict_clusters().shape
     (True, (80, 3), (80, 3))
@@ -70,12 +74,12 @@ class Clustering(Aggregator):
 
     alpha: float = param(2.0, "Dirichlet parameter of the clusters' labels Θ", above=1, high=1e9, must=ABOVE_ONE)
     gamma: float = param(2.0, "Dirichlet parameter of the item clusters' shares ψ", above=1, high=1e9, must=ABOVE_ONE)
-    restarts: int = param(4, "number of starts, of which the best objective is kept", low=1)
-    snap: Snap = param("hard", "whether `posterior_` is that of the most probable cluster, or averaged")
-    max_iter: int = param(500, "passes over the data at most, for one start", low=1)
-    tol: float = param(1e-6, "stop when a pass changes the objective by at most this share of it", low=0)
+    restarts: int = param(4, "number of starts, of which that with the best objective is kept", low=1)
+    snap: Snap = param("hard", "`posterior_` of the most probable cluster, or averaged over clusters")
+    max_iter: int = param(500, "maximum number of passes over the data, per start", low=1)
+    tol: float = param(1e-6, "stop if a pass changes the objective by at most this share of it", low=0)
     threads: int | None = param(None, "None for all cores")
-    seed: int | None = param(0, "of all draws; None for another one in every fit", low=0)
+    seed: int | None = param(0, "seed of all draws; None for a different one in every fit", low=0)
 
     item_clusters_: Annotated[FloatArray, "I P share"]
     annotator_clusters_: Annotated[FloatArray, "A L share"]
@@ -84,29 +88,29 @@ class Clustering(Aggregator):
     psi_: Annotated[FloatArray, "P simplex"]
     omega_: Annotated[FloatArray, "L simplex"]
     labels_of_clusters_: Annotated[FloatArray, "P L K simplex"]
-    labelled_: Annotated[BoolArray, "I flag"]  # whether an item has any labels
-    labels_per_item_: Annotated[float, "number"]  # mean weight of the labels of an item that has any
+    labelled_: Annotated[BoolArray, "I flag"]  # items with labels
+    labels_per_item_: Annotated[float, "number"]  # mean weight of the labels of an item with labels
 
     takes_earlier: ClassVar[bool] = False
 
     @property
     def clusters_(self) -> Clusters:
-        """Soft and hard clusters of items and annotators."""
+        """Return soft and hard clusters of items and annotators."""
         self._check_fitted()
         return Clusters(self.item_clusters_, self.annotator_clusters_, self.item_cluster_, self.annotator_cluster_)
 
     @property
     def params_(self) -> Params:
-        """ψ, Ω and Θ."""
+        """Return ψ, Ω and Θ."""
         self._check_fitted()
         return Params(self.psi_, self.omega_, self.labels_of_clusters_)
 
     def predict_clusters(self, table: Annotations | None = None) -> FloatArray:
-        """(I, K) P(cluster of item | its annotations); of a new table as `predict_proba` has it.
+        """Return (I, K) P(cluster of item | its annotations), for the fitted table or a new one.
 
-        Known annotators keep their clusters, unseen ones have those of the population. On the fitted table this is not
-        `item_clusters_` to the last digit where annotators are clustered too: an item's own labels are then part of
-        what is known of its annotators.
+        Known annotators keep their clusters, unseen ones have those of the population. If annotators are clustered too,
+        passing the fitted table gives slightly other numbers than `item_clusters_`, because the clusters of annotators
+        then depend on the item's own labels.
         """
         self._check_fitted()
         if table is None:
@@ -115,26 +119,24 @@ class Clustering(Aggregator):
         return self._place(table, naming.match(table.annotators, self.annotators_, "annotators"))
 
     def expected_labels(self, of_item: FloatArray, table: Annotations) -> FloatArray:
-        """(N, P) P(label) of each row of a table, whose item has the clusters of_item (N, K)."""
+        """Return (N, P) P(label) of each row of a table, whose item has the clusters of_item (N, K)."""
         self._check_fitted()
         known = naming.match(table.annotators, self.annotators_, "annotators")
         return self._expected(of_item, known[table.annotator])
 
     def snapped(self, of_item: FloatArray, how: Snap = "hard", cluster: IntArray | None = None) -> FloatArray:
-        """(n, P) the labels of clusters (n, K): of the most probable one (or of `cluster`), or averaged; Eq. 1."""
+        """Return (n, P) labels of the most probable cluster (or of `cluster`) of (n, K), or averaged labels; Eq. 1."""
         labels = model.of_clusters(Params(self.psi_, self.omega_, self.labels_of_clusters_))
         if how == "soft":
             return np.asarray(of_item @ labels)
         return np.asarray(labels[of_item.argmax(axis=1) if cluster is None else cluster])
-
-    # What the contract asks for ---------------------------------------------------------------------------------------
 
     def _priors(self) -> Priors:
         return Priors(self.alpha, self.gamma)
 
     @abstractmethod
     def _check_size(self, edges: Edges) -> None:
-        """Raise BadParameter where the table is too small for so many clusters."""
+        """Raise BadParameter if the table is too small for the numbers of clusters."""
 
     @abstractmethod
     def _run(
@@ -144,7 +146,7 @@ class Clustering(Aggregator):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
-            raise DataError(f"{type(self).__name__} makes clusters, which have no known classes; leave gold out.")
+            raise GoldForClusters(clustering=type(self).__name__)
         best = self._best(table, on_step)
         found, params = best.clusters, best.params
         self.psi_, self.omega_, self.labels_of_clusters_ = params.psi, params.omega, params.theta
@@ -159,15 +161,15 @@ class Clustering(Aggregator):
         self._set_reliability(*self._count_agreement(table, self.posterior_))
 
     def _best(self, table: Annotations, on_step: OnStep) -> Run:
-        """Run all starts, in threads where the table is small; return the best, the first of ties."""
+        """Run all starts, in parallel if the table is small; return the best, the first of ties."""
         edges = Edges(table)
         self._check_size(edges)
-        children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # one child per start, and nobody else
+        children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # One child per start.
         threads = thread_count(self.threads, edges.size)
         votes, passes, lock = Votes(table.votes(), self._priors()), list[float](), threading.Lock()
 
         def step(_: int, objective: float) -> None:
-            """Number the passes of all starts in the order in which they end."""
+            """Count the passes of all starts in the order in which they end."""
             with lock:
                 passes.append(objective)
                 on_step(len(passes), objective)
@@ -182,23 +184,20 @@ class Clustering(Aggregator):
         best = max(runs, key=lambda run: run.trace[-1])
         self.n_iter_ = len(passes)
         if not best.converged:
-            warnings.warn(
-                f"{type(self).__name__} stopped at its limit of {len(best.trace)} passes; tol={self.tol:g} of the "
-                f"objective ({best.trace[-1]:.6g}) was not reached. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4,  # the caller of fit
-            )
+            name, count = type(self).__name__, len(best.trace)
+            warning = NotConverged(clustering=name, passes=count, tol=self.tol, objective=best.trace[-1])
+            warnings.warn(warning, stacklevel=4)  # Points at the caller of fit.
         return best
 
     def snap_items(self, how: Snap) -> FloatArray:
-        """(I, P) the labels of the fitted items' clusters; an item without labels has the prior."""
+        """Return (I, P) labels of the fitted items' clusters; an item without labels has the prior."""
         found = self.snapped(self.item_clusters_, how, self.item_cluster_)
         return np.where(self.labelled_[:, None], found, self.prior_)
 
     def _place(self, table: Annotations, known: IntArray) -> FloatArray:
-        """(I, K) clusters of a table's items, whose annotators are these codes into `annotators_`, −1 unseen."""
+        """Return (I, K) clusters of a table's items; `known` codes its annotators in `annotators_`, −1 if unseen."""
         edges = Edges(table)
-        believed = np.vstack([self.annotator_clusters_, self.omega_])[known]  # −1 takes the last
+        believed = np.vstack([self.annotator_clusters_, self.omega_])[known]  # −1 selects the population.
         K = self.psi_.size
         belief, outgoing, pair = np.full((table.n_items, K), 1 / K), np.empty((edges.size, K)), np.empty(edges.size)
         with Threads(thread_count(self.threads, edges.size)) as pool:
@@ -214,14 +213,14 @@ class Clustering(Aggregator):
         return self._expected(np.where((item >= 0)[:, None], self.item_clusters_[item], self.psi_), annotator)
 
     def _expected(self, of_item: FloatArray, annotator: IntArray) -> FloatArray:
-        """(n, P) Σ_kl w_nk z_jl Θ_klp; annotators by code into `annotators_`, −1 unseen."""
+        """Return (n, P) Σ_kl w_nk z_jl Θ_klp; annotators are codes in `annotators_`, −1 if unseen."""
         K, L, P = self.labels_of_clusters_.shape
         flat, expected = self.labels_of_clusters_.reshape(K, L * P), np.empty((annotator.size, P))
-        believed = np.vstack([self.annotator_clusters_, self.omega_])  # −1 takes the last
-        for at in range(0, annotator.size, ROWS_AT_ONCE):
-            some = slice(at, at + ROWS_AT_ONCE)
-            by_annotator = (of_item[some] @ flat).reshape(-1, L, P)
-            expected[some] = np.einsum("nlp,nl->np", by_annotator, believed[annotator[some]])
+        believed = np.vstack([self.annotator_clusters_, self.omega_])
+        for first in range(0, annotator.size, MAX_ROWS):
+            rows = slice(first, first + MAX_ROWS)
+            by_annotator = (of_item[rows] @ flat).reshape(-1, L, P)
+            expected[rows] = np.einsum("nlp,nl->np", by_annotator, believed[annotator[rows]])
         return expected
 
 
@@ -230,8 +229,8 @@ class JointClustering(Clustering):
 
     item_clusters: int | None = param(
         10,
-        "None: as many as there are classes, each started from the items that got most votes for one of them, so that "
-        "only the annotators' clusters are free (as in `community-bcc`)",
+        "number of item clusters; None: one per class, each started from the items with most votes for that class, so "
+        "that only the annotators' clusters are free (as in `community-bcc`)",
         low=1,
         must="must be a whole number, at least 1",
     )
@@ -253,15 +252,25 @@ class JointClustering(Clustering):
         return start(edges, votes, K, self.annotator_clusters, by_class, number, rng)
 
 
-def check_enough(keyword: str, clusters: int, ptr: IntArray, what: str) -> None:
-    """Raise BadParameter where there are more clusters than nodes with edges."""
-    there = np.count_nonzero(np.diff(ptr))
-    if clusters > there:
-        raise BadParameter(
-            f"{keyword}={clusters} is more than the {there} {what} with annotations; ask for fewer clusters."
-        )
+def check_enough(keyword: str, clusters: int, ptr: IntArray, nodes: Literal["items", "annotators"]) -> None:
+    """Raise TooManyClusters if there are more clusters than nodes with edges."""
+    available = int(np.count_nonzero(np.diff(ptr)))
+    if clusters > available:
+        raise TooManyClusters(name=ParameterName(keyword), clusters=clusters, available=available, nodes=nodes)
 
 
 def stopped(trace: list[float], tol: float) -> bool:
-    """True if the last pass changed the objective by at most the share `tol`."""
+    """Return True if the last pass changed the objective by at most the share `tol`."""
     return len(trace) > 1 and abs(trace[-1] - trace[-2]) <= tol * abs(trace[-1])
+
+
+clusterings: Registry[type[Clustering]] = Registry(
+    "clustering", "cluster --help", "dissensus.clustering", "dissensus.clusterings"
+)
+"""Name → clustering: fitted, scored and saved like a method, but its posterior is not about one true class."""
+
+
+def size_keywords(name: str, K: int, L: int) -> dict[str, Any]:
+    """Return the keywords of a clustering for K item clusters and, if it clusters annotators too, L of those."""
+    joint = clusterings.entry(name).facts["annotators"]
+    return {"item_clusters": K, "annotator_clusters": L} if joint else {"n_clusters": K}

@@ -5,15 +5,15 @@ One round (section 4.1.4), F_e[k, l] the factor of edge e = (i, j):
     m_e(k) = Σ_l F_e[k, l] μ_e(l)    w_i(k) ∝ ψ_k Π_e m_e(k)    ν_e(k) ∝ w_i(k) / m_e(k)
     n_e(l) = Σ_k F_e[k, l] ν_e(k)    z_j(l) ∝ Ω_l Π_e n_e(l)    μ_e(l) ∝ z_j(l) / n_e(l)
 
-until Σ KL(w new ‖ w) + Σ KL(z new ‖ z) (Eq. 5) is small, ten rounds at most; the next E step goes on from the messages
-of the last. M step: `model.maximise`, Σ w_ik z_jl replaced by the belief of the pair, b_e(k, l) ∝ ν_e(k) F_e[k, l]
-μ_e(l), with which EM is exact where the graph is a tree.
+until Σ KL(w new ‖ w) + Σ KL(z new ‖ z) (Eq. 5) is small, for at most ten rounds; the next E step starts from the last
+messages. M step: `model.maximise`, with the belief of the pair, b_e(k, l) ∝ ν_e(k) F_e[k, l] μ_e(l), in place of
+w_ik z_jl, which makes EM exact on a tree.
 
-The objective is the Bethe approximation of the log evidence, at the messages of the last round, and the log prior:
+The objective is the Bethe approximation of the log evidence, at the messages of the last round, plus the log prior:
 
     Σ_i log Σ_k ψ_k Π_e m_e(k) + Σ_j log Σ_l Ω_l Π_e n_e(l) − Σ_e log Σ_kl ν_e(k) F_e[k, l] μ_e(l) + log p(Θ, ψ, Ω)
 
-Exact on a tree; on a graph with loops it may fall now and then.
+It is exact on a tree; on a graph with loops it may decrease.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from typing import ClassVar
 import numpy as np
 
 from dissensus.clustering import model
-from dissensus.clustering.base import Clusters, JointClustering, Run, stopped
+from dissensus.clustering.base import Clusters, JointClustering, Run, clusterings, stopped
 from dissensus.clustering.model import Counts, Edges, Factors, Params
 from dissensus.clustering.start import Votes
 from dissensus.common.parameters import param
 from dissensus.common.types import OnStep
 from dissensus.compute.engines.local import Threads
-from dissensus.models.base import clusterings
 
 
 class Messages:
-    """Messages and beliefs of one graph; an E step starts from those of the last."""
+    """Messages and beliefs of one graph; every E step starts from those of the last."""
 
     def __init__(self, edges: Edges, params: Params, damping: float, pool: Threads):
         self.edges, self.damping, self.pool = edges, damping, pool
@@ -64,7 +63,7 @@ class Messages:
         return evidence
 
     def counts(self) -> Counts:
-        """Expected counts by the beliefs of pairs."""
+        """Return expected counts from the beliefs of pairs."""
         labels = model.pair_counts(self.edges, self.for_items, self.to_item, self.to_annotator, self.pair, self.pool)
         return Counts(labels, self.of_item.sum(axis=0), self.of_annotator.sum(axis=0))
 
@@ -86,8 +85,8 @@ class PGMBP(JointClustering):
 
     messages: ClassVar[type[Messages]] = Messages
 
-    rounds: int = param(10, "rounds of messages in one E step at most", low=1)
-    round_tol: float = param(1e-3, "an E step stops when beliefs change by less, in nats per node", low=0)
+    rounds: int = param(10, "maximum number of rounds of messages in one E step", low=1)
+    round_tol: float = param(1e-3, "an E step stops if beliefs change by less, in nats per node", low=0)
     damping: float = param(
         0.0,
         "share of a message that is kept in the next round",

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.clustering.base import Clustering, Clusters, Run, check_enough
+from dissensus.clustering.base import Clustering, Clusters, Run, check_enough, clusterings
 from dissensus.clustering.model import Edges
 from dissensus.clustering.start import Votes
 from dissensus.common.parameters import param
 from dissensus.common.types import OnStep
 from dissensus.compute.engines.local import Threads
-from dissensus.models.base import clusterings
 from dissensus.models.em import Accelerate, run_em
 
 
@@ -23,7 +22,7 @@ from dissensus.models.em import Accelerate, run_em
     "fmm", summary="items in clusters by their votes; exact EM", cite="Weerasooriya et al. 2021", annotators=False
 )
 class FMM(Clustering):
-    """Items in clusters, by how their votes are distributed.
+    """Items in clusters by the distribution of their votes.
 
     >>> from dissensus.table.simulate import simulate
     >>> FMM(n_clusters=3).fit(simulate(80, 8, 3, seed=1).annotations).item_clusters_.shape
@@ -31,8 +30,8 @@ class FMM(Clustering):
     """
 
     n_clusters: int = param(10, "number of item clusters", low=1)
-    tol: float = param(1e-7, "stop when a pass gains at most this share of the objective", low=0)
-    accelerate: Accelerate = param("squarem", "look ahead of EM, see `models.em`; or None")
+    tol: float = param(1e-7, "stop if a pass gains at most this share of the objective", low=0)
+    accelerate: Accelerate = param("squarem", "extrapolation of EM, see `models.em`; or None")
 
     def _check_size(self, edges: Edges) -> None:
         check_enough("n_clusters", self.n_clusters, edges.items.ptr, "items")

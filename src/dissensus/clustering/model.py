@@ -16,9 +16,9 @@ with n_klp the labels p of items in cluster k by annotators in cluster l, N_k an
 | w, z | of_item, of_annotator | soft (I, K), (A, L); hard (I,), (A,) |
 | n, N, M | Counts | (K, L, P), (K,), (L,) |
 
-A weighted row multiplies its logarithm; a probabilistic one counts as one weighted row per class. Several labels of one
-pair are one *edge* of the graph between items and annotators; they make up its *bag*. Edges with the same bag share a
-factor F[k, l] = Π_{labels p of the bag} Θ[k, l, p]^weight, held up to a constant: F / max F, and log max F beside it.
+The weight of a row multiplies its logarithm; a probabilistic row counts as one weighted row per class. All labels of
+one pair are one *edge* of the graph between items and annotators and make up its *bag*. Edges with the same bag share a
+factor F[k, l] = Π_{labels p of the bag} Θ[k, l, p]^weight, stored as F / max F and log max F.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from dissensus.table.annotations import Annotations
 S = TypeVar("S")
 T = TypeVar("T")
 
-EDGES_PER_PART = 20_000  # the parts, not the threads, decide the order of sums
+EDGES_PER_PART = 20_000  # sums are in the order of parts, for any number of threads
 MAX_PARTS = 32
-MAX_CELLS = 2**24  # numbers in the factors of all bags; where there would be more, they are made when they are used
-MIN_LOG_FACTOR = -200.0  # log F − log max F of one edge goes no lower: the product of a few cannot underflow
+MAX_CELLS = 2**24  # numbers in the factors of all bags; more are computed on each use
+MIN_LOG_FACTOR = -200.0  # lower limit of log F − log max F, so that products do not underflow
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Params(params.Params):
 
 
 class Priors(NamedTuple):
-    """Symmetric Dirichlet parameters of Θ, ψ and Ω; above 1, so that no cluster's probability falls to zero."""
+    """Symmetric Dirichlet parameters of Θ, ψ and Ω; above 1, so that no cluster's probability is zero."""
 
     alpha: float = 2.0
     gamma: float = 2.0
@@ -65,7 +65,7 @@ class Priors(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Labels (K, L, P), items (K,) and annotators (L,) of the clusters; soft or hard."""
+    """Counts of labels (K, L, P), items (K,) and annotators (L,) of the clusters; soft or hard."""
 
     labels: FloatArray
     items: FloatArray
@@ -73,14 +73,14 @@ class Counts(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Nodes start … stop − 1, which one thread walks, and the bags of their edges."""
+    """Nodes start … stop − 1, which one thread processes, and the bags of their edges."""
 
     number: int
     start: int
     stop: int
-    bags: IntArray  # the different bags
-    edge: IntArray  # the edges of these nodes, sorted by bag
-    ptr: IntArray  # edges of bags[b]: edge[ptr[b] : ptr[b + 1]]
+    bags: IntArray  # different bags
+    edge: IntArray  # edges of these nodes, sorted by bag
+    ptr: IntArray  # edges of bags[b] are edge[ptr[b] : ptr[b + 1]]
 
 
 class Nodes:
@@ -91,10 +91,10 @@ class Nodes:
     ):
         self.size, self.axes = n, axes
         self.ptr, self.row_ptr = group_starts(of_edge, n), group_starts(of_row, n)
-        self.edge = _grouped(of_edge)  # edges of node n: edge[ptr[n] : ptr[n + 1]]
+        self.edge = _grouped(of_edge)  # Edges of node n are edge[ptr[n] : ptr[n + 1]].
         self.row = _grouped(of_row)
-        self.other = other[self.row]  # node at the other end of each row
-        self.bag = np.empty(bag.size, np.int32)  # (E,) number among the bags of its part
+        self.other = other[self.row]  # Node at the other end of each row.
+        self.bag = np.empty(bag.size, np.int32)  # (E,) index among the bags of its part
         self.parts = []
         parts = max(1, min(MAX_PARTS, bag.size // EDGES_PER_PART))
         for number, (start, stop) in enumerate(balanced(self.ptr, parts)):
@@ -105,12 +105,12 @@ class Nodes:
 
 
 def _grouped(codes: IntArray) -> IntArray:
-    """Row numbers grouped by code, in order within each."""
+    """Return row numbers grouped by code, in order within each."""
     return np.argsort(codes, kind="stable").astype(np.int32)
 
 
 class Edges:
-    """The graph: one edge per (item, annotator) pair, sorted by item; `bag` says which labels it carries."""
+    """The graph: one edge per (item, annotator) pair, sorted by item; `bag` is the index of its labels in `bags`."""
 
     def __init__(self, table: Annotations):
         rows = expand_rows(table)
@@ -120,7 +120,7 @@ class Edges:
         self.row_weight = np.ones(rows.label.size) if rows.weight is None else rows.weight
         first = np.flatnonzero(pair_starts(self.row_item, rows.annotator))
         self.item, self.annotator = self.row_item[first], rows.annotator[first]
-        # bags (B, P), sparse: weights of the labels of each bag
+        # Bags are sparse (B, P): weights of the labels of each bag.
         self.bag, self.bags = _bags(self, np.append(first, self.row_item.size))
         item, annotator = self.row_item, self.row_annotator
         self.items = Nodes(self.item, item, annotator, self.bag, table.n_items, (2, 1, 0))
@@ -128,14 +128,14 @@ class Edges:
 
     @property
     def size(self) -> int:
-        """How many edges there are."""
+        """Return the number of edges."""
         return self.item.size
 
 
 def _bags(edges: Edges, cuts: IntArray) -> tuple[IntArray, Any]:
-    """Number the different bags; edge e has the rows cuts[e]:cuts[e+1]."""
+    """Return the index of each edge's bag, and the different bags; edge e has the rows cuts[e]:cuts[e+1]."""
     lengths, n_classes = np.diff(cuts), edges.n_classes
-    if (lengths == 1).all() and (edges.row_weight == 1).all():  # the usual case: a bag is a label
+    if (lengths == 1).all() and (edges.row_weight == 1).all():  # In the usual case a bag is a label.
         return edges.row_label.astype(np.int32), eye_array(n_classes, format="csr")
     bag = np.empty(lengths.size, np.int32)
     bags = [csr_array((0, n_classes))]
@@ -152,7 +152,7 @@ def _bags(edges: Edges, cuts: IntArray) -> tuple[IntArray, Any]:
 
 
 def in_parts(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -> list[T]:
-    """Call `work` with every part, in threads; return the results in order."""
+    """Return the results of `work` for every part in order, computed in threads."""
     shared = pool.map(
         lambda _, first, last: [work(part) for part in parts[first:last]],
         even(len(parts), min(pool.threads, len(parts))),
@@ -161,7 +161,7 @@ def in_parts(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -> list[
 
 
 class Factors:
-    """F / max F of the bags of each part of some nodes, as those nodes read them: (bags, other end, own)."""
+    """F / max F of the bags of each part of nodes, with axes (bags, other end, own)."""
 
     def __init__(self, edges: Edges, nodes: Nodes, theta: FloatArray):
         self.nodes, self.bags, self.log_theta = nodes, edges.bags, np.log(theta).transpose(nodes.axes)
@@ -175,7 +175,7 @@ class Factors:
         return np.exp(np.maximum(logs - tops[:, None, None], MIN_LOG_FACTOR)), float(tops @ np.diff(part.ptr))
 
     def of(self, part: Part) -> tuple[FloatArray, float]:
-        """(bags of the part, other, own), and Σ log max F over the part's edges."""
+        """Return F / max F (bags of the part, other, own), and Σ log max F over the part's edges."""
         return self._make(part) if self._kept is None else self._kept[part.number]
 
     def sweep(
@@ -188,16 +188,16 @@ class Factors:
         pool: Threads,
         damping: float = 0.0,
     ) -> tuple[float, float, float]:
-        """One round of belief propagation at all nodes; see `kernels.sweep`."""
+        """Run one round of belief propagation at all nodes; see `kernels.sweep`."""
         nodes = self.nodes
 
-        def walk(part: Part) -> Any:
+        def sweep_part(part: Part) -> Any:
             return kernels.sweep(
                 part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, self.of(part)[0], prior, incoming, outgoing,
                 belief, pair, damping,
             )  # fmt: skip
 
-        norms, pairs, change = (sum(values) for values in zip(*in_parts(pool, nodes.parts, walk), strict=True))
+        norms, pairs, change = (sum(values) for values in zip(*in_parts(pool, nodes.parts, sweep_part), strict=True))
         return norms, pairs, change
 
 
@@ -205,7 +205,7 @@ class Factors:
 
 
 def log_prior(params: Params, priors: Priors) -> float:
-    """Log density of the parameters, up to a constant."""
+    """Return the log density of the parameters, up to a constant."""
     return float(
         (priors.alpha - 1) * np.log(params.theta).sum()
         + (priors.gamma - 1) * np.log(params.psi).sum()
@@ -214,19 +214,19 @@ def log_prior(params: Params, priors: Priors) -> float:
 
 
 def maximise(counts: Counts, priors: Priors) -> Params:
-    """The M step (section 4.1.3): the parameters of highest expected log posterior."""
+    """Return the parameters of highest expected log posterior: the M step (section 4.1.3)."""
     return in_proportion(
         counts.items + (priors.gamma - 1), counts.annotators + (priors.tau - 1), counts.labels + (priors.alpha - 1)
     )
 
 
 def in_proportion(psi: FloatArray, omega: FloatArray, theta: FloatArray) -> Params:
-    """Make parameters of positive numbers (K,), (L,), (K, L, P): each distribution sums to 1."""
+    """Return parameters from positive numbers (K,), (L,), (K, L, P), each distribution normalised."""
     return Params(psi / psi.sum(), omega / omega.sum(), theta / theta.sum(axis=2, keepdims=True))
 
 
 def hard_counts(edges: Edges, of_item: IntArray, of_annotator: IntArray, K: int, L: int) -> Counts:
-    """Counts of a hard clustering."""
+    """Return the counts of a hard clustering."""
     P = edges.n_classes
     cell = (of_item[edges.row_item] * L + of_annotator[edges.row_annotator]) * P + edges.row_label
     labels = np.bincount(cell, edges.row_weight, K * L * P).astype(np.float64).reshape(K, L, P)
@@ -237,10 +237,10 @@ def hard_counts(edges: Edges, of_item: IntArray, of_annotator: IntArray, K: int,
 def pair_counts(
     edges: Edges, factors: Factors, to_item: FloatArray, to_annotator: FloatArray, pair: FloatArray, pool: Threads
 ) -> FloatArray:
-    """(K, L, P) labels of edges with the beliefs b_e(k, l) = ν_e(k) F_e[k, l] μ_e(l) / pair_e; `factors` of items.
+    """Return (K, L, P) labels of edges with beliefs b_e(k, l) = ν_e(k) F_e[k, l] μ_e(l) / pair_e; `factors` of items.
 
-    `to_annotator` is ν (E, K), `to_item` μ (E, L). F is the same for all edges of a bag, so that Σ_e ν_e(k) μ_e(l) /
-    pair_e over those is all that is needed of them.
+    `to_annotator` is ν (E, K), `to_item` μ (E, L). F is the same for all edges of a bag, so only their sum of
+    ν_e(k) μ_e(l) / pair_e is needed.
     """
     share, (E, L) = to_annotator / pair[:, None], to_item.shape
 
@@ -255,14 +255,14 @@ def pair_counts(
 
 
 def of_clusters(params: Params) -> FloatArray:
-    """(K, P) the labels that a population of annotators gives to an item of each cluster: Σ_l Ω_l Θ_kl."""
+    """Return (K, P) Σ_l Ω_l Θ_kl: the labels that a population of annotators gives to items of each cluster."""
     return np.asarray(np.einsum("l,klp->kp", params.omega, params.theta))
 
 
 def logits(edges: Edges, nodes: Nodes, params: Params, cluster: IntArray) -> FloatArray:
-    """Log probabilities of the clusters of each node, up to a constant; `cluster` holds those of the other ends.
+    """Return log probabilities of the clusters of each node, up to a constant, given the `cluster` of the other ends.
 
-    Of items (I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}, of annotators (A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}.
+    For items (I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}, for annotators (A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}.
     """
     shares, log_theta = params.psi if nodes is edges.items else params.omega, np.log(params.theta).transpose(nodes.axes)
     P, other, own = log_theta.shape

@@ -1,13 +1,13 @@
-"""How many clusters: the search of Weerasooriya et al. (2021) over numbers of item and annotator clusters.
+"""Search of Weerasooriya et al. (2021) over the numbers of item and annotator clusters.
 
-Every point of the grid is fitted to the training items and judged on the development items:
+Every point of the grid is fitted to the training items and scored on the development items:
 
-- `kl`, KL(votes ‖ snapped), and beside it `inverse_kl`, KL(snapped ‖ votes smoothed by ε): the paper's question. A
-  development item is placed in a cluster by its own votes, the same that it is then compared with.
-- With `held_out`, an item is placed by some of its annotators and judged by the others: the honest question. Then there
-  is also `log_likelihood`, the mean log P(label | item, annotator) of the labels that were hidden.
+- `kl`, KL(votes ‖ snapped), and `inverse_kl`, KL(snapped ‖ votes smoothed by ε), as in the paper: a development item is
+  assigned to a cluster by the same votes that it is then compared with.
+- With `held_out`, an item is assigned by some of its annotators and scored on the others, which avoids that leak. Then
+  there is also `log_likelihood`, the mean log P(label | item, annotator) of the hidden labels.
 
-A store keeps one JSON line per point, written when the point is finished; a search that was killed goes on from there.
+A store has one JSON line per finished point, so that a killed search continues with the others.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dissensus.clustering.base import Clustering, clusterings, size_keywords
+from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters, UnknownMeasure
 from dissensus.common.frames import as_frame
 from dissensus.common.json_lines import Store, key_of
 from dissensus.common.notebook import Shown
@@ -31,13 +33,12 @@ from dissensus.common.types import FloatArray
 from dissensus.compute.engines.local import thread_count
 from dissensus.evaluation.perspectivist import hide_annotators
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
-from dissensus.models.base import Aggregator, clusterings
+from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
 
 Criterion = Literal["kl", "likelihood"]
 OnPoint = Callable[["Point", int, int], None]
-"""Called after every point with (point, points done, points in all)."""
+"""Callback after every point with (point, finished points, all points)."""
 
 MEASURES = ("kl", "inverse_kl", "log_likelihood", "objective", "seconds", "iterations")
 
@@ -56,8 +57,8 @@ class Point:
     L: int
     kl: float  # mean over items of KL(votes ‖ snapped)
     inverse_kl: float  # mean of KL(snapped ‖ smoothed votes)
-    log_likelihood: float | None  # mean over hidden labels, where some are hidden
-    objective: float  # of the fit
+    log_likelihood: float | None  # mean over hidden labels; None if none is hidden
+    objective: float  # last value of the fit
     converged: bool
     iterations: int
     seconds: float
@@ -65,7 +66,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Selection(Shown):
-    """All points of a search, in the order of K and L."""
+    """Result of a search: its points in the order of K and L."""
 
     method: str
     criterion: Criterion
@@ -74,37 +75,37 @@ class Selection(Shown):
 
     @property
     def best(self) -> Point:
-        """The point with the lowest KL, or the highest likelihood; of equals the one with the fewest clusters."""
+        """Return the point with the lowest KL or the highest likelihood; of ties that with the fewest clusters."""
         if self.criterion == "kl":
             return min(self.points, key=lambda point: (point.kl, point.K * point.L))
         return max(self.points, key=lambda point: (point.log_likelihood or -np.inf, -point.K * point.L))
 
-    def estimator(self) -> Aggregator:
-        """An unfitted clustering with the best numbers of clusters."""
-        return clusterings[self.method](**_numbers(self.method, self.best.K, self.best.L), **self.keywords)
+    def estimator(self) -> Clustering:
+        """Return an unfitted clustering with the best numbers of clusters."""
+        return clusterings[self.method](**size_keywords(self.method, self.best.K, self.best.L), **self.keywords)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The points as plain values."""
+        """Return the points as plain values."""
         return [asdict(point) for point in self.points]
 
     def to_frame(self) -> Any:
-        """One row per point; a pandas frame where pandas is installed, else an Arrow table."""
+        """Return a pandas frame, or an Arrow table if pandas is not installed, with one row per point."""
         return as_frame(self.rows())
 
     @property
     def K(self) -> list[int]:  # noqa: N802  the paper's name
-        """Numbers of item clusters: the rows of `matrix`."""
+        """Return the numbers of item clusters: the rows of `matrix`."""
         return sorted({point.K for point in self.points})
 
     @property
     def L(self) -> list[int]:  # noqa: N802
-        """Numbers of annotator clusters: the columns of `matrix`."""
+        """Return the numbers of annotator clusters: the columns of `matrix`."""
         return sorted({point.L for point in self.points})
 
     def matrix(self, measure: str = "kl") -> FloatArray:
-        """One measure over the grid: a row per number of item clusters, a column per number of annotator clusters."""
+        """Return one measure over the grid, with a row per number of item clusters and a column per L."""
         if measure not in MEASURES:
-            raise BadParameter(f"measure must be one of {', '.join(MEASURES)}, got {measure!r}.")
+            raise UnknownMeasure(measure=measure, known=MEASURES)
         found = np.full((len(self.K), len(self.L)), np.nan)
         for point in self.points:
             value = getattr(point, measure)
@@ -134,32 +135,33 @@ def select_clusters(
     Parameters
     ----------
     table : Annotations
-        What is fitted; where `dev` is a share, it is split first.
+        Training items; split first if `dev` is a share.
     method : str
-        A name in `clusterings`; `fmm` has no use for L.
-    K, L : numbers of item and of annotator clusters
-        A `range` is cut to the items and annotators with labels that are fitted.
-    dev : Annotations, or float
-        The development items, or the share of the table's items that are kept for it.
+        Name in `clusterings`; L is ignored by `fmm`.
+    K, L : iterables of int
+        Numbers of item and of annotator clusters. A `range` is cut to the numbers of labelled training items and
+        annotators.
+    dev : Annotations or float
+        Development items, or the share of the table's items to use.
     criterion : "likelihood" or "kl"
-        Likelihood of labels that were hidden; or, as in the paper, KL to votes by which the item was placed.
+        Likelihood of hidden labels; or, as in the paper, KL to the votes by which the item was assigned.
     held_out : float, optional
-        Share of a development item's annotators whose labels are hidden when it is placed, and by which it is judged.
-        None: a half; with `criterion="kl"` none, the paper's way.
+        Share of a development item's annotators whose labels are hidden and used for scoring. None: a half; with
+        `criterion="kl"` none, as in the paper.
     sizes : int, optional
-        Try so many numbers of a `range`, each larger than the one before by the same factor; None: all.
+        Try only `sizes` numbers of a `range`, in a geometric series; None: all.
     epsilon : float
         Smoothing of the votes in `inverse_kl`.
     store : path, optional
-        A file of JSON lines; finished points of the same data and settings are read from it and not computed again.
+        File of JSON lines; finished points of the same data and settings are read from it.
     on_point : callable, optional
-        Called after every point, also those from the store, with (point, points done, points in all).
+        Called after every point, including stored ones, with (point, finished points, all points).
     jobs : int, optional
-        Fits at the same time, in threads; None for all cores. It changes nothing about the results.
+        Number of parallel fits, in threads; None for all cores. Results do not depend on it.
     seed : int
-        Of the split, of what is hidden, and of every fit.
+        Seed of the split, of the hidden labels and of every fit.
     **keywords
-        Of the method; `restarts` is 1 unless given.
+        Keywords of the method; the default of `restarts` is 1.
 
     >>> from dissensus.table.simulate import simulate
     >>> found = select_clusters(simulate(80, 8, 3, seed=1).annotations, "fmm", K=[2, 3], seed=0)
@@ -177,31 +179,31 @@ def select_clusters(
     if not isinstance(dev, Annotations):
         check_argument("dev", dev, float, above=0, below=1, must="must be a table, or a share between 0 and 1")
         table, dev = table.split(1 - dev, by="item", seed=seed)
-    dev = dev.to_classes(table.classes)  # raises where the development items have a class that was not fitted
+    dev = dev.to_classes(table.classes)  # Raises if a class of the development items was not fitted.
     dev = dev.select(items=np.diff(dev.item_ptr) > 0)
     if dev.n_items == 0:
-        raise DataError("no development item has annotations; give other ones as dev, or say how many clusters.")
+        raise NoDevelopmentItems
     given, judged = (dev, dev) if held_out is None else hide_annotators(dev, held_out, seed)
     keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
     joint = clusterings.entry(method).facts["annotators"]
-    items, people = (int(np.count_nonzero(np.diff(ptr))) for ptr in (table.item_ptr, table.annotator_ptr))
-    grid = list(product(_tried(K, items, sizes), _tried(L, people, sizes) if joint else [1]))
+    items, annotators = (int(np.count_nonzero(np.diff(ptr))) for ptr in (table.item_ptr, table.annotator_ptr))
+    grid = list(product(_candidates(K, items, sizes), _candidates(L, annotators, sizes) if joint else [1]))
     if not grid:
-        raise BadParameter("K and L must each hold at least one number.")
+        raise NoNumbersOfClusters
 
     settings = {"method": method, "held_out": held_out, "epsilon": epsilon, "keywords": keywords}
     log = Store(store, key_of(settings, (table, given, judged)))
     names = {field.name for field in fields(Point)}  # a line with others was written by another version
     there = [Point(**row) for row in log.rows if row.keys() == names]
     done = {(point.K, point.L): point for point in there if (point.K, point.L) in grid}
-    say = on_point or (lambda point, count, total: None)
+    report = on_point or (lambda point, count, total: None)
     for count, place in enumerate(sorted(done), 1):
-        say(done[place], count, len(grid))
+        report(done[place], count, len(grid))
 
     def fit(place: tuple[int, int]) -> Point:
-        """Fit one point, place the development items by `given`, judge by `judged`."""
+        """Fit one point, assign the development items by `given`, and score them on `judged`."""
         begin, votes = time.perf_counter(), judged.soft_labels()
-        model: Any = clusterings[method](**_numbers(method, *place), **keywords).fit(table)
+        model = clusterings[method](**size_keywords(method, *place), **keywords).fit(table)
         snapped, likelihood = model.predict_proba(given), None
         if held_out is not None:
             expected = model.expected_labels(model.predict_clusters(given)[judged.item], judged)
@@ -221,9 +223,9 @@ def select_clusters(
         )
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # each point says whether it converged
+        warnings.simplefilter("ignore", ConvergenceWarning)  # Each point states if it converged.
         with ThreadPoolExecutor(thread_count(jobs, 10**9)) as pool:
-            # the largest first: they take longest
+            # The largest take longest, so they come first.
             rest = sorted((place for place in grid if place not in done), key=lambda place: -place[0] * place[1])
             futures = {pool.submit(fit, place): place for place in rest}
             try:
@@ -231,7 +233,7 @@ def select_clusters(
                     point = future.result()
                     done[futures[future]] = point
                     log.add(asdict(point))
-                    say(point, len(done), len(grid))
+                    report(point, len(done), len(grid))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -239,18 +241,12 @@ def select_clusters(
     return Selection(method, criterion, tuple(done[place] for place in grid), kept)
 
 
-def _tried(numbers: Iterable[int], there: int, sizes: int | None) -> list[int]:
-    """The numbers of clusters to try; of a range those that fit what is there, and only so many of them."""
+def _candidates(numbers: Iterable[int], available: int, sizes: int | None) -> list[int]:
+    """Return the numbers of clusters to try; a range is cut to the available nodes and to `sizes` numbers."""
     if isinstance(numbers, range) and numbers:
-        first, last = (max(min(end, there), 1) for end in (min(numbers), max(numbers)))
+        first, last = (max(min(end, available), 1) for end in (min(numbers), max(numbers)))
         numbers = [number for number in numbers if first <= number <= last] or [last]
         if sizes is not None and len(numbers) > sizes:
             steps = sizes - 1
             numbers = [round(first * (last / first) ** (step / steps)) for step in range(sizes)]
     return sorted({int(number) for number in numbers})
-
-
-def _numbers(method: str, K: int, L: int) -> dict[str, int]:
-    """The keywords that say how many clusters."""
-    joint = clusterings.entry(method).facts["annotators"]
-    return {"item_clusters": K, "annotator_clusters": L} if joint else {"n_clusters": K}

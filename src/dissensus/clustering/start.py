@@ -1,8 +1,8 @@
-"""Where a run starts: item clusters from the votes alone, then annotator clusters given those.
+"""Initial parameters of a run: item clusters from the votes alone, then annotator clusters given those.
 
-The items of the first clusters are drawn one after the other, each with a probability that grows with its distance
-(squared Hellinger, times its labels) from those drawn before (k-means++, Arthur & Vassilvitskii 2007); a short `fmm`
-follows. Annotators likewise, by the labels that they gave to each item cluster, with a few hard steps after it.
+The items of the first clusters are drawn one after the other with a probability proportional to their squared Hellinger
+distance from those drawn before, times their labels (k-means++, Arthur & Vassilvitskii 2007), followed by a short
+`fmm`. Annotators are drawn likewise, by the labels that they gave to each item cluster, followed by a few hard steps.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from dissensus.clustering.model import Counts, Edges, Params, Priors
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.em import run_em
 
-WARM_UP_PASSES = 20  # of the mixture, in a start
-HARD_STEPS = 5  # of the annotators' clusters
-PSEUDO_LABELS = 3.0  # like everybody's, that a drawn annotator is given for each item cluster
-ITEMS_AT_ONCE = 2**15  # so that temporaries stay small
+WARM_UP_PASSES = 20  # EM passes of the mixture in a start
+HARD_STEPS = 5  # hard steps of the annotators' clusters
+PSEUDO_LABELS = 3.0  # labels with the crowd's shares that are added to those of a drawn annotator, per item cluster
+ITEMS_AT_ONCE = 2**15  # limits the size of temporary arrays
 
 
 class Start(NamedTuple):
-    """Parameters, and the hard clusters that they were made from."""
+    """Parameters and the hard clusters that they were computed from."""
 
     params: Params
     item: IntArray
@@ -32,13 +32,13 @@ class Start(NamedTuple):
 
 
 class Votes:
-    """The votes (I, P) of a table, and EM of a mixture of multinomials over them: one annotator cluster."""
+    """Votes (I, P) of a table, and EM of a mixture of multinomials over them: one annotator cluster."""
 
     def __init__(self, votes: FloatArray, priors: Priors):
         self.votes, self.priors = votes, priors
 
     def responsibilities(self, at: slice, params: Params) -> tuple[FloatArray, float]:
-        """(n, K) P(cluster | votes) of some items, and their log evidence."""
+        """Return (n, K) P(cluster | votes) of some items, and their log evidence."""
         logs = self.votes[at] @ np.log(params.theta[:, 0]).T + np.log(params.psi)
         top = logs.max(axis=1, keepdims=True)
         np.exp(logs - top, out=logs)
@@ -47,7 +47,7 @@ class Votes:
         return logs, float((top + np.log(total)).sum())
 
     def em_step(self, params: Params) -> tuple[float, Params]:
-        """The objective of the parameters, and the parameters after one EM step."""
+        """Return the objective of the parameters, and the parameters after one EM step."""
         objective = model.log_prior(params, self.priors)
         sizes, labels = np.zeros_like(params.psi), np.zeros_like(params.theta[:, 0])
         for some in self._parts():
@@ -58,14 +58,14 @@ class Votes:
         return objective, self._maximise(labels, sizes)
 
     def posterior(self, params: Params) -> FloatArray:
-        """(I, K) P(cluster | votes)."""
+        """Return (I, K) P(cluster | votes)."""
         return np.concatenate([self.responsibilities(some, params)[0] for some in self._parts()])
 
     def seeded(self, K: int, rng: np.random.Generator) -> Params:
-        """A mixture around K items of the table, drawn far apart; each has the labels of one more average item."""
+        """Return a mixture around K distant items of the table, each with one label of the crowd's shares added."""
         chosen = spread(self.votes, K, rng)
-        everybody = self.votes.sum(axis=0)
-        theta = self.votes[chosen] + everybody / max(everybody.sum(), 1e-300) + 1e-3
+        total = self.votes.sum(axis=0)
+        theta = self.votes[chosen] + total / max(total.sum(), 1e-300) + 1e-3
         return model.in_proportion(np.ones(K), np.ones(1), theta[:, None])
 
     def _maximise(self, labels: FloatArray, sizes: FloatArray) -> Params:
@@ -76,7 +76,7 @@ class Votes:
 
 
 def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
-    """(n,) rows of counts, dense or sparse, that lie far apart; see the module."""
+    """Return (n,) distant rows of dense or sparse counts; see the module."""
     counts = csr_array(counts)
     total = np.asarray(counts.sum(axis=1))
     roots = counts.multiply(np.where(total > 0, 1 / np.maximum(total, 1e-300), 0)[:, None]).sqrt().tocsr()
@@ -84,7 +84,7 @@ def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
     chosen: list[int] = []
     for _ in range(n):
         chance = np.cumsum(distance * total)
-        if not chance[-1] > 0:  # no other distributions are left
+        if not chance[-1] > 0:  # No other distributions are left.
             chance = np.cumsum(total + 1e-300)
         at = int(np.searchsorted(chance, rng.random() * chance[-1], side="right").clip(0, total.size - 1))
         chosen.append(at)
@@ -102,25 +102,25 @@ def start(
     number: int,
     rng: np.random.Generator,
 ) -> Start:
-    """A start of the joint model; `by_class`: cluster k is made of the items that got class k."""
+    """Return a start of the joint model; `by_class`: cluster k is made of the items with most votes for class k."""
     priors = votes.priors
     if by_class:
         shares = votes.votes + (rng.standard_gamma(1.0, votes.votes.shape) if number else 0.0)
         item = shares.argmax(axis=1)
     else:
-        first, nobody = votes.seeded(K, rng), lambda step, objective: None
-        mixture = run_em(votes.em_step, first, max_iter=WARM_UP_PASSES, tol=1e-5, accelerate=None, on_step=nobody)
+        first, silent = votes.seeded(K, rng), lambda step, objective: None
+        mixture = run_em(votes.em_step, first, max_iter=WARM_UP_PASSES, tol=1e-5, accelerate=None, on_step=silent)
         item = votes.posterior(mixture.params).argmax(axis=1)
     annotator = np.zeros(edges.annotators.size, np.int64)
     counts = model.hard_counts(edges, item, annotator, K, 1)
     if L == 1:
         return Start(model.maximise(counts, priors), item, annotator)
-    everybody = model.maximise(counts, priors).theta[:, 0]  # (K, P)
+    crowd = model.maximise(counts, priors).theta[:, 0]  # (K, P)
     column = item[edges.row_item] * edges.n_classes + edges.row_label
-    shape = (edges.annotators.size, K * edges.n_classes)  # how often each gave each label to items of each cluster
+    shape = (edges.annotators.size, K * edges.n_classes)  # Labels of each annotator by item cluster.
     own = csr_array((edges.row_weight, (edges.row_annotator, column)), shape=shape)
     theta = np.stack(
-        [own[j].toarray().reshape(K, -1) + PSEUDO_LABELS * everybody for j in spread(own, L, rng)], axis=1
+        [own[j].toarray().reshape(K, -1) + PSEUDO_LABELS * crowd for j in spread(own, L, rng)], axis=1
     )  # (K, L, P)
     params = model.in_proportion(counts.items + priors.gamma - 1, np.ones(L), theta)
     for _ in range(HARD_STEPS):

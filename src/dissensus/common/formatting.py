@@ -35,3 +35,28 @@ def word_list(words: Sequence[str], last: str = "and") -> str:
     ('a, b and c', 'a or b', 'a')
     """
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+class Share(float):
+    """A share as a fact of a message: written as per cent, with as many decimals as the format says, one without.
+
+    >>> f"{Share(0.5)} {Share(0.5):0}"
+    '50.0 % 50 %'
+    """
+
+    def __format__(self, digits: str) -> str:
+        return percent(float(self), int(digits or 1))
+
+
+class Count(int):
+    """A count as a fact of a message: written with a noun, or as the word for one or for several.
+
+    >>> one, many = Count(1), Count(2000)
+    >>> f"{one:item} {one:is|are}, {many:item} {many:is|are}, {many}"
+    '1 item is, 2,000 items are, 2,000'
+    """
+
+    def __format__(self, words: str) -> str:
+        if "|" in words:
+            return words.split("|")[self != 1]
+        return count(int(self), words) if words else f"{int(self):,}"

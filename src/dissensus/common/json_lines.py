@@ -5,33 +5,67 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from dissensus.exceptions import UnwritableFile
 
 
-class Store:
-    """The finished results of a search; without a path, none is kept.
+class StoreInUse(UnwritableFile):
+    """Another run writes a store."""
 
-    `rows` are the results in the file whose key is `key`, which names the data and the settings.
+    template = "cannot write {path}: another run is writing it; wait for its end, or use another folder."
+    path: Path
+
+
+class Store:
+    """Finished results of a long run, one JSON line each, from which a killed run resumes; without a path none is kept.
+
+    Every row has a `key` that names the data and the settings. `rows` are the rows with one key, or all rows.
     """
 
-    def __init__(self, path: str | Path | None, key: str):
+    def __init__(self, path: str | Path | None, key: str | None = None):
         self.path, self.key = None if path is None else Path(path), key
         self._lock = threading.Lock()
         found = [] if self.path is None else read_lines(self.path)
-        self.rows = [row for row in found if row.pop("key", None) == key]
+        self.rows = [row for row in found if "key" in row and (key is None or row.pop("key") == key)]
+
+    def by_key(self) -> dict[str, dict[str, Any]]:
+        """Return the last row of each key, where the rows have different keys."""
+        return {row["key"]: row for row in self.rows}
 
     def add(self, *rows: dict[str, Any]) -> None:
-        """Append rows."""
+        """Append rows; without a key of the store, each has its own."""
         if self.path is not None:
             with self._lock:
-                append_lines(self.path, *({"key": self.key} | row for row in rows))
+                append_lines(self.path, *(row if self.key is None else {"key": self.key} | row for row in rows))
+
+    @classmethod
+    @contextmanager
+    def locked(cls, path: Path) -> Iterator[Self]:
+        """Open a store that no other run can open in this way, as two runs would compute everything twice.
+
+        The operating system holds the lock, on the file itself: it is released when the process ends in any way.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = path.open("ab")
+        except OSError as error:
+            raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
+        with file:
+            try:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StoreInUse(path=path) from error
+            except (ImportError, OSError):  # Windows, or a file system without locks
+                pass
+            yield cls(path)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Metrics, agreement, calibration, intervals, significance: functions of arrays."""
+"""Metrics, agreement, calibration, confidence intervals and significance tests, as functions of arrays."""
 
 from dissensus.evaluation.agreement import (
     agreement,

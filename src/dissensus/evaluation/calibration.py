@@ -1,7 +1,8 @@
-"""Whether probabilities mean what they say: of the items predicted with 80 %, 80 % should be right.
+"""Calibration of probabilities: of the items predicted with 80 %, 80 % should be right.
 
 `gold` is known classes (I,) as codes, −1 where unknown, or the distribution of the votes (I, K); against votes, "right"
 is the share of the votes for the predicted class. Ties between predicted classes count as a fair draw would on average.
+scikit-learn's `calibration_curve` knows two classes and no ties, its `log_loss` clips probabilities of zero.
 """
 
 from __future__ import annotations
@@ -14,32 +15,32 @@ from scipy.sparse import csr_array
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import known_rows, pair
+from dissensus.evaluation._check import distribution_pair, known_rows
+from dissensus.evaluation.exceptions import NoItems
 from dissensus.evaluation.hard import hits, tied
-from dissensus.exceptions import DataError
 
 Equal = Literal["width", "mass"]
 
 
 @dataclass(frozen=True, eq=False)
 class ReliabilityCurve:
-    """Confidence against accuracy, bin by bin."""
+    """Confidence and accuracy in each bin of confidence."""
 
-    edges: FloatArray  # (bins+1,) bin b holds confidences in (edges[b], edges[b+1]]
+    edges: FloatArray  # (bins+1,) bin b contains confidences in (edges[b], edges[b+1]]
     count: IntArray  # (bins,) items
-    confidence: FloatArray  # (bins,) mean probability of the predicted class; NaN where there is no item
-    accuracy: FloatArray  # (bins,) share that is right; NaN where there is no item
+    confidence: FloatArray  # (bins,) mean probability of the predicted class; NaN in an empty bin
+    accuracy: FloatArray  # (bins,) share that is right; NaN in an empty bin
 
     @property
     def error(self) -> float:
-        """Expected calibration error: the gap between the two, averaged over items."""
+        """Return the expected calibration error: the difference of the two, averaged over items."""
         some = self.count > 0
         gap = np.abs(self.accuracy[some] - self.confidence[some])
         return float((gap * self.count[some]).sum() / self.count.sum())  # Eq. 3, Guo et al. 2017
 
 
 def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "width") -> ReliabilityCurve:
-    """Confidence against accuracy of the predicted class in bins of confidence (Guo et al. 2017, section 2).
+    """Return accuracy of the predicted class in bins of its confidence (Guo et al. 2017, section 2).
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "widt
     h : (I, K)
         Predicted distribution.
     equal : "width" or "mass"
-        Bins of one width on [0, 1], or (about) equally many items in each.
+        Bins of equal width on [0, 1], or with about the same number of items in each.
 
     >>> curve = reliability_curve([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], bins=2)
     >>> curve.count, curve.confidence.round(2), curve.accuracy.round(2), round(curve.error, 2)
@@ -61,15 +62,15 @@ def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "widt
     edges = places if equal == "width" else np.quantile(confidence, places)
     at = np.searchsorted(edges[1:-1], confidence)
     count = np.bincount(at, minlength=bins)
-    with np.errstate(invalid="ignore"):  # 0 / 0 is the NaN of an empty bin
+    with np.errstate(invalid="ignore"):  # An empty bin is NaN.
         means = (np.bincount(at, values, bins) / count for values in (confidence, right))
         return ReliabilityCurve(edges, count, *means)
 
 
 def expected_calibration_error(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "width") -> float:
-    """Σ_b (items in b / items) |accuracy of b − confidence of b| (Guo et al. 2017, Eq. 3); see `reliability_curve`.
+    """Return Σ_b (items in b / items) |accuracy of b − confidence of b| (Guo et al. 2017, Eq. 3).
 
-    It is biased upwards where bins hold few items: compare methods on the same items with the same bins.
+    Bins with few items bias it upwards: compare methods on the same items with the same bins (`reliability_curve`).
 
     >>> round(expected_calibration_error([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), 2)
     0.3
@@ -78,7 +79,7 @@ def expected_calibration_error(gold: Any, h: Any, *, bins: int = 15, equal: Equa
 
 
 def log_loss(gold: Any, h: Any) -> float:
-    """Mean of −log h[gold] over the items with known gold; infinite where a gold class is given no probability.
+    """Return the mean of −log h[gold] over the items with known gold; infinite if a gold class has probability 0.
 
     >>> round(log_loss([0, 1], [[0.9, 0.1], [0.2, 0.8]]), 3)
     0.164
@@ -87,16 +88,16 @@ def log_loss(gold: Any, h: Any) -> float:
 
 
 def log_losses(gold: Any, h: Any) -> FloatArray:
-    """(known items,) −log h[gold]."""
+    """Return (known items,) −log h[gold]."""
     gold, h = known_rows(gold, h, "h")
     with np.errstate(divide="ignore"):
-        return np.asarray(-np.log(h[np.arange(gold.size), gold]) + 0.0)  # no −0
+        return np.asarray(-np.log(h[np.arange(gold.size), gold]) + 0.0)  # Adding 0 turns −0 into 0.
 
 
 def gaps(gold: Any, h: Any, *, bins: int = 15) -> Any:
-    """(known items, bins) sparse: by how much an item is right above its confidence, in its bin of equal width.
+    """Return (known items, bins), sparse: correctness minus confidence of each item, in its bin of equal width.
 
-    Σ_b |sum of column b| / items is the expected calibration error, so a bootstrap needs no more than these sums.
+    Σ_b |sum of column b| / items is the expected calibration error, so these sums suffice for a bootstrap.
     """
     confidence, right = _confidence(gold, h)
     at = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], confidence)
@@ -104,12 +105,12 @@ def gaps(gold: Any, h: Any, *, bins: int = 15) -> Any:
 
 
 def _confidence(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:
-    """Probability of the predicted class of every known item, and the share to which that class is right."""
+    """Return the probability of the predicted class of every known item, and the share to which it is right."""
     if np.ndim(gold) != 2:
         gold, h = known_rows(gold, h, "h")
         return h.max(axis=1), hits(gold, h)
-    y, h = pair(gold, h)
+    y, h = distribution_pair(gold, h)
     if len(h) == 0:
-        raise DataError("there are no items; calibration needs some.")
+        raise NoItems
     best = tied(h)
     return h.max(axis=1), (y * best).sum(axis=1) / best.sum(axis=1)

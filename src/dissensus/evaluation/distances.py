@@ -1,4 +1,4 @@
-"""Labels that are more or less alike: distances of sets, texts and boxes, and Krippendorff's α with any distance.
+"""Distances of sets, texts and boxes, and Krippendorff's α with any distance of labels.
 
     α = 1 − (n − 1) Σ'_i Σ_{pairs of ratings of i} δ / (m_i − 1)  /  Σ_{c,k} n_c n_k δ_ck
 
@@ -17,37 +17,37 @@ from dissensus.common.jit import compiled
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.agreement import agreement, numeric_agreement
+from dissensus.evaluation.exceptions import BadDistance, BadDistances, NoSharedItems, NotABox, TooManyDistances
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.evaluation.ratings import Ratings, ratio
 from dissensus.evaluation.spans import span_agreement
-from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
 SetDistance = Literal["jaccard", "masi"]
 ObjectDistance = Literal["words", "characters", "boxes"]
-MAX_LABELS = 3_000  # different ones, whose distances are all computed
+MAX_LABELS = 3_000  # different labels of which all distances are computed
 
 
 def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> FloatArray:
-    """(K, K) how far the sets of a table are from each other, 0 to 1.
+    """Return (K, K) distances of the sets of a table, 0 to 1.
 
-    jaccard: 1 − |A ∩ B| / |A ∪ B|. masi (Passonneau 2006): 1 − |A ∩ B| / |A ∪ B| · m, m = 1 for equal sets, 2/3 where
-    one holds the other, 1/3 where they overlap. Two empty sets are equal.
+    jaccard: 1 − |A ∩ B| / |A ∪ B|. masi (Passonneau 2006): 1 − |A ∩ B| / |A ∪ B| · m, m = 1 for equal sets, 2/3 if one
+    contains the other, 1/3 if they overlap. Two empty sets are equal.
     """
     check_argument("distance", distance, SetDistance)
-    ticked = table.options.ticked.astype(np.float64)
-    size = ticked.sum(axis=1)
-    both = ticked @ ticked.T
+    selected = table.options.ticked.astype(np.float64)
+    size = selected.sum(axis=1)
+    both = selected @ selected.T
     either = size[:, None] + size - both
-    alike = np.divide(both, either, out=np.ones_like(both), where=either > 0)
+    similarity = np.divide(both, either, out=np.ones_like(both), where=either > 0)
     if distance == "masi":
-        within = (both == size[:, None]) | (both == size)
-        alike *= np.where(both == either, 1, np.where(within, 2 / 3, 1 / 3))
-    return np.asarray(1 - alike)
+        subset = (both == size[:, None]) | (both == size)
+        similarity *= np.where(both == either, 1, np.where(subset, 2 / 3, 1 / 3))
+    return np.asarray(1 - similarity)
 
 
 def agreement_by_kind(table: Annotations, *, scale: Any = "nominal", values: Any = None, **bootstrap: Any) -> Any:
-    """Coefficient → estimate, those of the table's kind; `scale` and `values` of classes as in `agreement`."""
+    """Return estimates of the coefficients of the table's label type; `scale` and `values` as in `agreement`."""
     if table.kind == "spans":
         return span_agreement(table, **bootstrap)
     if table.kind == "numbers":
@@ -62,23 +62,22 @@ def agreement_by_kind(table: Annotations, *, scale: Any = "nominal", values: Any
 
 
 def distance_alpha(table: Annotations, distance: Any, level: float = 0.95, **bootstrap: Any) -> Estimate:
-    """Krippendorff's α of labels whose distances are `distance` (K, K), symmetric, 0 on the diagonal.
+    """Return Krippendorff's α of labels with a symmetric `distance` (K, K), 0 on the diagonal.
 
-    `bootstrap` as in `agreement`; `resamples=0`: no interval.
+    `bootstrap` as in `agreement`; `resamples=0` computes no interval.
     """
     delta = np.asarray(distance, np.float64)
     if delta.shape != (table.n_classes,) * 2 or not np.allclose(delta, delta.T) or (np.diag(delta) != 0).any():
-        raise DataError(
-            f"distance must be symmetric, of shape {(table.n_classes,) * 2} and 0 on its diagonal, got {delta.shape}."
-        )
+        raise BadDistances(labels=table.n_classes, shape=delta.shape)
     rows, shape = Ratings.of(table), (table.n_items, table.n_classes)
     m = np.bincount(rows.rated_item, minlength=table.n_items)
     votes = csr_array((rows.share, (rows.item, rows.label)), shape=shape)[m > 1]
     own = csr_array((rows.share, (rows.rating, rows.label)), shape=(rows.rated_item.size, table.n_classes))
     if not votes.shape[0]:
-        raise DataError(f"no item of {table.n_items:,} has labels by two annotators; agreement cannot be measured.")
-    itself = np.bincount(rows.rated_item, _within(own, delta), table.n_items)[m > 1]  # a rating of several labels
-    apart = (_within(votes, delta) - itself) / (m[m > 1] - 1)
+        raise NoSharedItems(count=table.n_items, units="items")
+    # A rating of several labels does not disagree with itself.
+    inner = np.bincount(rows.rated_item, _pair_sums(own, delta), table.n_items)[m > 1]
+    apart = (_pair_sums(votes, delta) - inner) / (m[m > 1] - 1)
     sums = bootstrap_sums(hstack([csr_array(apart[:, None]), votes], format="csr"), **bootstrap)
 
     def alpha(found: FloatArray) -> FloatArray:
@@ -89,25 +88,25 @@ def distance_alpha(table: Annotations, distance: Any, level: float = 0.95, **boo
     return sums.estimate(alpha, level)
 
 
-def _within(rows: Any, delta: FloatArray) -> FloatArray:
-    """(n,) Σ_{c,k} v_c v_k δ_ck of sparse rows (n, K)."""
+def _pair_sums(rows: Any, delta: FloatArray) -> FloatArray:
+    """Return (n,) Σ_{c,k} v_c v_k δ_ck of sparse rows (n, K)."""
     return np.asarray(rows.multiply(rows @ delta).sum(axis=1)).reshape(-1)
 
 
 def pair_distances(
     labels: Any, left: IntArray, right: IntArray, distance: ObjectDistance | Callable[[Any, Any], float]
 ) -> FloatArray:
-    """(P,) how far the labels at `left` and `right` (P,) are from each other.
+    """Return (P,) distances of the labels at `left` and `right` (P,).
 
-    words, characters: the edit distance of two texts (insert, delete or replace one at the price of 1), as a share of
-    the longer. boxes: 1 − intersection over union of "x, y, width, height". Or a function of two labels, at least 0.
+    words, characters: edit distance of two texts (insert, delete or replace at a cost of 1), as a share of the longer.
+    boxes: 1 − intersection over union of "x, y, width, height". A function of two labels must return at least 0.
     """
     if callable(distance):
         found = np.array([float(distance(labels[a], labels[b])) for a, b in zip(left, right, strict=True)])
-        if not (np.isfinite(found) & (found >= 0)).all():
-            bad = int(np.flatnonzero(~(np.isfinite(found) & (found >= 0)))[0])
-            two = " and ".join(repr(str(labels[at[bad]])[:40]) for at in (left, right))
-            raise DataError(f"the distance of {two} is {found[bad]}; a distance is a number, at least 0.")
+        bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+        if bad.size:
+            first, second = (str(labels[codes[bad[0]]])[:40] for codes in (left, right))
+            raise BadDistance(first=first, second=second, distance=float(found[bad[0]]))
         return found
     check_argument("distance", distance, ObjectDistance)
     if distance == "boxes":
@@ -128,13 +127,10 @@ def pair_distances(
 
 
 def all_distances(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> FloatArray:
-    """(K, K) how far all labels of a table are from each other; at most `MAX_LABELS` of them."""
+    """Return (K, K) distances of all labels of a table, which may have up to `MAX_LABELS`."""
     K = table.n_classes
     if K > MAX_LABELS:
-        raise DataError(
-            f"{K:,} different labels have {K * K:,} distances, too many to compare all; take a sample of the items: "
-            "table.select(items=…)."
-        )
+        raise TooManyDistances(labels=K)
     left, right = np.triu_indices(K, 1)
     found = np.zeros((K, K))
     found[left, right] = found[right, left] = pair_distances(table.classes, left, right, distance)
@@ -145,13 +141,13 @@ def _box(label: Any) -> list[float]:
     try:
         x, y, width, height = (float(part) for part in str(label).strip("[]() ").split(","))
     except ValueError:
-        raise DataError(f"label {str(label)[:40]!r} is no box; a box is 'x, y, width, height'.") from None
+        raise NotABox(label=str(label)[:40]) from None
     return [x, y, x + width, y + height]
 
 
 @compiled
 def _edits(codes: IntArray, start: IntArray, left: IntArray, right: IntArray, out: FloatArray) -> None:
-    """Write the edit distance of each pair of runs of codes, as a share of the longer."""
+    """Write the edit distance of each pair of code sequences, as a share of the longer."""
     longest = np.diff(start).max()
     row = np.empty(longest + 1, np.int64)
     for p in range(left.size):

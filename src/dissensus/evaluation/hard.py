@@ -1,4 +1,8 @@
-"""Predicted classes against known ones. Codes in, numbers out; items whose gold is −1 are unknown and left out."""
+"""Metrics of predicted classes against gold classes, both as codes; items whose gold is −1 (unknown) are excluded.
+
+scikit-learn's metrics give the same values; importing them takes 0.7 s of processor time, and they
+are two to five times slower on a million items. Tests compare ours with them.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,13 @@ from scipy.sparse import csr_array, hstack
 from dissensus.common.arrays import TIE
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import integers, known_codes, known_rows
-from dissensus.exceptions import DataError
+from dissensus.evaluation.exceptions import BadClassCodes
 
 
 def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) -> IntArray:
-    """(K, K) how many items of each gold class (row) were predicted as each class (column), by codes (I,).
+    """Return (K, K) counts of items by gold class (row) and predicted class (column).
 
-    K is `n_classes`; left out, one more than the largest code.
+    K is `n_classes`; the default is the largest code plus one.
 
     >>> confusion_matrix([0, 1, 1, -1], [0, 1, 0, 1])
     array([[1, 0],
@@ -28,7 +32,7 @@ def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) ->
 
 
 def accuracy(gold: Any, predicted: Any) -> float:
-    """Share of the items with known gold whose prediction is right.
+    """Return the share of the items with known gold that are predicted correctly.
 
     >>> accuracy([0, 1, 2, -1], [0, 1, 1, 0])
     0.6666666666666666
@@ -38,10 +42,10 @@ def accuracy(gold: Any, predicted: Any) -> float:
 
 
 def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
-    """Accuracy that breaking ties by a fair draw has on average.
+    """Return the mean accuracy if ties are broken by a fair draw.
 
-    An item whose gold is among t equally probable best classes counts 1/t. Taking the lowest class instead favours it:
-    majority vote on a set with an even number of votes per item can look points better or worse than it is. The
+    An item whose gold class is among t equally probable best classes counts 1/t. Always taking the lowest class instead
+    makes majority vote on an even number of votes per item look percentage points better or worse than it is. The
     posterior (I, K) may be shares of votes; classes within the share `tie` of the largest are tied with it.
 
     >>> expected_accuracy([0, 1], [[0.8, 0.2], [0.5, 0.5]])
@@ -51,19 +55,19 @@ def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
 
 
 def hits(gold: Any, posterior: Any, tie: float = TIE) -> FloatArray:
-    """(known items,) the chance that the best class is right when ties are drawn fairly."""
+    """Return (known items,) the probability that the best class is right if ties are broken by a fair draw."""
     gold, posterior = known_rows(gold, posterior, "posterior")
     best = tied(posterior, tie)
     return np.asarray(best[np.arange(gold.size), gold] / best.sum(axis=1))
 
 
 def tied(posterior: FloatArray, tie: float = TIE) -> Any:
-    """(I, K) bool: the classes that share the largest probability."""
+    """Return (I, K) bool: the classes that share the largest probability."""
     return posterior >= posterior.max(axis=1, keepdims=True) * (1 - tie)
 
 
 def balanced_accuracy(gold: Any, predicted: Any) -> float:
-    """Mean over the gold classes of the share of each that is found (recall).
+    """Return the mean recall over the gold classes.
 
     >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
     0.5
@@ -73,30 +77,30 @@ def balanced_accuracy(gold: Any, predicted: Any) -> float:
 
 
 def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
-    """Mean over classes of F1 = 2 TP / (2 TP + FP + FN).
+    """Return the mean over classes of F1 = 2 TP / (2 TP + FP + FN).
 
-    The classes are those that occur in gold or prediction, or the codes given in `classes`; one that is given and never
+    The classes are those that occur in gold or predictions, or the codes in `classes`; one of `classes` that never
     occurs counts 0, as in scikit-learn.
 
     >>> round(macro_f1([0, 1, 2, 2], [0, 1, 2, 1]), 3)
     0.778
     """
-    twice_found, of = _f1_parts(gold, predicted, classes)
-    return float((twice_found / np.maximum(of, 1)).mean())
+    twice_correct, total = _f1_parts(gold, predicted, classes)
+    return float((twice_correct / np.maximum(total, 1)).mean())
 
 
 def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None) -> float:
-    """F1 of the summed counts. Over all classes it equals accuracy; leave one out (as "none") with `classes`.
+    """Return F1 of the summed counts; over all classes it equals accuracy, so restrict it with `classes`.
 
     >>> round(micro_f1([0, 1, 2, 2], [0, 1, 2, 1], classes=[1, 2]), 3)
     0.667
     """
-    twice_found, of = _f1_parts(gold, predicted, classes).sum(axis=1)
-    return float(twice_found / max(of, 1))
+    twice_correct, total = _f1_parts(gold, predicted, classes).sum(axis=1)
+    return float(twice_correct / max(total, 1))
 
 
 def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
-    """All of the above that need no posterior, by name.
+    """Return accuracy, balanced accuracy, macro and micro F1 by name.
 
     >>> hard_scores([0, 0, 0, 1], [0, 0, 1, 1])["balanced_accuracy"]
     0.8333333333333333
@@ -105,9 +109,9 @@ def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
 
 
 def outcomes(gold: IntArray, chosen: FloatArray) -> Any:
-    """(n, 3 K) sparse: which class was found, which was right and which was chosen, by codes (n,) and choices (n, K).
+    """Return (n, 3 K), sparse: correct, gold and chosen class of each item, from codes (n,) and choices (n, K).
 
-    A choice among t tied classes has 1/t for each of them. `mean_recall` and `mean_f1` are functions of the sums.
+    A choice among t tied classes is 1/t for each of them. `mean_recall` and `mean_f1` are functions of the sums.
     """
     n, K = chosen.shape
     right = csr_array((np.ones(n), (np.arange(n), gold)), shape=(n, K))
@@ -115,30 +119,30 @@ def outcomes(gold: IntArray, chosen: FloatArray) -> Any:
 
 
 def mean_recall(sums: FloatArray) -> FloatArray:
-    """(B,) mean over the gold classes of the share that is found, from sums (B, 3 K) of `outcomes`."""
-    found, right, _ = np.split(sums, 3, axis=1)
-    return _mean_ratio(found, right)
+    """Return (B,) the mean recall over the gold classes, from sums (B, 3 K) of `outcomes`."""
+    correct, gold, _ = np.split(sums, 3, axis=1)
+    return _mean_ratio(correct, gold)
 
 
 def mean_f1(sums: FloatArray) -> FloatArray:
-    """(B,) mean of F1 over the classes that occur, from sums (B, 3 K) of `outcomes`."""
-    found, right, chosen = np.split(sums, 3, axis=1)
-    return _mean_ratio(2 * found, right + chosen)
+    """Return (B,) the mean F1 over the classes that occur, from sums (B, 3 K) of `outcomes`."""
+    correct, gold, chosen = np.split(sums, 3, axis=1)
+    return _mean_ratio(2 * correct, gold + chosen)
 
 
-def _mean_ratio(part: FloatArray, of: FloatArray) -> FloatArray:
-    there = of > 0
-    shares = np.where(there, part / np.where(there, of, 1), 0)
-    return np.asarray(shares.sum(axis=1) / there.sum(axis=1))
+def _mean_ratio(parts: FloatArray, totals: FloatArray) -> FloatArray:
+    occurs = totals > 0
+    shares = np.where(occurs, parts / np.where(occurs, totals, 1), 0)
+    return np.asarray(shares.sum(axis=1) / occurs.sum(axis=1))
 
 
 def _f1_parts(gold: Any, predicted: Any, classes: Sequence[int] | None) -> IntArray:
-    """(2, K) 2 TP and 2 TP + FP + FN of the classes given, else of those that occur."""
+    """Return (2, K) 2 TP and 2 TP + FP + FN of `classes`, or of the classes that occur."""
     counts = confusion_matrix(gold, predicted)
     parts = np.stack([2 * counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)])
     if classes is None:
         return parts[:, parts[1] > 0]
     chosen = integers(classes, "classes")
     if chosen.size == 0 or chosen.min() < 0 or np.unique(chosen).size < chosen.size:
-        raise DataError(f"classes must be different class codes, at least one; got {list(classes)}.")
+        raise BadClassCodes(codes=tuple(chosen.tolist()))
     return np.pad(parts, [(0, 0), (0, int(chosen.max()) + 1)])[:, chosen]

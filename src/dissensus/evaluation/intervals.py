@@ -1,7 +1,8 @@
 """Intervals and tests by bootstrap over items (Efron & Tibshirani 1993), for functions of sums over items.
 
-A mean, a ratio or an agreement coefficient needs of every item only a few statistics, and of a resample only their
-sums. So a resample costs one pass over the items, and many statistics share the same resamples: see `kernels.resample`.
+A mean, a ratio or an agreement coefficient is a function of sums of a few statistics per item. So a resample costs one
+pass over the items, and several statistics share the same resamples: see `kernels.resample`. `scipy.stats.bootstrap`
+copies the items for every resample, and its intervals of a share need whole numbers of trials.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.local import thread_count
 from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
-from dissensus.evaluation._check import numbers
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.evaluation._check import check_finite, check_lengths, numbers
+from dissensus.evaluation.exceptions import MissingStatistic, NoItems, WrongArray
+from dissensus.messages import ParameterName
 
 Statistic = Callable[[FloatArray], FloatArray]
-"""From sums over items (B, S) to one number per row (B,)."""
+"""Function from sums over items (B, S) to one number per row (B,)."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with its interval; NaN where it is undefined, or where no interval was asked for.
+    """A number with its interval; NaN where undefined or without resamples.
 
     >>> print(Estimate(0.8, 0.72, 0.88))
     0.800 (95 % interval 0.720 to 0.880)
@@ -45,18 +47,18 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums of S statistics over all items, and over the items of each of B resamples."""
+    """Sums of S statistics over all items and over the items of each of B resamples."""
 
     whole: FloatArray  # (S,)
     resampled: FloatArray  # (B, S)
 
     def estimate(self, statistic: Statistic, level: float = 0.95, share_of: float = 0) -> Estimate:
-        """`statistic` of the sums, with its interval; `level` and `share_of` as in `percentile_interval`."""
+        """Return `statistic` of the sums with its interval; `level` and `share_of` as in `percentile_interval`."""
         value = float(statistic(self.whole[None, :])[0])
         return percentile_interval(value, statistic(self.resampled), level, share_of)
 
     def means(self, n_items: int, level: float = 0.95) -> list[Estimate]:
-        """The mean over items of each statistic."""
+        """Return the mean over items of each statistic."""
         columns = zip(self.whole / n_items, self.resampled.T / n_items, strict=True)
         return [percentile_interval(float(mean), resampled, level) for mean, resampled in columns]
 
@@ -70,22 +72,22 @@ def bootstrap(
     seed: int | None = 0,
     on_step: OnStep | None = None,
 ) -> Estimate:
-    """A function of sums over items, with its percentile interval by bootstrap over items.
+    """Return a function of sums over items with its percentile interval by bootstrap over items.
 
-    Items that are all right, or all wrong, have Wilson's interval: see `percentile_interval`.
+    A share of 0 or 1 gets Wilson's interval: see `percentile_interval`.
 
     Parameters
     ----------
     stats : (I,) or (I, S)
         Statistics of each item.
     statistic : callable, optional
-        From sums (B, S) to numbers (B,), such as `lambda s: s[:, 0] / s[:, 1]`. Left out: the mean of (I,) stats.
+        Function from sums (B, S) to numbers (B,), such as `lambda s: s[:, 0] / s[:, 1]`; default: the mean of stats.
     level : float
         Share of the resamples inside the interval.
     resamples : int
-        B; 0 for no interval.
+        Number B of resamples; 0 for no interval.
     seed : int or None
-        The same seed gives the same interval, whatever the number of threads.
+        The same seed gives the same interval for any number of threads.
     on_step : callable, optional
         Called with (resamples done, NaN).
 
@@ -95,7 +97,7 @@ def bootstrap(
     """
     table = np.asarray(stats)
     if statistic is None and table.ndim != 1:
-        raise BadParameter(f"stats of shape {table.shape} need a statistic that makes one number of their sums.")
+        raise MissingStatistic(shape=table.shape)
     sums = bootstrap_sums(table, resamples=resamples, seed=seed, on_step=on_step)
     if statistic is not None:
         return sums.estimate(statistic, level)
@@ -104,9 +106,7 @@ def bootstrap(
 
 
 def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
-    """Sums of (I,) or (I, S) statistics over all items and over resamples, for several numbers from the same draws.
-
-    Statistics may be a csr_array.
+    """Return sums of (I,) or (I, S) statistics, dense or sparse (csr_array), over all items and over resamples.
 
     >>> sums = bootstrap_sums([[1, 0], [1, 1], [0, 1]] * 50)
     >>> print(sums.estimate(lambda s: s[:, 0] / s[:, 1]))
@@ -118,12 +118,17 @@ def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
     check_argument("resamples", resamples, int, low=0)
     check_argument("seed", seed, int | None, low=0)
     (n_items, n_columns), batches = stats.shape, -(-resamples // LANES)
-    total = np.bincount(stats.indices, stats.data, n_columns).astype(np.float64)  # integers where there are no entries
-    ptr, column = stats.indptr.astype(np.int64), stats.indices.astype(np.int32)  # one signature of the kernel
-    sizes = np.diff(np.append(np.arange(0, n_items, BLOCK), n_items))  # items of each block
+    total = np.bincount(stats.indices, stats.data, n_columns).astype(
+        np.float64
+    )  # bincount returns integers if there are no entries.
+    ptr, column = (
+        stats.indptr.astype(np.int64),
+        stats.indices.astype(np.int32),
+    )  # The kernel is compiled for these types.
+    sizes = np.diff(np.append(np.arange(0, n_items, BLOCK), n_items))  # Items of each block.
 
     def batch(child: np.random.SeedSequence) -> FloatArray:
-        """(S, LANES) sums of one batch of resamples; its own seed, so that threads cannot change it."""
+        """Return (S, LANES) sums of one batch of resamples, whose own seed makes it independent of threads."""
         sums = np.zeros((n_columns, LANES))
         of_blocks, of_items = child.spawn(2)
         drawn = np.random.default_rng(of_blocks).multinomial(n_items, sizes / n_items, size=LANES)
@@ -137,31 +142,28 @@ def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
             if on_step is not None:
                 on_step(min(done * LANES, resamples), float("nan"))
     finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
+        pool.shutdown(cancel_futures=True)  # An interrupt does not wait for the rest.
     resampled = np.concatenate(parts, axis=1).T[:resamples] if parts else np.empty((0, n_columns))
     return Sums(total, np.ascontiguousarray(resampled))
 
 
 def _checked(stats: Any) -> FloatArray:
-    """(I, S) finite numbers."""
+    """Return statistics as (I, S) finite numbers."""
     table = np.asarray(stats)
     if table.ndim not in (1, 2) or table.dtype.kind not in "iufb":
-        raise DataError(f"stats must be numbers, one row per item; got {table.dtype} of shape {table.shape}.")
+        name = ParameterName("stats")
+        raise WrongArray(name=name, content="statistics", dtype=str(table.dtype), shape=table.shape)
     if len(table) == 0:
-        raise DataError("there are no items to resample.")
+        raise NoItems
     table = table.astype(np.float64).reshape(len(table), -1)
-    bad = np.flatnonzero(~np.isfinite(table).all(axis=1))
-    if bad.size:
-        raise DataError(
-            f"stats: {bad.size:,} of {len(table):,} items have a value that is not finite; the first is item {bad[0]}."
-        )
+    check_finite(table, "stats")
     return table
 
 
 def percentile_interval(value: float, resampled: Any, level: float = 0.95, share_of: float = 0) -> Estimate:
-    """`value` with the quantiles of its resampled values (B,) that hold the share `level`; NaNs are left out.
+    """Return `value` with the quantiles of its resampled values (B,) around the share `level`, ignoring NaN.
 
-    A share of `share_of` items that is 0 or 1 is so in every resample: it has Wilson's interval.
+    A share of `share_of` items that is 0 or 1 is the same in every resample, so it gets Wilson's interval.
     """
     check_argument("level", level, float, above=0, below=1)
     known = np.asarray(resampled)[~np.isnan(resampled)]
@@ -174,16 +176,16 @@ def percentile_interval(value: float, resampled: Any, level: float = 0.95, share
 
 
 def score_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
-    """Bounds of a share (Wilson 1927) seen in so many trials, z standard errors around; trials need not be whole."""
+    """Return Wilson's bounds (1927) of a share of `trials`, which need not be whole, z standard errors wide."""
     middle = (mean + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = z / (1 + z**2 / trials) * np.sqrt(np.maximum(mean * (1 - mean), 0) / trials + z**2 / (4 * trials**2))
     low, high = np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
-    return np.minimum(low, mean), np.maximum(high, mean)  # beyond rounding
+    return np.minimum(low, mean), np.maximum(high, mean)  # Rounding may put a bound on the wrong side.
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of `first − second` over items with its interval, and the chance of one as large if there were none."""
+    """Mean of `first − second` over items with its interval, and the p-value of a difference."""
 
     mean: Estimate
     p_value: float
@@ -192,21 +194,21 @@ class Difference:
 def paired_bootstrap(
     first: Any, second: Any, *, level: float = 0.95, resamples: int = 1000, **bootstrap: Any
 ) -> Difference:
-    """Test whether the means of `first` and `second` over items differ.
+    """Test if the means of `first` and `second` over items differ.
 
     Parameters
     ----------
     first, second : (I,)
-        Scores of the same items by two methods: right or not, log loss, held-out log-likelihood, ….
+        Scores of the same items by two methods: correctness, log loss, held-out log-likelihood, ….
     level, resamples, **bootstrap
         `level`, `resamples`, `seed` and `on_step` as in `bootstrap`.
 
     Returns
     -------
     Difference
-        `p_value` is two-sided: the share of resamples whose mean lies at least as far from the mean found as that lies
-        from 0, the one found counted among them (Efron & Tibshirani 1993, chapter 16: resampling under the null
-        hypothesis, by shifting). It cannot be below 1 / (resamples + 1).
+        `p_value` is two-sided: the share of resamples whose mean is at least as far from the observed mean as that is
+        from 0, the observed one included (Efron & Tibshirani 1993, chapter 16: resampling under the null hypothesis by
+        shifting). It is at least 1 / (resamples + 1).
 
     >>> found = paired_bootstrap(np.repeat([1, 0], [80, 20]), np.repeat([1, 0], [70, 30]))
     >>> print(found.mean, round(found.p_value, 3))
@@ -214,16 +216,15 @@ def paired_bootstrap(
     """
     check_argument("resamples", resamples, int, low=1)
     first, second = numbers(first, "first"), numbers(second, "second")
-    if first.size != second.size:
-        raise DataError(f"first has {first.size:,} items, second has {second.size:,}; they must be the same items.")
+    check_lengths(first, second, "first", "second")
     sums = bootstrap_sums(first - second, resamples=resamples, **bootstrap)
-    slack = 1e-12 * first.size * np.abs(first - second).max()  # sums of equal terms may differ in the last digit
+    slack = 1e-12 * first.size * np.abs(first - second).max()  # Sums of equal terms may differ in the last digit.
     extreme = int((np.abs(sums.resampled - sums.whole) >= np.abs(sums.whole) - slack).sum())
     return Difference(sums.means(first.size, level)[0], (1 + extreme) / (1 + resamples))
 
 
 def holm(p_values: dict[str, float]) -> dict[str, float]:
-    """Correct p-values for their number by Holm's method (1979)."""
+    """Return p-values corrected for their number by Holm's method (1979)."""
     result, largest = {}, 0.0
     for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[name]))

@@ -1,4 +1,7 @@
-"""Who agrees with whom: Cohen's κ of pairs of annotators over the items that both have labelled."""
+"""Pairwise agreement: Cohen's κ of every pair of annotators over the items that both have labelled.
+
+scikit-learn's `cohen_kappa_score` takes one pair at a time and no repeated or probabilistic labels.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,24 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.evaluation.exceptions import TooFewAnnotators
 from dissensus.evaluation.intervals import score_interval
 from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places, ratio
-from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 
 Weights = Literal["none", "linear", "quadratic"]
-Z = 1.959963984540054  # 97.5 % of a standard normal distribution lie below
+Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of annotators that share enough items, sorted by name; one entry per pair in every array."""
+    """Agreement of the pairs of annotators that share enough items, sorted by name."""
 
     first: Names  # (P,) annotator
     second: Names  # (P,) annotator
     shared: IntArray  # (P,) items that both have labelled
-    agreement: FloatArray  # (P,) share of those on which they agree
-    kappa: FloatArray  # (P,) NaN where both gave one and the same class throughout
+    agreement: FloatArray  # (P,) share of the shared items on which they agree
+    kappa: FloatArray  # (P,) NaN if both always gave the same class
     low: FloatArray  # (P,) 95 % interval of kappa
     high: FloatArray  # (P,)
 
@@ -37,23 +40,22 @@ class Pairs:
 
 
 def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "none", values: Any = None) -> Pairs:
-    """Cohen's κ of all pairs of annotators that share at least `least` items.
+    """Return Cohen's κ of all pairs of annotators that share at least `least` items.
 
-    κ = 1 − D / E (Cohen 1960; with weights Cohen 1968): D the mean disagreement over shared items, E what it would be
-    if each annotator kept their own shares of the classes but labelled at random. Disagreement is 0 or 1, or with
-    weights the distance of the classes or its square.
+    κ = 1 − D / E (Cohen 1960; with weights Cohen 1968): D the mean disagreement over shared items, E its expected value
+    if each annotator kept their class shares but labelled at random. Disagreement is 0 or 1, or with weights the
+    distance of the classes or its square.
 
-    The interval is Wilson's (1927) for the agreement 1 − D, carried over to κ at the E that was found. It needs no
-    resampling, however many pairs there are, and unlike a bootstrap it is not of width zero for two annotators who
-    agreed on all of twenty items.
+    The interval is Wilson's (1927) for the agreement 1 − D, transformed to κ with E fixed. It needs no resampling, and
+    unlike a bootstrap it has a positive width for two annotators who agreed on all of twenty items.
 
     Parameters
     ----------
     least : int
-        Items that a pair must share.
+        Minimum number of items that a pair shares.
     weights : "none", "linear" or "quadratic"
     values : (K,), optional
-        Where the classes lie, for weights; left out, 0, 1, …, K − 1.
+        Positions of the classes, for weights; default: 0, 1, …, K − 1.
 
     >>> from dissensus.table.simulate import simulate
     >>> pairs = cohen_kappas(simulate(200, 12, 3, seed=1).annotations, least=30)
@@ -62,7 +64,7 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
     """
     check_argument("weights", weights, Weights)
     K = table.n_classes
-    place = places(table, "ordinal", values)  # from end to end 1
+    place = places(table, "ordinal", values)  # Positions span a length of 1.
     power = {"none": 0, "linear": 1, "quadratic": 2}[weights]
     distance = np.abs(place[:, None] - place[None, :]) ** power * (1 - np.eye(K))  # (K, K) from 0 to 1
 
@@ -73,18 +75,18 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
             np.bincount(found.pair * K + one, found.weight, found.first.size * K) for one in (found.mine, found.theirs)
         )
         mine, theirs = (one.reshape(-1, K) for one in votes)
-        yield (mine @ distance * theirs).sum(axis=1) / found.shared  # if each dealt out their labels at random
+        yield (mine @ distance * theirs).sum(axis=1) / found.shared  # Expected from random labels with the same shares.
 
-    made, shared, (apart, squares, chance) = _of_pairs(table, least, sums)
+    make, shared, (apart, squares, chance) = _pair_sums(table, least, sums)
     low, high = wilson(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
     low, high = np.maximum(1 - ratio((1 - low) * shared, chance), -1.0), 1 - ratio((1 - high) * shared, chance)
-    return made(1 - ratio(apart, chance), low, high)
+    return make(1 - ratio(apart, chance), low, high)
 
 
 def concordances(table: Annotations, *, least: int = 20) -> Pairs:
-    """Lin's concordance of all pairs of annotators that share at least `least` items, of numbers; `kappa` holds it.
+    """Return Lin's concordance, as `kappa`, of the numbers of all pairs that share at least `least` items.
 
-    ρ = 2 cov / (var_x + var_y + (mean_x − mean_y)²) (Lin 1989), which is κ with quadratic weights, without a table of
+    ρ = 2 cov / (var_x + var_y + (mean_x − mean_y)²) (Lin 1989) equals κ with quadratic weights, without a matrix of
     labels × labels. The interval is Fisher's on atanh ρ.
 
     >>> from dissensus.table.simulate import simulate_kind
@@ -97,35 +99,35 @@ def concordances(table: Annotations, *, least: int = 20) -> Pairs:
         x, y = place[found.mine], place[found.theirs]
         yield from map(found.sums, (x, y, (x - y) ** 2, x**2 + y**2))
 
-    made, shared, found = _of_pairs(table, least, sums)
-    x, y, apart, squares = (one / shared for one in found)
+    make, shared, totals = _pair_sums(table, least, sums)
+    x, y, apart, squares = (total / shared for total in totals)
     rho = 1 - ratio(apart, squares - 2 * x * y)
     half = Z / np.sqrt(np.maximum(shared - 3, 1))
     with np.errstate(divide="ignore"):
         low, high = (np.tanh(np.arctanh(np.clip(rho, -1, 1)) + side * half) for side in (-1, 1))
-    return made(rho, low, high)
+    return make(rho, low, high)
 
 
-def _of_pairs(
+def _pair_sums(
     table: Annotations, least: int, sums: Callable[[LabelPairs], Iterable[FloatArray]]
 ) -> tuple[Callable[..., Pairs], FloatArray, list[FloatArray]]:
-    """What makes `Pairs` of kappa, low and high; the items that each pair shares; what `sums` makes of their labels."""
+    """Return a function that builds `Pairs` from kappa, low and high; the numbers of shared items; and the `sums`."""
     check_argument("least", least, int, low=1)
     if table.n_annotators < 2:
-        raise DataError("the table has fewer than two annotators; who agrees with whom cannot be said.")
+        raise TooFewAnnotators(annotators=table.n_annotators)
     parts = [
         (found.first, found.second, found.shared, found.sums(found.mine == found.theirs), *sums(found))
         for found in label_pairs(Ratings.of(table), table.n_annotators, table.n_classes, least)
     ]
     first, second, shared, same, *others = map(np.concatenate, zip(*parts, strict=True))
-    people = table.annotators[first], table.annotators[second]
-    return partial(Pairs, *people, shared.astype(np.int64), same / shared), shared, others
+    names = table.annotators[first], table.annotators[second]
+    return partial(Pairs, *names, shared.astype(np.int64), same / shared), shared, others
 
 
 def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the mean of n values from 0 to 1, by Wilson's interval (1927) of a share with the same variance.
+    """Return bounds of the mean of n values from 0 to 1: Wilson's (1927) of a share with the same variance.
 
-    The number of trials of that share is n m (1 − m) / variance: n itself where the values are 0 and 1.
+    The share has n m (1 − m) / variance trials, which is n for values of 0 and 1.
     """
     spread = mean * (1 - mean)
     varies = variance > 1e-9

@@ -1,23 +1,23 @@
-"""What a model says of single annotators, against what they said: Learning With Disagreements 2025.
+"""Metrics of predicted labels of single annotators, as in Learning With Disagreements 2025.
 
     error rate           e_i = Σ_j [y_ij ≠ ŷ_ij] / A_i                              mean over items
     absolute distance    d_i = Σ_j |x(y_ij) − x(ŷ_ij)| / (A_i · (max x − min x))     mean over items, ordered classes
 
 (Leonardelli et al. 2025, "LeWiDi-2025 at NLPerspectives", the perspectivist task; A_i annotators of item i, x(k) the
-place of class k.) Its other task, the distribution of an item's labels, is judged by `manhattan` and `wasserstein`
-(`soft.py`). What the task leaves open:
+position of class k.) Its other task, the distribution of an item's labels, is scored by `manhattan` and `wasserstein`
+(`soft.py`). Choices that the task leaves open:
 
-- *Range.* The task's evaluation program speaks of the range of the scale (10 for −5…5) and divides by the number of its
+- *Range.* The task's evaluation program defines the range of the scale (10 for −5…5) but divides by the number of its
   points (11): `scale=11` gives those figures.
-- *Several labels* of one annotator for one item are one answer: each of its rows counts its share, so that a pair
-  counts once. One predicted class then misses a part of such an answer. (The task's set with several labels is scored
+- *Several labels* of one annotator for one item are one answer, and each of its rows counts its share, so that a pair
+  counts once. One predicted class then misses a part of such an answer. (The task scores its set with several labels
   class by class, yes or no: make a table per class for that.)
-- *Weights* multiply what a row counts; rows of weight 0 count nothing.
+- *Weights* multiply the count of a row; rows of weight 0 are ignored.
 - A *probabilistic row* is compared by the expected error of a label drawn from it.
-- A *predicted distribution* is taken at its mode for the error rate, where ties count as a fair draw would, and at its
-  median for the distance: the answer that each measure is least for. Hand over codes for any other.
+- A *predicted distribution* is replaced by its mode for the error rate, where ties count as a fair draw would, and by
+  its median for the distance: the answers that minimise each measure. Pass codes for any other.
 
-Nothing here is items × annotators: predictions come one per row of the table (`predict_annotations`).
+No array is items × annotators: there is one prediction per row of the table (`predict_annotations`).
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ import numpy as np
 from dissensus.common.arrays import pair_starts, random_ranks
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
-from dissensus.evaluation._check import distributions, integers, positions_of
+from dissensus.evaluation import exceptions as errors
+from dissensus.evaluation._check import class_positions, distributions, integers
 from dissensus.evaluation.hard import tied
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
 By = Literal["item", "annotator"]
 
 
 def error_rate(table: Annotations, predicted: Any, *, by: By = "item") -> FloatArray:
-    """(items with annotations,) the share of an item's annotators whose label was predicted wrongly.
+    """Return (items with annotations,) the share of an item's annotators whose label was predicted wrongly.
 
     Parameters
     ----------
     table : Annotations
-        What was said.
+        Labels of the annotators.
     predicted : (N,) int or (N, K)
-        For every row of the table the class that its annotator was expected to give, or the probability of each, in the
-        order of `table.classes`.
+        Predicted class of every row of the table, or the probability of each class in the order of `table.classes`.
     by : "item" or "annotator"
-        Whose mean it is: one value per item, or per annotator, in the table's order; who has no row is left out. Take
-        `.mean()`, or hand the values to `bootstrap`.
+        Average over the rows of each item, or of each annotator, in the table's order, without those that have no row.
+        Use `.mean()`, or pass the values to `bootstrap`.
 
     >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [1, 0, 1])
     >>> error_rate(table, [1, 1, 1])
@@ -58,39 +58,39 @@ def error_rate(table: Annotations, predicted: Any, *, by: By = "item") -> FloatA
     array([0., 1.])
     """
     best = tied(_predicted(table, predicted))
-    chance = best / best.sum(axis=1, keepdims=True)  # (N, K) of a fair draw among the best
-    return _means(table, 1 - (chance * _given(table)).sum(axis=1), by)
+    chance = best / best.sum(axis=1, keepdims=True)  # (N, K) fair draw among tied classes
+    return _means(table, 1 - (chance * _label_distributions(table)).sum(axis=1), by)
 
 
 def absolute_distance(
     table: Annotations, predicted: Any, *, positions: Any = None, scale: float | None = None, by: By = "item"
 ) -> FloatArray:
-    """(items with annotations,) how far an item's annotators are from what was predicted, as a share of the scale.
+    """Return (items with annotations,) the mean distance of labels and predictions, as a share of the scale.
 
     Parameters
     ----------
     table, predicted, by
-        As for `error_rate`; classes have an order.
+        As for `error_rate`; classes must be ordered.
     positions : (K,), optional
-        Their places on a line, in any order; left out, 0, 1, …, K − 1.
+        Positions of the classes on a line, in any order; default: 0, 1, …, K − 1.
     scale : float, optional
-        What distances are divided by; None: the range of the places.
+        Divisor of the distances; None: the range of the positions.
 
     >>> table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "x"], [0, 2, 1])
     >>> absolute_distance(table, [0, 1, 1])
     array([0.25, 0.  ])
     """
     predicted = _predicted(table, predicted)
-    place = positions_of(positions, table.n_classes)
+    place = class_positions(positions, table.n_classes)
     scale = float(np.ptp(place)) if scale is None else scale
     if not 0 < scale < np.inf:
-        raise BadParameter(f"scale must be above 0, got {scale}; with one class, or one place, there is no distance.")
+        raise errors.BadScale(scale=scale)
     order = np.argsort(place, kind="stable")
-    reached = np.cumsum(predicted[:, order], axis=1) >= 0.5 - 1e-12  # rounding
+    reached = np.cumsum(predicted[:, order], axis=1) >= 0.5 - 1e-12  # Sums may be off by rounding.
     reached[:, -1] = True
-    at = place[order[reached.argmax(axis=1)]]  # (N,) the median; of two the lower
-    far = (_given(table) * np.abs(place - at[:, None])).sum(axis=1)
-    return _means(table, far / scale, by)
+    median = place[order[reached.argmax(axis=1)]]  # (N,) the lower one of two
+    distance = (_label_distributions(table) * np.abs(place - median[:, None])).sum(axis=1)
+    return _means(table, distance / scale, by)
 
 
 def hide_annotators(
@@ -108,49 +108,45 @@ def hide_annotators(
     per_item = np.bincount(item, minlength=table.n_items)
     several = per_item > 1
     if not several.any():
-        raise DataError("no item has two annotators; there is nothing to hide.")
+        raise errors.NothingToHide
     rank = random_ranks(item, np.random.default_rng(seed))
     hide = np.clip(np.round(share * per_item), 1, np.maximum(per_item - 1, 0)).astype(np.int64)
     hidden = (rank < hide[item])[pair]
     return table.select(items=several, rows=~hidden), table.select(items=several, rows=hidden)
 
 
-def _given(table: Annotations) -> FloatArray:
-    """(N, K) the label of each row as a distribution."""
+def _label_distributions(table: Annotations) -> FloatArray:
+    """Return (N, K) the label of each row as a distribution."""
     return np.asarray(np.eye(table.n_classes)[table.label] if table.proba is None else table.proba)
 
 
 def _predicted(table: Annotations, predicted: Any) -> FloatArray:
-    """(N, K) checked distributions; a code is one that is sure."""
-    found, K = np.asarray(predicted), table.n_classes
-    if found.ndim not in (1, 2) or len(found) != len(table):
-        raise DataError(
-            f"predicted must have one row for each row of the table, {len(table):,} in all; got shape {found.shape}."
-        )
-    if found.ndim == 2:
-        found = distributions(found, "predicted")
-        if found.shape[1] != K:
-            raise DataError(f"predicted has {found.shape[1]} columns for {K} classes.")
-        return np.asarray(found)
-    codes = integers(found, "predicted")
+    """Return (N, K) predictions as checked distributions; a code becomes one with a probability of 1."""
+    array, K, name = np.asarray(predicted), table.n_classes, ParameterName("predicted")
+    if array.ndim not in (1, 2) or len(array) != len(table):
+        raise errors.NotRowsOfTable(rows=len(table), shape=array.shape)
+    if array.ndim == 2:
+        array = distributions(array, name)
+        if array.shape[1] != K:
+            raise errors.NotOnePerClass(name=name, values=array.shape[1], n_classes=K)
+        return np.asarray(array)
+    codes = integers(array, name)
     bad = np.flatnonzero((codes < 0) | (codes >= K))
     if bad.size:
-        raise DataError(
-            f"predicted: row {bad[0]} has code {codes[bad[0]]}; codes of {K} classes run from 0 to {K - 1}."
-        )
+        raise errors.CodeOutOfRange(name=name, row=int(bad[0]), code=int(codes[bad[0]]), n_classes=K)
     return np.eye(K)[codes]
 
 
 def _means(table: Annotations, values: FloatArray, by: By) -> FloatArray:
-    """Means of rows (N,) over items or annotators; the rows of a pair share its count."""
+    """Return means of rows (N,) over items or annotators; the rows of a pair share its count."""
     check_argument("by", by, By)
     pair = np.cumsum(pair_starts(table.item, table.annotator)) - 1
     weight = table.row_weights
-    own = np.bincount(pair, weight > 0)
-    count = weight / np.maximum(own, 1)[pair] if len(table) else weight
-    of, n = (table.item, table.n_items) if by == "item" else (table.annotator, table.n_annotators)
-    total = np.bincount(of, count, n)
-    there = total > 0
-    if not there.any():
-        raise DataError("the table has no annotations; there is nothing to compare with.")
-    return np.asarray(np.bincount(of, count * values, n)[there] / total[there])
+    rows_of_pair = np.bincount(pair, weight > 0)
+    count = weight / np.maximum(rows_of_pair, 1)[pair] if len(table) else weight
+    group, n = (table.item, table.n_items) if by == "item" else (table.annotator, table.n_annotators)
+    total = np.bincount(group, count, n)
+    labelled = total > 0
+    if not labelled.any():
+        raise errors.NoAnnotations
+    return np.asarray(np.bincount(group, count * values, n)[labelled] / total[labelled])

@@ -1,29 +1,29 @@
-"""Means of a quantity that is known of a few items and predicted of all, with intervals whatever the predictions do.
+"""Means of a quantity known for a few items and predicted for all, with intervals valid for any predictions.
 
-*Prediction-powered inference*, PPI++ (Angelopoulos, Duchi & Zrnic 2023). y is known of n items drawn at random, f is
-predicted of these and of N others:
+*Prediction-powered inference*, PPI++ (Angelopoulos, Duchi & Zrnic 2023). y is known for n items drawn at random, f is
+predicted for these and for N others:
 
     θ = λ mean_N(f) + mean_n(y − λ f)        λ = cov_n(y, f) / ((1 + n/N) var_{n+N}(f)), within 0 and 1
     Var θ = var_n(y − λ f)/n + λ² var_N(f)/N
 
-λ = 0 leaves the human labels alone, so poor predictions cost nothing. The estimand is the mean over items like these.
+λ = 0 uses the human labels alone, so poor predictions cost nothing. The estimand is the mean over items like these.
 
-*Small n.* The paper's interval θ ± z √Var covers too little where n or the number of positives is small. Here λ costs a
-degree of freedom (n − 2, and Student's t). λ has the larger of var_n(f) and var_{n+N}(f) below: where the known items
-hold more positives than the rest by chance, cov_n is larger, and so would λ be, which biases θ (of rare classes by up
-to half a standard error). A rate has Wilson's interval (1927) of as many trials as give the variance: n/R, R = Var θ /
-Var of the human labels alone. R is estimated from few events, min(positives, negatives) = e, and is drawn to 1,
-R ← (e² R + 3) / (e² + 3). On 12 sets, cross-fitted panels among them, coverage is 93 to 97 % wherever ten events are
-expected, and 92 % or more where fewer are (`python -m benchmarks.trust.ppi`); 2 in place of 3 covers 92 % of one rare
-class, 4 covers 97.2 % where predictions are nearly always right.
+*Small n.* The paper's interval θ ± z √Var covers too little if n or the number of positives is small. Here λ costs a
+degree of freedom (n − 2, and Student's t). Its denominator is the larger of var_n(f) and var_{n+N}(f): if the known
+items have more positives than the rest by chance, cov_n and so λ would be larger, which biases θ (of rare classes by up
+to half a standard error). A rate has Wilson's interval (1927) with the number of trials that gives the variance, n/R,
+R = Var θ / Var of the human labels alone. R is estimated from few events, min(positives, negatives) = e, and shrunk
+towards 1, R ← (e² R + 3) / (e² + 3). On 12 sets, some with cross-fitted panels, coverage is 93 to 97 % if ten events
+are expected, and at least 92 % if fewer are (`python -m benchmarks.trust.ppi`); 2 in place of 3 covers 92 % of one rare
+class, 4 covers 97.2 % if predictions are nearly always right.
 
-*Gold that was not drawn evenly.* Item i was drawn with the probability π_i: weights w_i ∝ 1/π_i that add up to 1 over
-the known items (Hájek 1971), e = y − λ f, M items in all:
+*Unequal probabilities.* Item i was drawn with the probability π_i: weights w_i ∝ 1/π_i that add up to 1 over the known
+items (Hájek 1971), e = y − λ f, M items in all:
 
     θ = λ mean_M(f) + Σ w_i e_i        Var θ = Σ w_i (y_i − Σ w y)² / M + Σ (1 − π_i) w_i² (e_i − Σ w e)²
 
-what the items vary by, and what the draw of the known ones adds. λ makes the second part least; π are scaled so that
-their inverses add up to M, and relative ones will do.
+the variance of the items, and that of the draw of the known ones, which λ minimises. π are scaled so that their
+inverses add up to M, so relative ones suffice.
 """
 
 from __future__ import annotations
@@ -34,46 +34,46 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.evaluation.exceptions import TooFewKnownItems
 from dissensus.evaluation.intervals import Estimate, score_interval
-from dissensus.exceptions import DataError
 
-DRAW_TO_ONE = 3.0  # squared events at which R is half way to 1
-MIN_KNOWN = 5  # items: fewer say nothing about a variance
+SHRINKAGE = 3.0  # squared events at which R is half way to 1
+MIN_KNOWN = 5  # items from which a variance can be estimated
 
 
 @dataclass(frozen=True)
 class CorrectedMean(Estimate):
-    """A mean by human labels and predictions, beside that of the human labels alone."""
+    """A mean of human labels and predictions, compared with that of the human labels alone."""
 
-    human: Estimate = Estimate(np.nan, np.nan, np.nan)  # by the human labels alone
+    human: Estimate = Estimate(np.nan, np.nan, np.nan)  # mean of the human labels alone
     predicted: float = np.nan  # mean of the predictions, uncorrected
     weight: float = 0.0  # λ
     known: int = 0  # n
-    trials: float = np.nan  # of a rate: n, or as many labels as weights leave
+    trials: float = np.nan  # trials of a rate: n, or the effective number of labels after weighting
     ratio: float = 1.0  # R
     events: float = 0.0  # e
     freedom: float = np.inf  # degrees of freedom
 
     @property
     def alone(self) -> CorrectedMean:
-        """The same without predictions."""
+        """Return the mean of the human labels alone as a CorrectedMean."""
         one, freedom = self.human, self.freedom + 1
         return CorrectedMean(one.value, one.low, one.high, self.level, one, trials=self.trials, freedom=freedom)
 
     @property
     def worth(self) -> float:
-        """Human labels that would give as narrow an interval without predictions."""
+        """Return the number of human labels that would give as narrow an interval without predictions."""
         narrower = (self.human.high - self.human.low) / (self.high - self.low) if self.high > self.low else 1.0
         return self.known * narrower**2
 
     @property
     def saved(self) -> float:
-        """Human labels that the predictions stand for."""
+        """Return the number of human labels that the predictions save."""
         return max(self.worth - self.known, 0.0)
 
 
 def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) -> tuple[float, float, float]:
-    """θ, √Var θ and λ of the module; variances are over n − `used` degrees of freedom (0: all is the paper's)."""
+    """Return θ, √Var θ and λ; variances have n − `used` degrees of freedom (0: as in the paper)."""
     n, N = y.size, others.size
     if N == 0 or np.ptp(np.concatenate([f, others])) == 0:
         weight = 0.0
@@ -89,8 +89,10 @@ def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) 
 
 
 def _weighted(y: FloatArray, f: FloatArray, others: FloatArray, probability: FloatArray) -> tuple[float, ...]:
-    """θ, √Var θ and λ for known items that were drawn with these probabilities; mean and error of the human labels
-    alone; how many independent labels have their variance, and how many the weights leave.
+    """Return estimates for known items that were drawn with the given probabilities.
+
+    θ, √Var θ and λ; mean and standard error of the human labels alone; the number of independent labels with the same
+    variance, and the effective number of labels after weighting.
     """
     n, items = y.size, y.size + others.size
     scaled = probability * (1 / probability).sum() / items
@@ -112,20 +114,20 @@ def _weighted(y: FloatArray, f: FloatArray, others: FloatArray, probability: Flo
 def corrected_mean(
     y: Any, f: Any, others: Any, *, rate: bool = False, level: float = 0.95, probability: Any = None
 ) -> CorrectedMean:
-    """The mean of y with its interval.
+    """Return the mean of y with its interval.
 
     Parameters
     ----------
     y : (n,)
-        What is known, of items drawn at random.
+        Known values of items drawn at random.
     f : (n,)
-        What was predicted of them, by something that has not seen their y.
+        Predictions for these items, made without their y.
     others : (N,)
-        What was predicted of the other items.
+        Predictions for the other items.
     rate : bool
-        y is 0 or 1, its mean a rate.
+        True if y is 0 or 1, so that its mean is a rate.
     probability : (n,), optional
-        With which the known items were drawn, or numbers proportional to it; left out, all with the same.
+        Probability with which each known item was drawn, or numbers proportional to it; default: all equal.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.random(1000) < 0.3
@@ -139,7 +141,7 @@ def corrected_mean(
     y, f, others = (np.asarray(one, np.float64) for one in (y, f, others))
     n = y.size
     if n < MIN_KNOWN:
-        raise DataError(f"{n} known items are too few to correct a mean by; {MIN_KNOWN} are the least.")
+        raise TooFewKnownItems(known=n, least=MIN_KNOWN)
     tail = (1 + level) / 2
     found: tuple[float, ...]
     if probability is None:
@@ -169,19 +171,19 @@ def corrected_mean(
 def _rate_interval(
     mean: float, trials: float, ratio: float, events: float, freedom: float, level: float
 ) -> tuple[float, float]:
-    """Wilson's interval of the module, R drawn to 1 by the events."""
+    """Return Wilson's interval, with R shrunk towards 1 if there are few events."""
     from scipy.stats import t
 
     tail = (1 + level) / 2
-    seen = events**2 / (events**2 + DRAW_TO_ONE)
-    low, high = score_interval(mean, trials / (1 - seen + seen * ratio), t.ppf(tail, freedom))
+    trust = events**2 / (events**2 + SHRINKAGE)
+    low, high = score_interval(mean, trials / (1 - trust + trust * ratio), t.ppf(tail, freedom))
     return float(low), float(high)
 
 
 def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
-    """`one` − `other` where their items are different ones: its interval from theirs (Zou & Donner 2008).
+    """Return `one` − `other` of different items, with an interval from their intervals (Zou & Donner 2008).
 
-    Rates have their intervals made with the events and degrees of freedom of both: each R is drawn to 1 less.
+    Intervals of rates are computed from the events and degrees of freedom of both, so that each R is shrunk less.
     """
     both = one.events + other.events, one.freedom + other.freedom
     (low, high), (other_low, other_high) = (
@@ -195,13 +197,13 @@ def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
 
 
 def chosen_differently(features: Any, known: IntArray) -> tuple[float, int, float]:
-    """Were the known items drawn at random? The p value, the column that differs most, and by how many SDs.
+    """Test if the known items were drawn at random: p value, most different column, its difference in SDs.
 
-    Hotelling's T² of the means of features (I, D) over known items beside those over all, as a draw without replacement
-    has them; D is at most a third of the known items. Of random draws from 12 sets at most 1.3 % had p below 1 %.
+    Hotelling's T² compares the means of features (I, D) over the known items with those over all, for draws without
+    replacement; D is at most a third of the known items. Of random draws from 12 sets at most 1.3 % had p below 1 %.
 
     >>> sure = np.linspace(0, 1, 1000)[:, None]
-    >>> p, column, gap = chosen_differently(sure, np.arange(100))  # the least sure were labelled
+    >>> p, column, gap = chosen_differently(sure, np.arange(100))  # The least confident items were labelled.
     >>> p < 1e-6, column, round(gap, 1)
     (True, 0, -1.6)
     """
@@ -222,22 +224,23 @@ def chosen_differently(features: Any, known: IntArray) -> tuple[float, int, floa
     return float(p), int(varied[at]), float(gaps[at])
 
 
-def rogan_gladen(y: Any, said: Any, others: Any, level: float = 0.95) -> Estimate:
-    """The rate of y by the rate of what was said, sensitivity and specificity (Rogan & Gladen 1978; delta method).
+def rogan_gladen(y: Any, predicted: Any, others: Any, level: float = 0.95) -> Estimate:
+    """Return the rate of y from the predicted rate, sensitivity and specificity (Rogan & Gladen 1978; delta method).
 
-    NaN where what is said tells nothing: sensitivity and specificity add up to 1 or less, or one of them is unknown.
+    NaN if sensitivity and specificity add up to 1 or less, or if one of them is unknown.
 
-    >>> truth, said = np.repeat([1, 0], [30, 70]), np.repeat([1, 0, 1, 0], [24, 6, 7, 63])
-    >>> print(rogan_gladen(truth, said, said))
+    >>> truth, predicted = np.repeat([1, 0], [30, 70]), np.repeat([1, 0, 1, 0], [24, 6, 7, 63])
+    >>> print(rogan_gladen(truth, predicted, predicted))
     0.300 (95 % interval 0.169 to 0.431)
     """
     from scipy.special import ndtri
 
-    y, said, others = (np.asarray(one, np.float64) for one in (y, said, others))
+    y, predicted, others = (np.asarray(one, np.float64) for one in (y, predicted, others))
     positive, negative = y.sum(), (1 - y).sum()
     if positive and negative:
-        sensitivity, specificity = (y * said).sum() / positive, ((1 - y) * (1 - said)).sum() / negative
-        apparent, everything = np.concatenate([said, others]).mean(), y.size + others.size
+        sensitivity = (y * predicted).sum() / positive
+        specificity = ((1 - y) * (1 - predicted)).sum() / negative
+        apparent, everything = np.concatenate([predicted, others]).mean(), y.size + others.size
         gain = sensitivity + specificity - 1
         if gain > 0:
             rate = float(np.clip((apparent + specificity - 1) / gain, 0, 1))
@@ -250,9 +253,9 @@ def rogan_gladen(y: Any, said: Any, others: Any, level: float = 0.95) -> Estimat
 
 
 def labels_needed(found: CorrectedMean, items: int, width: float, *, rate: bool = True) -> int | None:
-    """Human labels in all for an interval of this width; None where even all `items` would not do.
+    """Return the total human labels needed for an interval of this width, or None if all `items` are not enough.
 
-    What the labels cannot lower is the variance between the items themselves: Var θ = a/n + b/items, b that of λ f.
+    Labels cannot lower the variance between the items: Var θ = a/n + b/items, b that of λ f.
     """
     from scipy.special import ndtri
 

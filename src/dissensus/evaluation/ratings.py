@@ -1,4 +1,4 @@
-"""From the table to ratings: one distribution per item and annotator, in rows that sum to one."""
+"""Ratings of a table: one distribution over the classes per item and annotator."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from scipy.sparse import csr_array, diags_array, hstack
 from dissensus.common.arrays import ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import numbers
-from dissensus.exceptions import DataError, DataWarning
+from dissensus.evaluation._check import per_class
+from dissensus.evaluation.exceptions import NotANumber, SamePlace, WeightsIgnored
 from dissensus.table.annotations import Annotations
 
 Scale = Literal["nominal", "ordinal", "interval"]
-MAX_PAIRS = 2**22  # of labels of the same item that are compared at a time
-FIXED = 6  # columns of `statistics` before those that there are one per class of
+MAX_PAIRS = 2**22  # pairs of labels of the same item that are compared at a time
+FIXED = 6  # columns of `statistics` before the columns per class
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
     """Rows (item, annotator, label, share); the shares of one rating sum to one.
 
-    Labels of the same item by the same annotator are one rating, each label with its share of it, so that nobody agrees
-    with themselves; a probabilistic label is its distribution. Votes without annotator ids are a rating each. Rows of
-    weight 0 are left out; other weights are not used, with a warning.
+    Labels of the same item by the same annotator share one rating, so that no annotator agrees with themselves; a
+    probabilistic label is its distribution. Votes without annotator ids are a rating each. Rows of weight 0 are
+    excluded; other weights are ignored with a warning.
     """
 
     item: IntArray  # (R,)
     annotator: IntArray  # (R,)
-    rating: IntArray  # (R,) number of the rating
+    rating: IntArray  # (R,) index of the rating
     label: IntArray  # (R,)
     share: FloatArray  # (R,)
 
     @classmethod
     def of(cls, table: Annotations) -> Ratings:
-        """The ratings of a table."""
+        """Return the ratings of a table."""
         if table.weight is not None:
             if table.weight.size and (table.weight[table.weight > 0] != table.weight.max()).any():
-                warnings.warn("weights are not used: agreement counts every label once.", DataWarning, stacklevel=5)
+                warnings.warn(WeightsIgnored(), stacklevel=5)
             table = table.select(rows=table.weight > 0)
         rating = table.rating
         share = 1 / np.bincount(rating)[rating] if len(table) else np.empty(0)
@@ -52,30 +52,30 @@ class Ratings:
             return cls(table.item, table.annotator, rating, table.label, share)
         row, label = np.nonzero(table.proba)
         part = table.proba[row, label]
-        part = part / np.bincount(row, part)[row]  # sums may be off by rounding
+        part = part / np.bincount(row, part)[row]  # Sums may be off by rounding.
         return cls(table.item[row], table.annotator[row], rating[row], label, share[row] * part)
 
     @property
     def rated_item(self) -> IntArray:
-        """The item of each rating."""
+        """Return the item of each rating."""
         return self.item[np.unique(self.rating, return_index=True)[1]]
 
 
 def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
-    """(I, columns) what agreement coefficients need of every item, sparse.
+    """Return (I, columns), sparse: the statistics of each item from which agreement coefficients are computed.
 
-    Of an item with m ratings p_a (distributions over the classes) and votes v = Σ_a p_a, columns:
+    For an item with m ratings p_a (distributions over the classes) and votes v = Σ_a p_a, the columns are:
 
     0       1, and 1: 1 where m ≥ 2
-    2, 3    pairs of ratings (ordered, of different raters) that agree, and all of them; 4: the share of the first
-    5       disagreement of those pairs / (m − 1): (x_c − x_k)² on an interval scale, else whether they differ
+    2, 3    agreeing pairs of ratings (ordered, of different raters), and all pairs; 4: share of agreeing pairs
+    5       disagreement of the pairs / (m − 1): (x_c − x_k)² on an interval scale, else 0 or 1
     6 …     v_c / m, one column per class
     6+K …   v_c where m ≥ 2, and 6+2K … v_c / m there
-    6+3K …  pairs that are (c, k) or (k, c), c < k, / (m − 1), on an ordinal scale: K (K − 1) / 2 columns
+    6+3K …  on an ordinal scale, pairs with classes (c, k) or (k, c), c < k, / (m − 1): K (K − 1) / 2 columns
     """
     rows, (I, K) = Ratings.of(table), (table.n_items, table.n_classes)
     label = rows.label
-    if scale == "ordinal":  # classes in their order
+    if scale == "ordinal":  # Codes follow the order of the classes.
         label = np.argsort(np.argsort(place, kind="stable"))[label]
     item = rows.rated_item
     m = np.bincount(item, minlength=I)
@@ -104,10 +104,10 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
 
 
 def _products(rows: Any) -> Any:
-    """(n, K (K − 1) / 2) products of two different columns of sparse rows (n, K), for all c < k."""
+    """Return (n, K (K − 1) / 2) products of columns c < k of sparse rows (n, K)."""
     n, K = rows.shape
     rows.sort_indices()
-    later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1  # entries after it in its row
+    later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1  # Later entries of the same row.
     left = np.repeat(np.arange(rows.nnz), later)
     right = ranges(np.arange(rows.nnz) + 1, later)
     c, k = rows.indices[left].astype(np.int64), rows.indices[right]
@@ -117,25 +117,25 @@ def _products(rows: Any) -> Any:
 
 
 class LabelPairs(NamedTuple):
-    """Pairs of annotators, and how often each pair gave which two labels to the same item."""
+    """Counts of pairs of labels that two annotators gave to the same item."""
 
     first: IntArray  # (P,) annotator codes, first < second
     second: IntArray  # (P,)
     shared: FloatArray  # (P,) items that both have labelled
-    pair: IntArray  # (E,) which pair
+    pair: IntArray  # (E,) index of the pair of annotators
     mine: IntArray  # (E,) label of the first
     theirs: IntArray  # (E,) label of the second
-    weight: FloatArray  # (E,) how often
+    weight: FloatArray  # (E,) count
 
     def sums(self, values: Any) -> FloatArray:
-        """(P,) sums of values (E,) times weights."""
+        """Return (P,) sums of values (E,) times weights."""
         return np.bincount(self.pair, self.weight * values, self.first.size).astype(np.float64)
 
 
 def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int) -> Iterator[LabelPairs]:
-    """Count the labels of all pairs of annotators that share at least `least` items; some annotators at a time.
+    """Yield the label pairs of all annotators that share at least `least` items, for some annotators at a time.
 
-    No annotators × annotators and no items × annotators array is made.
+    No array of annotators × annotators or items × annotators is built.
     """
     A, K = n_annotators, n_classes
     per_item = np.bincount(ratings.item)
@@ -156,22 +156,20 @@ def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int)
 
 
 def places(table: Annotations, scale: Scale, values: Any) -> FloatArray:
-    """(K,) where the classes lie: `values`, else on an interval scale their names as numbers, else 0, 1, …."""
+    """Return (K,) positions of the classes: `values`, or their names as numbers (interval scale), or 0, 1, …."""
     check_argument("scale", scale, Scale)
     K = table.n_classes
     if values is not None:
-        place = numbers(values, "values")
-        if place.size != K:
-            raise DataError(f"{place.size} values for {K} classes; give one each, in the order of table.classes.")
+        place = per_class(values, K, "values")
         if scale == "ordinal" and np.unique(place).size < K:
-            raise DataError("two classes have the same value; on an ordinal scale each has its own place.")
+            raise SamePlace
     elif scale == "interval":
         place = np.array([_number(name) for name in table.classes])
     else:
         place = np.arange(K, dtype=np.float64)
     if K < 2:
         return np.zeros(K)
-    centred = place - place.mean()  # the coefficients do not change, and sums of squares lose less
+    centred = place - place.mean()  # Coefficients are unchanged, sums of squares keep precision.
     return np.asarray(centred / (np.ptp(place) or 1.0))
 
 
@@ -179,11 +177,10 @@ def _number(name: Any) -> float:
     with suppress(ValueError):
         if np.isfinite(value := float(name)):
             return value
-    said = f"class {str(name)[:40]!r} is no number, which an interval scale needs"
-    raise DataError(f"{said}; use scale 'ordinal' or 'nominal', or give values=[…].")
+    raise NotANumber(name=str(name)[:40])
 
 
-def ratio(part: FloatArray, of: FloatArray) -> FloatArray:
-    """`part` / `of`, NaN where `of` is zero (or as good as zero)."""
-    good = np.abs(of) > 1e-12
-    return np.where(good, part / np.where(good, of, 1), np.nan)
+def ratio(part: FloatArray, total: FloatArray) -> FloatArray:
+    """Return `part` / `total`, NaN where `total` is zero up to rounding."""
+    nonzero = np.abs(total) > 1e-12
+    return np.where(nonzero, part / np.where(nonzero, total, 1), np.nan)

@@ -1,8 +1,9 @@
-"""Predicted distributions `h` against the distribution of the votes `y`, both (I, K); one value per item, in nats.
+"""Metrics of predicted distributions `h` against the distribution of the votes `y`, both (I, K); nats per item.
 
-Take `.mean()` for a score, or hand the values to `bootstrap` or `paired_bootstrap`; `soft_scores` gives all means.
-Where `y` has a class at zero, KL(h‖y) is infinite: it is computed against y smoothed, (y + ε) / (1 + K ε), with a
-stated ε. An item without votes has no `y`; leave it out.
+Use `.mean()` for a score, or pass the values to `bootstrap` or `paired_bootstrap`; `soft_scores` returns all means. If
+`y` has a class of probability 0, KL(h‖y) is infinite: it is computed against y smoothed, (y + ε) / (1 + K ε). An item
+without votes has no `y`; exclude it. SciPy's `wasserstein_distance` takes one item at a time, and its `jensenshannon`
+returns NaN where rounding makes a divergence negative.
 """
 
 from __future__ import annotations
@@ -16,54 +17,56 @@ from scipy.special import entr, rel_entr, xlogy
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
-from dissensus.evaluation._check import distributions, pair, positions_of
+from dissensus.evaluation._check import class_positions, distribution_pair, distributions
 
-EPSILON = 1e-3  # of the smoothed votes
+EPSILON = 1e-3  # added to each class of smoothed votes
 
 
 def cross_entropy(y: Any, h: Any) -> FloatArray:
-    """(I,) −Σ_k y_k log h_k; infinite where a class with votes is given no probability.
+    """Return (I,) −Σ_k y_k log h_k; infinite where a class with votes has probability 0.
 
     >>> cross_entropy([[0.75, 0.25]], [[0.9, 0.1]]).round(3)
     array([0.655])
     """
-    return np.asarray(-xlogy(*pair(y, h)).sum(axis=1) + 0.0)  # no −0
+    return np.asarray(-xlogy(*distribution_pair(y, h)).sum(axis=1) + 0.0)  # Adding 0 turns −0 into 0.
 
 
 def kl_divergence(y: Any, h: Any, *, epsilon: float = 0.0) -> FloatArray:
-    """(I,) KL(y‖h) = Σ_k y_k log(y_k / h_k), votes against prediction; with `epsilon`, of the smoothed votes.
+    """Return (I,) KL(y‖h) = Σ_k y_k log(y_k / h_k) of votes and prediction; with `epsilon`, of the smoothed votes.
 
     >>> kl_divergence([[0.75, 0.25]], [[0.9, 0.1]]).round(3)
     array([0.092])
     """
-    y, h = pair(y, h)
+    y, h = distribution_pair(y, h)
     return np.asarray(rel_entr(_smoothed(y, epsilon), h).sum(axis=1))
 
 
 def inverse_kl_divergence(y: Any, h: Any, *, epsilon: float = EPSILON) -> FloatArray:
-    """(I,) KL(h‖y) = Σ_k h_k log(h_k / y_k), with y smoothed by `epsilon`: (y + ε) / (1 + K ε).
+    """Return (I,) KL(h‖y) = Σ_k h_k log(h_k / y_k), with y smoothed by `epsilon`: (y + ε) / (1 + K ε).
 
     >>> inverse_kl_divergence([[1, 0]], [[0.9, 0.1]]).round(3)
     array([0.367])
     """
-    y, h = pair(y, h)
+    y, h = distribution_pair(y, h)
     return np.asarray(rel_entr(h, _smoothed(y, epsilon)).sum(axis=1))
 
 
 def jensen_shannon(y: Any, h: Any) -> FloatArray:
-    """(I,) ½ KL(y‖m) + ½ KL(h‖m), m = (y + h) / 2; from 0 to log 2. Its root is a metric (Endres & Schindelin 2003).
+    """Return (I,) ½ KL(y‖m) + ½ KL(h‖m), m = (y + h) / 2, from 0 to log 2.
+
+    Its square root is a metric (Endres & Schindelin 2003).
 
     >>> jensen_shannon([[1, 0], [0.5, 0.5]], [[0, 1], [0.5, 0.5]]).round(3)
     array([0.693, 0.   ])
     """
-    y, h = pair(y, h)
+    y, h = distribution_pair(y, h)
     middle = (y + h) / 2
-    found = (rel_entr(y, middle) + rel_entr(h, middle)).sum(axis=1) / 2
-    return np.asarray(np.maximum(found, 0))  # rounding may go below
+    divergence = (rel_entr(y, middle) + rel_entr(h, middle)).sum(axis=1) / 2
+    return np.asarray(np.maximum(divergence, 0))  # Rounding may make it negative.
 
 
 def total_variation(y: Any, h: Any) -> FloatArray:
-    """(I,) ½ Σ_k |y_k − h_k|, from 0 to 1.
+    """Return (I,) ½ Σ_k |y_k − h_k|, from 0 to 1.
 
     >>> total_variation([[0.75, 0.25]], [[0.5, 0.5]])
     array([0.25])
@@ -72,43 +75,43 @@ def total_variation(y: Any, h: Any) -> FloatArray:
 
 
 def manhattan(y: Any, h: Any) -> FloatArray:
-    """(I,) Σ_k |y_k − h_k|, from 0 to 2.
+    """Return (I,) Σ_k |y_k − h_k|, from 0 to 2.
 
     >>> manhattan([[0.75, 0.25]], [[0.5, 0.5]])
     array([0.5])
     """
-    y, h = pair(y, h)
+    y, h = distribution_pair(y, h)
     return np.asarray(np.abs(y - h).sum(axis=1))
 
 
 def wasserstein(y: Any, h: Any, *, positions: Any = None) -> FloatArray:
-    """(I,) earth mover's distance between distributions over ordered classes, Σ_k |Y_k − H_k| (x_{k+1} − x_k).
+    """Return (I,) the earth mover's distance over ordered classes, Σ_k |Y_k − H_k| (x_{k+1} − x_k).
 
-    Y and H are cumulated. `positions` (K,) are the places x of the classes on a line, in any order; left out, 0, 1, …,
-    K − 1.
+    Y and H are cumulative. `positions` (K,) are the positions x of the classes on a line, in any order; the default is
+    0, 1, …, K − 1.
 
     >>> wasserstein([[1, 0, 0]], [[0, 0, 1]]), wasserstein([[1, 0, 0]], [[0, 0, 1]], positions=[0, 1, 10])
     (array([2.]), array([10.]))
     """
-    y, h = pair(y, h)
-    place = positions_of(positions, y.shape[1])
+    y, h = distribution_pair(y, h)
+    place = class_positions(positions, y.shape[1])
     order = np.argsort(place)
-    ahead = np.abs(np.cumsum((y - h)[:, order], axis=1)[:, :-1])  # (I, K-1)
-    return np.asarray(ahead @ np.diff(place[order]))
+    moved_mass = np.abs(np.cumsum((y - h)[:, order], axis=1)[:, :-1])  # (I, K-1)
+    return np.asarray(moved_mass @ np.diff(place[order]))
 
 
 def brier(y: Any, h: Any) -> FloatArray:
-    """(I,) Σ_k (y_k − h_k)², from 0 to 2 (Brier 1950); of two classes, twice the score over one of them.
+    """Return (I,) Σ_k (y_k − h_k)², from 0 to 2 (Brier 1950); for two classes, twice the score over one of them.
 
     >>> brier([[1, 0]], [[0.5, 0.5]])
     array([0.5])
     """
-    y, h = pair(y, h)
+    y, h = distribution_pair(y, h)
     return np.asarray(((y - h) ** 2).sum(axis=1))
 
 
 def entropy(y: Any) -> FloatArray:
-    """(I,) −Σ_k y_k log y_k, from 0 to log K: how much the votes on an item differ.
+    """Return (I,) −Σ_k y_k log y_k, from 0 to log K: the disagreement of the votes on each item.
 
     >>> entropy([[1, 0], [0.5, 0.5]]).round(3)
     array([0.   , 0.693])
@@ -117,14 +120,14 @@ def entropy(y: Any) -> FloatArray:
 
 
 def entropy_correlation(y: Any, h: Any) -> float:
-    """Pearson's correlation over items of the entropies of y and h: whether the model is unsure where people differ.
+    """Return Pearson's correlation over items of the entropies of y and h; NaN if either entropy is constant.
 
-    One of the soft measures of Uma et al. (2021, "Learning from disagreement"). NaN where either entropy is constant.
+    It shows whether the model is uncertain where annotators differ (Uma et al. 2021, "Learning from disagreement").
 
     >>> round(entropy_correlation([[1, 0], [0.5, 0.5], [0.2, 0.8]], [[0.9, 0.1], [0.6, 0.4], [0.1, 0.9]]), 3)
     0.715
     """
-    y, h = pair(y, h)
+    y, h = distribution_pair(y, h)
     first, second = (values - values.mean() for values in (entropy(y), entropy(h)))
     scale = np.sqrt((first @ first) * (second @ second))
     tiny = 1e-12 * max(first.size, 1)
@@ -137,11 +140,11 @@ MEASURES: dict[str, Callable[[Any, Any], FloatArray]] = {
         cross_entropy, kl_divergence, inverse_kl_divergence, jensen_shannon, total_variation, manhattan, brier
     )
 }  # fmt: skip
-"""Name → measure that is a mean over items and needs no order of the classes; the lower the better."""
+"""Name → measure that is a mean over items and needs no order of the classes; lower is better."""
 
 
 def soft_scores(y: Any, h: Any, *, epsilon: float = EPSILON) -> dict[str, float]:
-    """The mean of each measure over items, by name. Wasserstein is left out: it needs classes that have an order.
+    """Return the mean of each measure over items, by name; without Wasserstein, which needs ordered classes.
 
     >>> round(soft_scores([[1, 0], [0.5, 0.5]], [[0.9, 0.1], [0.6, 0.4]])["manhattan"], 3)
     0.2

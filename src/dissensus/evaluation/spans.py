@@ -1,19 +1,19 @@
-"""How far annotators of spans agree: exact and overlapping spans, and Krippendorff's α of tokens and of units.
+"""Agreement of annotators of spans: exact and overlapping spans, and Krippendorff's α of tokens and of units.
 
 Two annotators who have read the same document are a pair. Over all pairs and documents:
 
 exact_f1            2 · spans that both marked, with the same bounds and type / spans of both
 overlap_f1          spans that share a token or character with a span of the other of the same type / spans of both
-krippendorff_alpha  nominal α of places, each as heavy as it is long, whose value is the type of its span or outside
-unitizing_alpha     uα of Krippendorff, Mathet, Bouvry & Widlöcher (2016), eq. 1 to 5: the same disagreement, where by
-                    chance whole spans meet, not their tokens
+krippendorff_alpha  nominal α of places, weighted by their length, whose value is the type of the span or outside
+unitizing_alpha     uα of Krippendorff, Mathet, Bouvry & Widlöcher (2016), eq. 1 to 5: the same observed disagreement,
+                    with an expected one of whole spans in place of tokens
 
-F1 knows no chance agreement, which for spans is near 0; α does, and counts long spans more than short ones. With n
-places of two readers or more (each reader's counts), n_c of them of type c, and Dₒ those that two readers see unlike,
+F1 is not corrected for chance agreement, which for spans is near 0; α is, and counts long spans more than short ones.
+With n places read by two annotators or more (one count per reader), n_c of them of type c, and Dₒ the disagreement,
 
     uα = 1 − Dₒ (n² − S) / (n (n² − Σ_c n_c²)),  S = Σ over spans of length² + places outside;  α has n in place of S.
 
-Intervals are by bootstrap over documents: what one document has in it is read by the same people.
+Intervals are by bootstrap over documents, since all places of a document have the same readers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import numpy as np
 
 from dissensus.common.arrays import pair_starts, pairs_of_ranges
 from dissensus.common.types import FloatArray
+from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
 from dissensus.evaluation.ratings import ratio
-from dissensus.exceptions import DataError
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import scheme_of
 
@@ -35,9 +35,9 @@ FIXED = 5  # columns of the statistics before those of the types: exact, overlap
 
 
 def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> dict[str, Estimate]:
-    """exact_f1, overlap_f1, krippendorff_alpha and unitizing_alpha of a table of spans; `bootstrap` as in `agreement`.
+    """Return exact_f1, overlap_f1, krippendorff_alpha and unitizing_alpha of spans; `bootstrap` as in `agreement`.
 
-    NaN where undefined: F1 where nobody marked a span, α where only one value was ever given.
+    NaN where undefined: F1 without any span, α if only one value was ever given.
 
     >>> from dissensus.table.simulate import simulate_spans
     >>> print(span_agreement(simulate_spans(10, 4, 2, redundancy=3, seed=1).annotations)["exact_f1"])
@@ -61,7 +61,7 @@ def _alpha(sums: FloatArray, of_units: bool = False) -> FloatArray:
 
 
 def _statistics(table: Annotations) -> FloatArray:
-    """(documents, 5 + types + 1) sums of each document; see `FIXED`."""
+    """Return (documents, 5 + types + 1) sums of each document; see `FIXED`."""
     where, scheme = table.sequences, scheme_of(table.classes)
     once = pair_starts(table.item, table.annotator)
     item, annotator, label = table.item[once], table.annotator[once].astype(np.int64), table.label[once]
@@ -71,7 +71,7 @@ def _statistics(table: Annotations) -> FloatArray:
     D, A = where.documents.size, table.n_annotators
     stats = np.zeros((D, FIXED + n_kinds))
 
-    # α: sums over places
+    # Sums over places, for α.
     votes = np.bincount(item * np.int64(n_kinds) + kind, minlength=table.n_items * n_kinds).reshape(-1, n_kinds)
     m = votes.sum(axis=1)
     weight = np.where(m > 1, where.end - where.start, 0)
@@ -80,7 +80,7 @@ def _statistics(table: Annotations) -> FloatArray:
     for k in range(n_kinds):
         stats[:, FIXED + k] = np.bincount(where.document, weight * votes[:, k], D)
 
-    # spans, by annotator and in reading order
+    # Spans by annotator and in reading order.
     place = np.empty(table.n_items, np.int64)
     place[where.order] = np.arange(table.n_items)
     order = np.lexsort((place[item], annotator))
@@ -95,22 +95,24 @@ def _statistics(table: Annotations) -> FloatArray:
     inside = kind < len(names)
     first = np.flatnonzero(inside & ~follows)
     last = np.flatnonzero(inside & ~np.append(follows[1:], False))
-    span = np.cumsum(inside & ~follows) - 1  # of a row inside one
+    span = np.cumsum(inside & ~follows) - 1  # Valid for rows inside a span.
     document = where.document[item[first]]
-    length = np.bincount(span[inside], weight[item[inside]], first.size)  # of places that two have read
+    length = np.bincount(span[inside], weight[item[inside]], first.size)  # Only places with two readers count.
     stats[:, 4] = np.bincount(document, length**2, D)
     stats[:, 4] += np.bincount(where.document[item[~inside]], weight[item[~inside]], D)
     readers = np.unique(where.document[table.item] * np.int64(A) + table.annotator)
     n_readers = np.bincount(readers // A, minlength=D)
     if not (n_readers > 1).any():
-        raise DataError(f"none of {D:,} documents was read by two annotators; agreement cannot be measured.")
+        raise NoSharedItems(count=D, units="documents")
     stats[:, 2] = np.bincount(document, minlength=D) * np.maximum(n_readers - 1, 0)
     _, same, times = np.unique(
         np.stack([item[first], item[last], kind[first]]), axis=1, return_inverse=True, return_counts=True
     )
-    stats[:, 0] = np.bincount(document, times[same.reshape(-1)] - 1, D)  # Σ c (c − 1) over spans that c people marked
+    stats[:, 0] = np.bincount(
+        document, times[same.reshape(-1)] - 1, D
+    )  # Σ c (c − 1) over spans marked by c annotators.
 
-    # pairs of a span and another annotator with a span of that type that shares a place with it
+    # Pairs of a span and another annotator with an overlapping span of the same type.
     order = np.flatnonzero(inside)[np.lexsort((annotator[inside], kind[inside], item[inside]))]
     item, kind, annotator, span = (column[order] for column in (item, kind, annotator, span))
     starts = np.flatnonzero(pair_starts(item, kind))
@@ -121,7 +123,7 @@ def _statistics(table: Annotations) -> FloatArray:
 
 
 def span_scores(found: set[tuple[Any, ...]], known: set[tuple[Any, ...]]) -> dict[str, float]:
-    """Precision, recall and F1 of spans (document, start, end, label) against known ones, exact matches.
+    """Return precision, recall and F1 of exact matches of spans (document, start, end, label) with gold spans.
 
     >>> span_scores({("d", 0, 2, "x")}, {("d", 0, 2, "x"), ("d", 4, 5, "y")})
     {'precision': 1.0, 'recall': 0.5, 'f1': 0.6666666666666666}

@@ -27,14 +27,14 @@ from dissensus.models.exceptions import ChosenModel, ModelNotFitted
 from dissensus.models.fitting import check_gold
 from dissensus.models.frames import FrameKind, arg_max, item_columns
 from dissensus.models.likelihoods import Likelihoods, given_first
-from dissensus.models.registry import clusterings, default_method, methods, methods_for
+from dissensus.models.registry import default_method, methods, methods_for
 from dissensus.models.tempering import Tempering, labels_per_item
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
 __all__ = [
-    "Aggregator", "Earlier", "FrameKind", "Likelihoods", "annotated_results", "arg_max", "check_gold", "clusterings",
+    "Aggregator", "Earlier", "FrameKind", "Likelihoods", "annotated_results", "arg_max", "check_gold",
     "default_method", "given_first", "item_columns", "methods", "methods_for",
 ]  # fmt: skip
 

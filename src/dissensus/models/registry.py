@@ -12,9 +12,6 @@ if TYPE_CHECKING:
 methods: Registry[type[Aggregator]] = Registry("method", "methods", "dissensus.models.methods", "dissensus.methods")
 """Name → aggregation method."""
 
-clusterings: Registry[type[Aggregator]] = Registry("clustering", "cluster --help", "dissensus.clustering")
-"""Name → clustering: fitted, scored and kept like a method, but its results are no true labels."""
-
 DEFAULT_METHODS = {
     "graded": "graded-response",
     "numbers": "gaussian",

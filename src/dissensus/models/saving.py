@@ -18,10 +18,11 @@ from typing import IO, Any
 import numpy as np
 
 from dissensus.common.atomic import atomic
+from dissensus.common.registry import Registry
 from dissensus.common.types import Names
 from dissensus.compute.engines import engine_name
 from dissensus.exceptions import BadParameter, UnreadableFile
-from dissensus.models.base import Aggregator, clusterings, methods
+from dissensus.models.base import Aggregator, methods
 
 FILE = "model.npz"
 DAMAGE = (
@@ -138,7 +139,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
             arrays[key] = value
         else:
             values[key] = value
-    registry = methods if methods.entry_of(type(model)) is not None else clusterings
+    registry = _registry(methods.entry_of(type(model)) is not None)
     # where it was fitted, without the options: they name folders and devices of this machine
     engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     header = {
@@ -175,8 +176,7 @@ def load(folder: str | Path) -> Aggregator:
                 f"{path} is of format {header['format']!r:.20}, this version of dissensus reads format {FORMAT}; fit "
                 "again."
             )
-        registry = methods if header["method"] in methods else clusterings
-        model = registry[header["method"]](**header["parameters"])
+        model: Aggregator = _registry(header["method"] in methods)[header["method"]](**header["parameters"])
         model.check_parameters()
         found: dict[str, Any] = dict(header["values"])
         for key, array in stored.items():
@@ -195,6 +195,15 @@ def load(folder: str | Path) -> Aggregator:
         why = " ".join(str(error).split())[:200].rstrip(".")
         raise UnreadableFile(f"{path} is damaged ({why}); fit again.") from error
     return model
+
+
+def _registry(of_methods: bool) -> Registry[Any]:
+    """Return the methods or the clusterings, a later layer that is imported only when used."""
+    if of_methods:
+        return methods
+    from dissensus import clusterings
+
+    return clusterings
 
 
 def _check_archive(file: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What a section shows. Blocks hold plain values; the page draws them, and escapes everything."""
+"""Blocks of a section. They contain plain values; the page draws and escapes them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Block:
 
     @property
     def kind(self) -> str:
-        """Name of the macro of page.html that draws it."""
+        """Return the name of the macro of page.html that draws it."""
         return type(self).__name__.lower()
 
 
 @dataclass(frozen=True)
 class Number:
-    """One figure: how much, of what, and how sure or compared with what."""
+    """One figure with its name and a note, such as its interval."""
 
     value: str
     name: str
@@ -43,7 +43,7 @@ class Text(Block):
 
 @dataclass(frozen=True)
 class Chart(Block):
-    """A Vega-Lite chart with a caption that says what to see and a text that can stand in for it."""
+    """A Vega-Lite chart with a caption and an alternative text."""
 
     spec: dict[str, Any]
     title: str
@@ -57,9 +57,9 @@ class Column:
     """One column of a table.
 
     kind: text, long (text over several lines, or a list of texts), picture (a data URI), number, percent, chips (a
-    list), shares (class → share, as a bar), list (the same, which need not sum to one), marked (parts of a text: [text]
-    or [text, label, number of its colour, how sure]), interval ([value, low, high] from 0 to 1). Percent and interval
-    are shares from 0 to 1.
+    list), shares (class → share, as a bar), list (shares that need not sum to one), marked (parts of a text: [text] or
+    [text, label, number of its colour, confidence]), interval ([value, low, high]). Percent and interval are shares
+    from 0 to 1.
     """
 
     title: str
@@ -67,10 +67,10 @@ class Column:
         "text"
     )
     digits: int = 0
-    note: str = ""  # what the column means, shown with its head
+    note: str = ""  # explanation, shown with the column's head
 
     def cell(self, value: Any) -> Any:
-        """Return the value as the page takes it: no text is "", one chip and an estimate are lists."""
+        """Return the value as the page expects it: None as "", one chip or an estimate as a list."""
         if self.kind == "text" and value is None:
             return ""
         if self.kind == "interval" and isinstance(value, dict):
@@ -82,12 +82,12 @@ class Column:
 class Table(Block):
     """Rows to search, sort and open.
 
-    `details` has, for each row, what opens beneath it: a list of {"type": "text", "title", "text"}, {"type": "list",
-    "title", "columns", "rows"} or {"type": "matrix", "title", "rows", "columns", "values" (shares), "counts" (behind
-    each row)}, each perhaps with a "note".
+    `details` are shown below a row when it is opened: a list of {"type": "text", "title", "text"}, {"type": "list",
+    "title", "columns", "rows"} or {"type": "matrix", "title", "rows", "columns", "values" (shares), "counts" (of each
+    row)}, with an optional "note".
     """
 
-    name: str  # for links and tests; once on the page
+    name: str  # unique on the page, for links
     title: str
     caption: str
     columns: Sequence[Column]
@@ -98,27 +98,27 @@ class Table(Block):
 
     @classmethod
     def of(cls, name: str, title: str, caption: str, columns: dict[str, Column], rows: list[Row], **more: Any) -> Self:
-        """Make a table from rows that are mappings, with a column for each key that the first row has.
+        """Return a table of rows that are mappings, with those of `columns` that the first row has.
 
-        Where rows can be opened, what is known "about" them stands there first.
+        If rows can be opened, their field "about" comes first.
         """
-        there = {key: column for key, column in columns.items() if rows and key in rows[0]}
-        cells = [[column.cell(row[key]) for key, column in there.items()] for row in rows]
+        shown = {key: column for key, column in columns.items() if rows and key in rows[0]}
+        cells = [[column.cell(row[key]) for key, column in shown.items()] for row in rows]
         if more.get("details"):
-            known = [[listing("About", ["", ""], list(row["about"].items()))] if "about" in row else [] for row in rows]
-            more["details"] = [[*about, *detail] for about, detail in zip(known, more["details"], strict=True)]
-        return cls(name, title, caption, list(there.values()), cells, **more)
+            first = [[listing("About", ["", ""], list(row["about"].items()))] if "about" in row else [] for row in rows]
+            more["details"] = [[*about, *detail] for about, detail in zip(first, more["details"], strict=True)]
+        return cls(name, title, caption, list(shown.values()), cells, **more)
 
 
 def listing(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> dict[str, Any]:
-    """Make a list that opens beneath a row of a table."""
+    """Return a list that is shown below a row of a table."""
     return {"type": "list", "title": title, "columns": columns, "rows": rows} | ({"note": note} if note else {})
 
 
 ITEM_COLUMNS = {"item": Column("item"), "picture": Column("picture", "picture"), "texts": Column("text", "long")}
 VOTE_COLUMNS = {
-    "votes": Column("votes", "shares", note="what annotators said"),
+    "votes": Column("votes", "shares", note="of the annotators"),
     "labels": Column("labels", "number"),
     "gold": Column("gold"),
 }
-"""Columns of what `Study.about` knows of items."""
+"""Columns for the facts of `Study.about_with_votes`."""

@@ -1,4 +1,4 @@
-"""Confidence against how often it is right, for every section that asks."""
+"""Confidence compared with the share that is right, for several sections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N_BINS = 10
 
 
 def calibration(gold: Any, h: Any) -> dict[str, Any]:
-    """Return the expected calibration error and the bins that hold items; `gold`, `h` as in `reliability_curve`."""
+    """Return the expected calibration error and the bins with items; `gold` and `h` as in `reliability_curve`."""
     curve = reliability_curve(gold, h, bins=N_BINS)
     some = curve.count > 0
     share, items = curve.accuracy[some], curve.count[some]
@@ -26,7 +26,7 @@ def calibration(gold: Any, h: Any) -> dict[str, Any]:
 
 
 def calibration_chart(bins: list[dict[str, Any]], *, who: str, right: str) -> Chart:
-    """Draw bins as dots against the diagonal; `who` is sure, `right` says what is counted."""
+    """Return a chart of bins as dots along the diagonal; `who` is confident, `right` names the share."""
     scale = {"domain": [0, 1]}
     x = charts.quantity("confidence", "confidence", "%", scale=scale)
     diagonal = {"type": "line", "strokeDash": [4, 4], "strokeWidth": 1}

@@ -1,4 +1,4 @@
-"""Charts of results for notebooks: the report's own, drawn as SVG without a network."""
+"""Charts of results for notebooks, drawn as SVG without a network."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from scipy.special import logit
 
 from dissensus.common.formatting import percent
 from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter
 from dissensus.questions.compare import Comparison
 from dissensus.questions.diagnose import FLAG_WORDS, Diagnosis
 from dissensus.report import charts
 from dissensus.report.blocks import Chart
 from dissensus.report.calibration import calibration, calibration_chart
+from dissensus.report.exceptions import NothingToChart
 from dissensus.report.sections.methods import ranking_chart
 from dissensus.report.study import distinct, facts_of
 
 WIDTH = 520  # pixels
-MAX_LETTERS = 90  # of a line of the caption
+MAX_LETTERS = 90  # letters in a line of the caption
 N_BINS = 20
-MAX_POWER = 6  # of ten, at which odds are cut
+MAX_POWER = 6  # powers of ten at which odds are cut
 
 
 def chart(result: Any, gold: IntArray | None = None) -> Picture:
-    """Draw a comparison, a diagnosis or the confidence of a fitted model; in Jupyter the picture shows itself.
+    """Return a chart of a comparison, a diagnosis or the confidence of a fitted model, which Jupyter displays.
 
-    A model is drawn against known classes where `gold` (I,) has their codes (−1 unknown), else as a histogram. Needs
-    the `report` extra.
+    The confidence of a model is compared with `gold` (I,) class codes, −1 where unknown, or shown as a histogram.
+    Needs the extra `report`.
 
     >>> from dissensus import chart, methods, simulate
     >>> data = simulate.simulate(100, 8, 2, seed=1)
@@ -49,7 +49,7 @@ def chart(result: Any, gold: IntArray | None = None) -> Picture:
     if isinstance(result, Diagnosis):
         return Picture(_honesty_chart(result))
     if not hasattr(result, "posterior_"):
-        raise BadParameter(f"chart takes a comparison, a diagnosis or a fitted model, got {type(result).__name__}.")
+        raise NothingToChart(got=type(result).__name__)
     if gold is not None:
         bins = calibration(gold, result.posterior_)["bins"]
         return Picture(calibration_chart(bins, who="the model", right="right, by gold"))
@@ -57,13 +57,13 @@ def chart(result: Any, gold: IntArray | None = None) -> Picture:
 
 
 class Picture:
-    """A chart of the report by itself: SVG in Jupyter, its title elsewhere."""
+    """A single chart of the report: SVG in Jupyter, its title in other consoles."""
 
     def __init__(self, chart: Chart):
         self.chart = chart
 
     def svg(self) -> str:
-        """Draw it."""
+        """Return the chart as SVG."""
         spec = self.chart.spec | {"width": WIDTH, "background": "white", "config": {"view": {"stroke": None}}}
         spec["title"] = {
             "text": self.chart.title, "subtitle": wrap(self.chart.caption, MAX_LETTERS), "anchor": "start",
@@ -78,7 +78,7 @@ class Picture:
 
 
 def _in_colors(spec: dict[str, Any]) -> str:
-    """Return a specification with the style sheet's light colours in place of their names."""
+    """Return a specification with the light colours of the style sheet in place of their names."""
     sheet = resources.files("dissensus.report").joinpath("page.css").read_text(encoding="utf-8")
     colors = dict(re.findall(r"(--\w+): (#\w+);", sheet.split("}", 1)[0]))
     return re.sub(r"var\((--\w+)\)", lambda found: colors[found[1]], json.dumps(spec))

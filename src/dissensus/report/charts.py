@@ -1,4 +1,4 @@
-"""Vega-Lite charts by Altair: the parts that sections share. Colours and fonts are the page's, in light and dark."""
+"""Parts of Vega-Lite charts, built by Altair, with the page's colours and fonts in light and dark."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from dissensus.common.extras import need
 HEIGHT = 220  # pixels
 MIN_HEIGHT = 60
 BAR_HEIGHT = 22  # pixels for each row of a chart of bars
-MAX_NAMES_ACROSS = 20  # things that are named along both sides of a matrix
+MAX_NAMES_ACROSS = 20  # names along both sides of a matrix
 COUNT = ",d"
 SHARE = ".0%"
 EXACT_SHARE = ".1%"
 
 Tip = Sequence[str]
-"""A line of a tooltip: field with its type, title where it is not the field's name, and perhaps a format."""
+"""Line of a tooltip: field with its type, title if it is not the field's name, and an optional format."""
 Rows = Iterable[Mapping[str, Any]]
 Channel = dict[str, Any]
-"""What x, y, color or shape shows; Altair takes it for any of them."""
+"""Encoding of x, y, color or shape, as a mapping that Altair accepts for any of them."""
 
 
 need_for_report = partial(need, who="the report needs", extra="report")
-"""Import a module, or say in one sentence that it is not installed."""
+"""Import a module of the extra `report`, or raise MissingExtra."""
 
 
 def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[Tip] = (), **channels: Any) -> Any:
-    """Draw rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are x, y, color … of Altair."""
+    """Return rows as marks ("bar" or {"type": "bar", …}) with tooltips; `channels` are Altair's x, y, color, …."""
     alt = need_for_report("altair")
     if tips:
         lines = [(tip, tip.partition(":")[0]) if isinstance(tip, str) else tip for tip in tips]
@@ -40,14 +40,14 @@ def plot(rows: Rows, mark: str | Mapping[str, Any], tips: Iterable[Tip] = (), **
 
 
 def dots(rows: Rows, size: int, opacity: float, tips: Iterable[Tip], **channels: Any) -> Any:
-    """Draw rows as filled points."""
+    """Return rows as filled points."""
     return plot(rows, {"type": "point", "filled": True, "size": size, "opacity": opacity}, tips, **channels)
 
 
 def intervals(
     rows: Sequence[Mapping[str, Any]], name: str, x: Channel, tips: Iterable[Tip], *, opens: str = "", **channels: Any
 ) -> dict[str, Any]:
-    """Draw the `value` of each row as a dot on a line from `low` to `high`, rows above each other in their order."""
+    """Return a dot at `value` on a line from `low` to `high` for each row, from top to bottom."""
     y = names(name, [str(row[name]) for row in rows], limit=200)
     lines = plot(rows, {"type": "rule", "strokeWidth": 2}, x=x, x2="high:Q", y=y, **channels)
     values = dots(rows, 80, 1, [f"{name}:N", *tips], x="value:Q", y=y, **channels)
@@ -63,18 +63,18 @@ def from_to(title: str, form: str = "") -> list[Tip]:
 def bars(
     rows: Sequence[Mapping[str, Any]], name: str, x: Channel, tips: Iterable[Tip], *, opens: str = "", **channels: Any
 ) -> dict[str, Any]:
-    """Draw a bar for each row, above each other in their order."""
+    """Return a bar for each row, from top to bottom."""
     y = names(name, [str(row[name]) for row in rows])
     return spec(plot(rows, "bar", tips, x=x, y=y, **channels), _height_of(rows, channels), opens=(opens, name))
 
 
 def _height_of(rows: Sequence[Any], channels: Channel) -> int:
-    """Return the height in pixels of a chart whose rows are above each other; other channels have a legend."""
+    """Return the height in pixels of a chart with a line per row, and a legend if there are other channels."""
     return max(MIN_HEIGHT, BAR_HEIGHT * len(rows) + 10) + (20 if channels else 0)
 
 
 def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] = ("", "")) -> dict[str, Any]:
-    """Return a chart as the page takes it: as wide as its place.
+    """Return the Vega-Lite specification of a chart as wide as its container.
 
     `opens` (table, field): a click on a mark opens the row of that table whose first cell is the mark's field.
     """
@@ -88,7 +88,7 @@ def spec(chart: Any, height: int = HEIGHT, *, opens: tuple[str, str] = ("", ""))
 def quantity(
     field: str, title: str | None, form: str = "", *, ticks: int = 5, scale: Channel | None = None, **axis: Any
 ) -> Channel:
-    """Place numbers along an axis with few ticks."""
+    """Return an encoding of numbers along an axis with few ticks."""
     axis |= {"tickCount": ticks} | ({"format": form} if form else {})
     return {"field": field, "type": "quantitative", "title": title, "axis": axis} | ({"scale": scale} if scale else {})
 
@@ -96,27 +96,27 @@ def quantity(
 def names(
     field: str, order: Sequence[str] | None, *, title: str | None = None, limit: int = 170, **axis: Any
 ) -> Channel:
-    """Place names in this order; names wider than `limit` pixels are cut."""
+    """Return an encoding of names in this order, cut to `limit` pixels."""
     return {"field": field, "type": "nominal", "title": title, "sort": order, "axis": {"labelLimit": limit, **axis}}
 
 
 def color(
     field: str, domain: Sequence[str], colors: Sequence[str] = (), *, legend: bool = True, columns: int = 3
 ) -> Channel:
-    """Colour named things in the page's colours or in those given (`var(--…)` of the style sheet)."""
+    """Return an encoding of names by the page's colours, or by `colors` (`var(--…)` of the style sheet)."""
     scale = {"domain": list(domain)} | ({"range": list(colors)} if colors else {})
     shown = {"orient": "top", "title": None, "columns": columns} if legend else None
     return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": shown}
 
 
 def heat(field: str, title: str, form: str = SHARE) -> Channel:
-    """Colour the numbers of a matrix."""
+    """Return an encoding of the numbers of a matrix by colour."""
     legend = {"orient": "top", "gradientLength": 140} | ({"format": form} if form else {})
     return {"field": field, "type": "quantitative", "title": title, "legend": legend}
 
 
 def cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return a row for each cell of matrices that have these names of rows and of columns."""
+    """Return a row for each cell of matrices with these names of rows and of columns."""
     return [
         {"down": one, "across": other} | {key: matrix[i][j] for key, matrix in values.items()}
         for i, one in enumerate(down)
@@ -125,7 +125,7 @@ def cells(down: Sequence[str], across: Sequence[str], **values: Sequence[Sequenc
 
 
 def pairs(names_: Sequence[str], rows: Rows, tips: Iterable[Tip], color: Channel) -> dict[str, Any]:
-    """Draw a matrix of things against themselves, from cells that have a value; names along both sides if they fit."""
+    """Return a symmetric matrix from cells with a value, with names along both sides if they fit."""
     shown = len(names_) <= MAX_NAMES_ACROSS
     scale, title = {"scale": {"domain": list(names_)}}, None if shown else "in the same order"
     x = names("across", names_, title=title, limit=180, labels=shown, ticks=shown, labelAngle=-90) | scale
@@ -134,18 +134,18 @@ def pairs(names_: Sequence[str], rows: Rows, tips: Iterable[Tip], color: Channel
 
 
 def shares_beside(things: Sequence[Mapping[str, Any]], name: str, words: Mapping[str, str]) -> dict[str, Any]:
-    """Draw several shares of each thing as bars beside each other; `words` are field → what the share is."""
+    """Return several shares of each thing as grouped bars; `words` maps fields to legends."""
     rows = [{name: one[name], "what": word, "share": one[key]} for one in things for key, word in words.items()]
-    said = list(words.values())
+    legends = list(words.values())
     x, y = quantity("share", "share", "%", ticks=4), names(name, [one[name] for one in things], limit=180)
-    offset = {"field": "what", "type": "nominal", "sort": said}
+    offset = {"field": "what", "type": "nominal", "sort": legends}
     tips = [f"{name}:N", ("what:N", "share"), ("share:Q", "is", EXACT_SHARE)]
-    chart = plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=color("what", said))
+    chart = plot(rows, "bar", tips, x=x, y=y, yOffset=offset, color=color("what", legends))
     return spec(chart, max(MIN_HEIGHT, 30 * len(things) + 10))
 
 
 def histogram(counts: Sequence[int], edges: Sequence[float], *, x_title: str, y_title: str) -> dict[str, Any]:
-    """Draw counts between edges."""
+    """Return a histogram of counts between edges."""
     rows = [
         {"low": low, "high": high, "count": count, "zero": 0}
         for (low, high), count in zip(pairwise(edges), counts, strict=True)

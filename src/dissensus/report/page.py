@@ -1,7 +1,7 @@
-"""The page: blocks → one HTML file that needs no network. It only draws; every number comes from `collect`.
+"""The page: blocks in one HTML file that needs no network. All numbers come from `collect`.
 
-Nothing from the data becomes markup: Jinja escapes it, and what scripts use is JSON inside a block that no browser
-runs, set as text. A content security policy allows only the page's own scripts, by their hashes, and no connection.
+Nothing from the data becomes markup: Jinja escapes it, and scripts read it from a block of JSON that no browser runs,
+and set it as text. A content security policy allows only the page's own scripts, by their hashes, and no connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VEGA = "window.drawChart = vegaEmbed;"
 
 
 def render(facts: dict[str, Any]) -> str:
-    """Draw the page from what `collect` found."""
+    """Return the page of facts from `collect`."""
     drawn = []
     data: dict[str, Any] = {"charts": {}, "tables": {}}
     for name, about in facts["sections"].items():
@@ -57,7 +57,7 @@ def render(facts: dict[str, Any]) -> str:
 
 
 def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> dict[str, Any]:
-    """Return a block as the template takes it; put what the scripts need into `data`."""
+    """Return a block as the template expects it, and add the data of its scripts to `data`."""
     result = {"kind": block.kind, "id": f"{section}-{number}", **vars(block)}
     if isinstance(block, Chart):
         data["charts"][result["id"]] = block.spec | {"description": block.alt}
@@ -74,7 +74,7 @@ def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> di
 
 
 def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Put up to three charts into one row, and every other block into a row of its own."""
+    """Return blocks in rows: up to three charts in one row, every other block in a row of its own."""
     rows: list[list[dict[str, Any]]] = []
     open_ = False
     for block in blocks:
@@ -88,7 +88,7 @@ def _rows(blocks: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
 
 
 def _together(value: Any) -> Any:
-    """Keep a number on one line with its %."""
+    """Return text in which a number and its % stay on one line."""
     plain = isinstance(value, str) and not hasattr(value, "__html__")
     return value.replace(" %", "\u00a0%") if plain else value
 
@@ -104,7 +104,7 @@ def _in_script(value: Any) -> Any:
 def _policy(scripts: list[str]) -> str:
     hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes)
-    # nothing is evaluated: Vega interprets its expressions, as page.js asks for (ast)
+    # No eval: page.js makes Vega interpret its expressions (ast).
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:"
 
 

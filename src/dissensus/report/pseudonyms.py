@@ -1,7 +1,7 @@
-"""Stable pseudonyms: the same annotator has the same one in every report, and it tells nothing about the name.
+"""Stable pseudonyms: the same annotator has the same one in every report, and it reveals nothing about the name.
 
-A pseudonym is a keyed hash (BLAKE2b) of the name. Whoever can guess a name can check the guess, unless a secret `salt`
-goes into the hash; with one, pseudonyms are stable as long as the salt is the same.
+A pseudonym is a keyed hash (BLAKE2b) of the name. Without a secret `salt` a guessed name can be checked; with one,
+pseudonyms are stable as long as the salt is the same.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from hashlib import blake2b
 from typing import Any
 
 ALPHABET = "0123456789BCDFGHJKLMNPQRSTVWXZ"  # no vowels: no words by accident; no Y
-LENGTH = 5  # letters; more where two annotators of a table would share them
+LENGTH = 5  # letters; more if two annotators of a table would share them
 LONGEST = 16
 
 
 def pseudonyms(names: Sequence[Any], salt: str = "") -> list[str]:
-    """One pseudonym per name, all different.
+    """Return a different pseudonym for each name.
 
     >>> pseudonyms(["ann", "bob"])
     ['A76JD9', 'ASGS5F']

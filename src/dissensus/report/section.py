@@ -1,4 +1,4 @@
-"""Sections of the report: numbers from a study, sentences about them, and blocks that show them.
+"""Sections of the report: facts of a study, findings about them, and blocks that show them.
 
 A new section is one file in `sections/` with one class that `sections.register` enters: docs/contributing/section.md.
 """
@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from dissensus.common.registry import Registry
+from dissensus.messages import PYTHON, Face, Message
 from dissensus.report.blocks import Block
 from dissensus.report.study import Study
 from dissensus.table.kinds import CLASS_KINDS
@@ -19,14 +19,32 @@ Tone = Literal["good", "note", "bad"]
 Facts = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """A sentence for the summary: what was found, and what to do about it."""
+class Finding(Message):
+    """A finding for the summary: what was found, what to do about it, how bad it is and which table shows it.
 
-    text: str
-    advice: str = ""
-    tone: Tone = "note"
-    table: str = ""  # name of the table that shows it; left out, the section
+    A subclass sets `advice` (a template, as `template` is), `tone` and `table`, or makes properties of them.
+    """
+
+    template = ""
+
+    @property
+    def advice(self) -> str:
+        """Return the template of what to do; "" for nothing."""
+        return ""
+
+    @property
+    def tone(self) -> Tone:
+        """Return "bad" for what needs action, "good" for what is confirmed, else "note"."""
+        return "note"
+
+    @property
+    def table(self) -> str:
+        """Return the name of the table that shows it; "" for the whole section."""
+        return ""
+
+    def render_advice(self, face: Face = PYTHON) -> str:
+        """Return the advice in the words of an interface."""
+        return self.fill(self.advice, face)
 
 
 Findings = Iterator[Finding]
@@ -34,29 +52,29 @@ Blocks = Iterator[Block]
 
 
 class Section(ABC):
-    """One section of the report; `needs` names what the study must have, `kinds` the kinds of labels that it is for."""
+    """One section of the report; `needs` names required inputs of the study, `kinds` the label types it is for."""
 
     needs: ClassVar[tuple[str, ...]] = ()
     kinds: ClassVar[tuple[str, ...]] = CLASS_KINDS
 
     def applies(self, study: Study) -> bool:
-        """Whether the study has what this section needs."""
+        """Return True if the study has what this section needs."""
         return all(getattr(study, name) is not None for name in self.needs)
 
     @abstractmethod
     def collect(self, study: Study) -> Facts:
-        """Work out the numbers; `findings` and `draw` see nothing but what `study.plain` makes of them for JSON."""
+        """Compute the facts; `findings` and `draw` get them as plain JSON values (`study.plain`)."""
 
     def findings(self, facts: Facts) -> Iterable[Finding]:
-        """Say what belongs into the summary on top, the most important first."""
+        """Return findings for the summary at the top, the most important first."""
         return []
 
     @abstractmethod
     def draw(self, facts: Facts) -> Iterable[Block]:
-        """Show the numbers as blocks, pictures before tables."""
+        """Return blocks that show the facts, charts before tables."""
 
 
 sections: Registry[type[Section]] = Registry(
     "section", "report --help", "dissensus.report.sections", "dissensus.sections"
 )
-"""Sections by name: `summary` is the question that one answers, a higher `place` is further down the page."""
+"""Sections by name: `summary` is the question that a section answers, a higher `place` is further down the page."""

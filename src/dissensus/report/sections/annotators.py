@@ -1,35 +1,34 @@
-"""Annotators: how good each is, who is to be looked at and why, who takes what for what, who agrees with whom."""
+"""Annotators: the reliability of each, flags with reasons, confusion of classes, pairwise agreement."""
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections import Counter
 from typing import Any
 
 import numpy as np
 
-from dissensus.common.formatting import percent, word_list
+from dissensus.common.formatting import Count, Share, percent, word_list
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
 from dissensus.questions.diagnose import FLAG_WORDS, too_few_sentence
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
-from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
 from dissensus.report.study import Study, entries, first_within, plain, some_of
 from dissensus.table import names as naming
 
 MAX_ANNOTATORS = 1_500  # in the table and the chart
-MAX_CHARACTERS = 700_000  # of the table
+MAX_CHARACTERS = 700_000  # JSON characters of the table
 MAX_CONFUSION_CELLS = 60_000  # entries of confusion matrices on the page
-MAX_CLASSES = 10  # up to which a confusion matrix is shown whole; beyond, its largest mistakes
+MAX_CLASSES = 10  # classes up to which a confusion matrix is shown whole; beyond, its largest mistakes are listed
 MAX_MISTAKES = 10
 MAX_MATRIX_SIZE = 40  # annotators in the matrix of agreement
-MIN_SHARED_ITEMS = 5  # of two annotators with an entry there
-MIN_FILLED = 0.3  # share of its entries, below which there is not enough to see
-MAX_WEAK_NAMED = 5  # in the summary
-MAX_NAMES = 8  # in a sentence
+MIN_SHARED_ITEMS = 5  # items that two annotators share for an entry in the matrix
+MIN_FILLED = 0.3  # share of entries below which the matrix is not drawn
+MAX_WEAK_NAMED = 5  # annotators below the average in the summary
+MAX_NAMES = 8  # names in a sentence
 FLAGS = {
     "unrelated": "var(--c3)",
     "contrary": "var(--c5)",
@@ -39,25 +38,94 @@ FLAGS = {
     "below": "var(--c6)",
     "none": "var(--c1)",
 }
-"""What is said of annotators, the worst first, and how it is drawn."""
+"""Flag → colour, the worst first."""
+
+
 SCALE = "Ask how they understand the scale; graded-response takes it into account."
-WORDS = {
+WORDS: dict[str, tuple[str, str]] = {  # flag → behaviour of one annotator|of several, and what to do
     "unrelated": (
-        "give[s] labels that do not depend on the item",
+        "gives labels that do not depend on the item|give labels that do not depend on the item",
         "Ask them how they label before you rely on their labels.",
     ),
     "contrary": (
-        "give[s] labels that go against what the others say",
+        "gives labels that go against what the others say|give labels that go against what the others say",
         "Ask whether they understand the classes in another way.",
     ),
     "copies": (
-        "agree[s with another] far more than people who label by themselves would",
+        "agrees with another far more than people who label by themselves would"
+        "|agree far more than people who label by themselves would",
         "Count their group as one opinion; ask how they work.",
     ),
-    "higher": ("give[s] higher grades than others to the same items", SCALE),
-    "lower": ("give[s] lower grades than others to the same items", SCALE),
+    "higher": (
+        "gives higher grades than others to the same items|give higher grades than others to the same items",
+        SCALE,
+    ),
+    "lower": (
+        "gives lower grades than others to the same items|give lower grades than others to the same items",
+        SCALE,
+    ),
 }
-"""What they do, in brackets where it is one alone, and what to do about it."""
+
+
+class Flagged(Finding):
+    template = "{listing} {behaviour} ({share:0} of the annotators)."
+    table = "annotators-flagged"
+    flag: str
+    annotators: tuple[str, ...]
+    share: Share
+    example = {"flag": "copies"}
+
+    @property
+    def listing(self) -> str:
+        if (more := len(self.annotators) - MAX_NAMES) > 0:
+            return f"{len(self.annotators)} annotators ({', '.join(self.annotators[:MAX_NAMES])} and {more} more)"
+        return word_list(self.annotators)
+
+    @property
+    def behaviour(self) -> str:
+        return f"{Count(len(self.annotators)):{WORDS[self.flag][0]}}"
+
+    @property
+    def advice(self) -> str:
+        return WORDS[self.flag][1]
+
+    @property
+    def tone(self) -> Tone:
+        return "note" if self.flag in ("higher", "lower") else "bad"
+
+
+class BelowAverage(Finding):
+    template = (
+        "Below the average of {average:0} right by the method, also at the upper end of the 95 % interval: {listing}."
+    )
+    advice = "Look at which classes they confuse."
+    table = "annotators-flagged"
+    average: Share
+    reliability: dict[str, Share]
+
+    @property
+    def listing(self) -> str:
+        first = [f"{name} ({share:0})" for name, share in list(self.reliability.items())[:MAX_WEAK_NAMED]]
+        more = len(self.reliability) - MAX_WEAK_NAMED
+        return ", ".join(first) + (f" and {more:,} more" if more > 0 else "")
+
+
+class TooFewLabels(Finding):
+    template = "{few}"
+    too_few: int
+    active: int
+
+    @property
+    def few(self) -> str:
+        return too_few_sentence(self.too_few, self.active)
+
+    @property
+    def advice(self) -> str:
+        if self.too_few <= max(self.active / 2, 1):
+            return ""
+        return "Give the same people more items that others label too, rather than more people a few."
+
+
 NOUNS = {str(flag): words for flag, words in FLAG_WORDS.items()} | {"below": "below the average", "none": "none"}
 COLUMNS = {
     "annotator": Column("annotator"),
@@ -85,13 +153,13 @@ class Annotators(Section):
         ]
         serious = np.array([not set(WORDS).isdisjoint(one) for one in flags], np.bool_)
         order = np.lexsort((study.annotator_place, interval[:, 1], -fitted.n_annotations_, ~serious))[:MAX_ANNOTATORS]
-        confusions = confusions_of(study, order)
+        confusions = _confusions(study, order)
         columns: Facts = {"labels": fitted.n_annotations_, "reliability": fitted.reliability_}
         columns |= {"low": interval[:, 0], "high": interval[:, 1], "flags": flags, "reasons": found.reasons}
         people = [
             {"annotator": study.annotator_names[code]}
             | entries(code, **columns)
-            | ({"about": said} if (said := study.about_annotator(code)) else {})
+            | ({"about": about} if (about := study.about_annotator(code)) else {})
             | ({"confusion": confusions[at]} if at < len(confusions) else {})
             for at, code in enumerate(order.tolist())
         ]
@@ -110,29 +178,16 @@ class Annotators(Section):
         }
 
     def findings(self, facts: Facts) -> Findings:
-        for flag, (does, advice) in WORDS.items():
-            names = [person["annotator"] for person in facts["people"] if flag in person["flags"]]
+        for flag in WORDS:
+            names = tuple(person["annotator"] for person in facts["people"] if flag in person["flags"])
             if names:
-                share = percent(facts["flags"][flag] / max(facts["active"], 1))
-                does = re.sub(r"\[.*?\]", "", does) if len(names) > 1 else re.sub(r"[\[\]]", "", does)
-                said = f"{_name_list(names)} {does} ({share} of the annotators)."
-                yield Finding(said, advice, "note" if flag in ("higher", "lower") else "bad", "annotators-flagged")
+                share = Share(facts["flags"][flag] / max(facts["active"], 1))
+                yield Flagged(flag=flag, annotators=names, share=share)
         if weak := _weak_people(facts):
-            named = ", ".join(f"{one['annotator']} ({percent(one['reliability'])})" for one in weak[:MAX_WEAK_NAMED])
-            more = f" and {len(weak) - MAX_WEAK_NAMED:,} more" if len(weak) > MAX_WEAK_NAMED else ""
-            yield Finding(
-                f"Below the average of {percent(facts['mean_reliability'])} right by the method, also at the upper end "
-                f"of the 95 % interval: {named}{more}.",
-                "Look at which classes they confuse.",
-                table="annotators-flagged",
-            )
+            reliability = {one["annotator"]: Share(one["reliability"]) for one in weak}
+            yield BelowAverage(average=Share(facts["mean_reliability"]), reliability=reliability)
         if few := facts["too_few_labels"]:
-            yield Finding(
-                too_few_sentence(few, facts["active"]),
-                "Give the same people more items that others label too, rather than more people a few."
-                if few > max(facts["active"] / 2, 1)
-                else "",
-            )
+            yield TooFewLabels(too_few=few, active=facts["active"])
 
     def draw(self, facts: Facts) -> Blocks:
         flags, people = facts["flags"], facts["people"]
@@ -162,13 +217,13 @@ def _table(name: str, title: str, caption: str, people: list[Facts], facts: Fact
         why = one["reasons"]
         if "below" in one["flags"] and not why:
             why = f"right {percent(one['reliability'])} of the time, where the average is {average}"
-        said = {"flags": [NOUNS[flag] for flag in one["flags"]], "why": why}
-        rows.append(one | {"interval": [one["reliability"], one["low"], one["high"]]} | said)
+        interval = [one["reliability"], one["low"], one["high"]]
+        rows.append(one | {"interval": interval, "flags": [NOUNS[flag] for flag in one["flags"]], "why": why})
     return Table.of(name, title, caption, COLUMNS, rows, details=[_details(one, facts) for one in people], **options)
 
 
 def _weak_people(facts: Facts) -> list[Facts]:
-    """Return annotators whose interval is below the average and who have no worse flag, the least reliable first."""
+    """Return annotators without a worse flag whose interval is below the average, the least reliable first."""
     return sorted((one for one in facts["people"] if "below" in one["flags"]), key=lambda one: one["high"])
 
 
@@ -178,9 +233,9 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
         return [{"type": "text", "title": "", "text": why}]
     if not facts["whole_confusions"]:
-        rows = [[is_, said, percent(share)] for is_, said, share in confusion["mistakes"]]
+        rows = [[truth, label, percent(share)] for truth, label, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
-        return [listing(title, ["is", "said", "how often"], rows)]
+        return [listing(title, ["class", "label given", "how often"], rows)]
     return [
         {
             "type": "matrix",
@@ -195,14 +250,14 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
     ]
 
 
-def confusions_of(study: Study, order: IntArray) -> list[Facts]:
-    """Return confusion matrices with the items behind their rows, or the worst mistakes, of the first annotators."""
+def _confusions(study: Study, order: IntArray) -> list[Facts]:
+    """Return confusion matrices with the items per row, or the worst mistakes, of the first annotators."""
     K = study.table.n_classes
     whole = K <= MAX_CLASSES
     order = order[: MAX_CONFUSION_CELLS // (K * K if whole else 3 * MAX_MISTAKES)].astype(np.int32)
     try:
         parts = [study.fitted.confusions_of(order[start : start + 100]) for start in range(0, order.size, 100)]
-    except NotImplementedError:  # a method in which items matter too
+    except NotImplementedError:  # The error rates of the method depend on the item.
         return []
     posterior, item, annotator = study.fitted.untempered_posterior(), study.table.item, study.table.annotator
     seen = np.stack([np.bincount(annotator, posterior[item, k], study.table.n_annotators) for k in range(K)], axis=1)
@@ -211,7 +266,7 @@ def confusions_of(study: Study, order: IntArray) -> list[Facts]:
         if whole:
             found.append({"shares": plain(np.round(matrix, 2)), "items": plain(np.round(items, 1))})
             continue
-        loss = matrix * items[:, None]  # labels that are so mistaken
+        loss = matrix * items[:, None]  # Expected number of labels with each mistake.
         np.fill_diagonal(loss, 0)
         worst = np.argsort(-loss, axis=None, kind="stable")[:MAX_MISTAKES].tolist()
         rows = [[study.classes[w // K], study.classes[w % K], plain(matrix.flat[w], 2)] for w in worst]
@@ -220,7 +275,7 @@ def confusions_of(study: Study, order: IntArray) -> list[Facts]:
 
 
 def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
-    """Return how often pairs of flagged and busy annotators agree; those who agree stand side by side."""
+    """Return the agreement of pairs of flagged and busy annotators, ordered by similarity."""
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -232,7 +287,7 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
     if chosen.sum() < 2:
         return None
     part = table.select(annotators=chosen)
-    with warnings.catch_warnings(action="ignore", category=DataWarning):  # weights do not count
+    with warnings.catch_warnings(action="ignore", category=DataWarning):  # Agreement ignores weights.
         pairs = cohen_kappas(part, least=MIN_SHARED_ITEMS)
     share: FloatArray = np.full((part.n_annotators, part.n_annotators), np.nan)
     count = np.zeros(share.shape, np.int64)
@@ -266,7 +321,7 @@ def _reliability_chart(facts: Facts) -> Chart:
         for p in facts["people"]
         if p["reliability"] is not None
     ]
-    rows.sort(key=lambda row: -rank(row["flag"]))  # what is worst is drawn on top
+    rows.sort(key=lambda row: -rank(row["flag"]))  # The worst are drawn on top.
     there = sorted({row["flag"] for row in rows}, key=rank)
     scale = {"type": "log", "nice": False, "padding": 12}
     x = charts.quantity("labels", "labels given", "~s", scale=scale, labelOverlap=True)
@@ -284,7 +339,7 @@ def _reliability_chart(facts: Facts) -> Chart:
         "Who is reliable",
         "Lines are 95 % intervals. Click a mark to see that annotator.",
         f"Reliability against number of labels of {len(rows):,} annotators, {percent(facts['mean_reliability'])} on "
-        f"average; {'flagged: ' + ', '.join(bad[:MAX_NAMES]) if bad else 'nobody is flagged'}.",
+        f"average; {'flagged: ' + ', '.join(bad[:MAX_NAMES]) if bad else 'no annotator is flagged'}.",
         wide=True,
     )
 
@@ -303,14 +358,8 @@ def _agreement_chart(matrix: Facts) -> Chart:
     return Chart(
         charts.pairs(names, rows, tips, charts.heat("share", "agree")),
         "Who agrees with whom",
-        f"Bright blocks see things alike, or copy. Blank: fewer than {MIN_SHARED_ITEMS} shared items.{few}",
+        f"Bright blocks label similarly, or copy. Blank: fewer than {MIN_SHARED_ITEMS} shared items.{few}",
         f"Matrix of agreement of {len(names)} annotators; highest between {best['down']} and {best['across']}, "
         f"{percent(best['share'])} of {best['shared']} items.",
         wide=True,
     )
-
-
-def _name_list(names: list[str]) -> str:
-    if (more := len(names) - MAX_NAMES) > 0:
-        return f"{len(names)} annotators ({', '.join(names[:MAX_NAMES])} and {more} more)"
-    return word_list(names)

@@ -1,29 +1,31 @@
-"""Answers of labels that are no classes: values, a ranking, sets, spans in their texts, texts; a picture of each."""
+"""Answers of labels that are not classes: values, rankings, sets, spans in their texts, texts; with a chart of each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dissensus.common.formatting import count, percent
+from dissensus.common.formatting import Count, Share, percent
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.distances import MAX_LABELS, agreement_by_kind
+from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import bootstrap
-from dissensus.exceptions import DataError
 from dissensus.questions.scoring import SCORING
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
+from dissensus.report.face import REPORT
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.sections.overview import AT_CHANCE, MIN_ITEMS
 from dissensus.report.study import Study, first_within, plain, range_text, shown, some_of
 from dissensus.table.kinds import CLASS_KINDS, KINDS
 
 MAX_ROWS = 300  # items in the table
-MAX_CHARACTERS = 400_000  # of the rows of the table
-MAX_DRAWN = 40  # items or things in a picture
-MAX_SAID = 8  # of them in the text that stands in for a picture
+MAX_CHARACTERS = 400_000  # JSON characters of the rows of the table
+MAX_DRAWN = 40  # items or things in a chart
+MAX_IN_ALT = 8  # items or things in the text that replaces a chart
+MIN_SPAN_CONFIDENCE = 0.7  # mean confidence of spans below which more readers are suggested
 RESAMPLES = 500  # of the bootstrap of agreement
 COEFFICIENTS = {
     "icc": "intraclass correlation", "exact_f1": "F1 of two annotators", "krippendorff_alpha": "Krippendorff's α",
@@ -32,9 +34,70 @@ COEFFICIENTS = {
 GOLD_NAMES = {"jaccard": "Jaccard index, by gold", "f1": "F1 of spans, by gold", "gold_error": "mean error, by gold"}
 
 
+class AgreementAtChance(Finding):
+    template = "Labels of one item agree about as often as chance would, or less ({coefficient} {alpha:.2f})."
+    advice = "Look at the instructions and at the annotators first."
+    tone = "bad"
+    coefficient: str
+    alpha: float
+
+
+class WideIntervals(Finding):
+    template = "{wide:,} of {items:item} {has} an interval wider than half of the scale."
+    advice = "Ask about these again: `dissensus recommend`."
+    table = "answers"
+    wide: int
+    items: Count
+
+    @property
+    def has(self) -> str:
+        return "has" if self.wide == 1 else "have"
+
+
+class BestThing(Finding):
+    template = "{best} is best by the 95 % intervals of ranks."
+    tone = "good"
+    table = "answers"
+    best: str
+
+
+class BestIsUnclear(Finding):
+    template = "{best} leads, but not significantly ahead of {others}."
+    advice = "Compare these more: `dissensus recommend`."
+    table = "answers"
+    best: str
+    level: tuple[str, ...]
+
+    @property
+    def others(self) -> str:
+        return f"{len(self.level):,} others" if len(self.level) > 3 else " and ".join(self.level)
+
+
+class UnsureSpans(Finding):
+    template = "The spans are {confidence:0} sure on average."
+    advice = "Ask for more readers: `dissensus recommend`."
+    table = "answers"
+    confidence: Share
+
+
+class AnswersAgainstGold(Finding):
+    template = "{measure} {value} ({low} to {high}{coverage}), on {items:,} {units} with a known answer."
+    measure: str
+    value: str
+    low: str
+    high: str
+    covered: Share | None
+    items: int
+    units: Literal["items", "tokens"]
+
+    @property
+    def coverage(self) -> str:
+        return "" if self.covered is None else f"; 95 % intervals hold {self.covered:0}"
+
+
 @sections.register("answers", title="Answers", summary="What are the answers, and how sure are they?", place=15)
 class Answers(Section):
-    """How far labels agree, the answers with their uncertainty, and a picture of them."""
+    """Agreement of labels, the answers with their uncertainty, and a chart of them."""
 
     kinds = tuple(kind for kind in KINDS if kind != "classes")
 
@@ -50,27 +113,24 @@ class Answers(Section):
             "gold": None if table.kind in CLASS_KINDS else _against_gold(study),
             "items": table.n_items,
             "items_with_two_annotators": int((table.ratings_per_item > 1).sum()),
-            "finding": None,
             **found,
             "rows": first_within(plain(found["rows"]), MAX_CHARACTERS),
         }
 
     def findings(self, facts: Facts) -> Findings:
-        alpha = next((one for one in facts["agreement"] or () if "α" in one["name"]), None)
+        alpha = next((one for one in facts["agreement"] or () if "α" in COEFFICIENTS[one["name"]]), None)
         checked = facts["items_with_two_annotators"] >= MIN_ITEMS
         if alpha is not None and alpha["value"] is not None and alpha["value"] < AT_CHANCE and checked:
-            yield Finding(
-                "Labels of one item agree about as often as chance would, or less "
-                f"({alpha['name']} {alpha['value']:.2f}).",
-                "Look at the instructions and at the annotators first.",
-                "bad",
-            )
-        if facts["finding"]:
-            yield Finding(**dict(zip(("text", "advice", "tone"), facts["finding"], strict=False)), table="answers")
+            yield AgreementAtChance(coefficient=COEFFICIENTS[alpha["name"]], alpha=alpha["value"])
+        yield from ANSWERS[facts["kind"]].findings(facts)
         if (gold := facts["gold"]) is not None:
-            covered = f"; 95 % intervals hold {percent(gold['covered'])}" if "covered" in gold else ""
-            said = f"{gold['name'][0].upper()}{gold['name'][1:]} {gold['said']} ({gold['interval']}{covered})"
-            yield Finding(f"{said}, on {gold['items']:,} {gold['of']} with a known answer.")
+            words, covered = _gold_words(gold), gold.get("covered")
+            yield AnswersAgainstGold(
+                **words | {"measure": f"{words['measure'][0].upper()}{words['measure'][1:]}"},
+                covered=None if covered is None else Share(covered),
+                items=gold["items"],
+                units=gold["of"],
+            )
 
     def draw(self, facts: Facts) -> Blocks:
         numbers = []
@@ -79,33 +139,43 @@ class Answers(Section):
                 Number(facts["labels_per_item"], "labels per item"),
                 Number(facts["labels_per_annotator"], "labels per annotator"),
             ]
-        numbers += [Number(*one) for one in facts["numbers"]]
+        shown_as, rows = ANSWERS[facts["kind"]], facts["rows"]
+        numbers += shown_as.numbers(facts)
         for one in facts["agreement"] or ():
             if one["value"] is not None:
                 between = "" if one["low"] is None else f"{one['low']:.2f} to {one['high']:.2f}"
-                numbers.append(Number(f"{one['value']:.2f}", one["name"], between))
+                numbers.append(Number(f"{one['value']:.2f}", COEFFICIENTS[one["name"]], between))
         if (gold := facts["gold"]) is not None:
-            numbers.append(Number(gold["said"], gold["name"], f"{gold['items']:,} {gold['of']} with a known answer"))
+            words = _gold_words(gold)
+            note = f"{gold['items']:,} {gold['of']} with a known answer"
+            numbers.append(Number(words["value"], words["measure"], note))
         yield Numbers(numbers)
-        shown_as, rows = ANSWERS[facts["kind"]], facts["rows"]
         yield from shown_as.draw(facts)
-        said = [
-            [listing("What annotators said", ("annotator", "answer"), row["said"])] for row in rows if "said" in row
+        labels = [
+            [listing("Labels of annotators", ("annotator", "answer"), row["given"])] for row in rows if "given" in row
         ]
         caption = f"{shown_as.order} first{some_of(rows, facts['items'], 'are here', '; ')}."
-        more = {"details": said or None, "page": shown_as.page}
+        more = {"details": labels or None, "page": shown_as.page}
         yield Table.of("answers", shown_as.title, caption, shown_as.columns, rows, **more)
 
 
+def summary(facts: Facts) -> list[str]:
+    """Return the sentences of the headline: the best thing of a ranking, or the first numbers."""
+    shown_as = ANSWERS[facts["kind"]]
+    if facts["kind"] == "pairs":
+        return [one.render(REPORT) for one in shown_as.findings(facts)]
+    return [f"{one.name[0].upper()}{one.name[1:]}: {one.value}." for one in shown_as.numbers(facts)[:2]]
+
+
 def _agreement(study: Study) -> list[Facts] | None:
-    """The coefficients of the kind, as far as they are defined."""
+    """Return the coefficients of the label type, as far as they are defined."""
     if study.table.kind == "objects" and study.table.n_classes > MAX_LABELS:
         return None
     try:
         found = agreement_by_kind(study.table, resamples=RESAMPLES, seed=study.seed)
-    except DataError:  # no two annotators share an item
+    except NoSharedItems:
         return None
-    return [{"name": words, **plain(found[name])} for name, words in COEFFICIENTS.items() if name in found]
+    return [{"name": name, **plain(found[name])} for name in COEFFICIENTS if name in found]
 
 
 def _against_gold(study: Study) -> Facts | None:
@@ -115,49 +185,58 @@ def _against_gold(study: Study) -> Facts | None:
     found = scoring.gold(study.fitted, study.table, gold)
     if not found[:, 1].sum() > 0:
         return None
-    value = bootstrap(found, lambda s: s[:, 0] / s[:, 1], seed=study.seed)
     known = ~np.isnan(gold) if study.table.kind == "numbers" else gold >= 0
-    said, low, high = (
-        percent(one, 1) if scoring.measure.sign > 0 else f"{one:.3g}" for one in (value.value, value.low, value.high)
-    )
     facts: Facts = {
-        "name": GOLD_NAMES.get(scoring.measure.gold, "mean distance, by gold"),
-        "value": value,
-        "said": said,
-        "interval": f"{low} to {high}",
-        "items": int(known.sum()),
+        "measure": scoring.measure.gold,
+        "share": scoring.measure.sign > 0,
+        "value": bootstrap(found, lambda s: s[:, 0] / s[:, 1], seed=study.seed),
+        "items": known.sum(),
         "of": "tokens" if study.table.kind == "spans" else "items",
     }
     if study.table.kind == "numbers":
         fitted: Any = study.fitted
         low, high = fitted.interval_[known].T
-        facts["covered"] = float(((gold[known] >= low) & (gold[known] <= high)).mean())
+        facts["covered"] = ((gold[known] >= low) & (gold[known] <= high)).mean()
     return facts
 
 
-class Kind(NamedTuple):
-    """How the answers of one kind of labels are shown."""
+def _gold_words(gold: Facts) -> dict[str, str]:
+    words = {
+        key: percent(gold["value"][key], 1) if gold["share"] else f"{gold['value'][key]:.3g}"
+        for key in ("value", "low", "high")
+    }
+    return {"measure": GOLD_NAMES.get(gold["measure"], "mean distance, by gold"), **words}
 
-    title: str  # of the table
-    collect: Callable[[Study, Any], Facts]  # numbers, rows of the table, what `draw` needs; by a method of the kind
-    draw: Callable[[Facts], Blocks]  # pictures
+
+class Kind(NamedTuple):
+    """How the answers of one label type are shown."""
+
+    title: str  # title of the table
+    collect: Callable[[Study, Any], Facts]  # rows of the table and other facts, from a study and its fitted method
+    numbers: Callable[[Facts], list[Number]]
+    findings: Callable[[Facts], Iterator[Finding]]
+    draw: Callable[[Facts], Blocks]  # charts
     columns: dict[str, Column]
-    order: str = "The least sure"  # what comes first in the table
+    order: str = "The least sure"  # rows that come first in the table
     page: int = 15
 
 
 def _least_sure(doubt: FloatArray) -> list[int]:
-    """Codes of the items with most doubt."""
+    """Return the codes of the items with most doubt."""
     return list(np.argsort(-doubt, kind="stable")[:MAX_ROWS].tolist())
 
 
-def _said(what: str, rows: list[Facts], words: str) -> str:
-    """Say in a sentence what a picture shows of the first rows; `words` has their fields in braces."""
-    return f"{what}: {', '.join(words.format_map(row) for row in rows[:MAX_SAID])}."
+def _listed(title: str, rows: list[Facts], words: str) -> str:
+    """Return a sentence that lists the first rows of a chart; `words` is a template of their fields."""
+    return f"{title}: {', '.join(words.format_map(row) for row in rows[:MAX_IN_ALT])}."
+
+
+def _no_findings(facts: Facts) -> Iterator[Finding]:
+    yield from ()
 
 
 def _columns(**columns: Column) -> dict[str, Column]:
-    """The columns of items, around those of their kind."""
+    """Return the columns of items, with those of a label type in between."""
     return {"item": Column("item"), "texts": Column("text", "long"), **columns, "labels": Column("labels", "number")}
 
 
@@ -179,25 +258,33 @@ def _collect_values(study: Study, fitted: Any) -> Facts:
     drawn = ranked[np.unique(np.linspace(0, ranked.size - 1, min(MAX_DRAWN, ranked.size)).astype(int))]
     some = labels > 0
     spread = float(np.ptp(table.values[table.label])) if len(table) else 0.0
-    facts: Facts = {
-        "numbers": [],
-        "mean_width": float(width[some].mean()),
+    return {
+        "range": [value.min(), value.max()],
+        "mean_width": width[some].mean(),
+        "spread": spread,
+        "wide": (width[some] > spread / 2).sum(),
+        "labelled": some.sum(),
         "rows": [
             study.about(i) | {"value": value[i], "low": low[i], "high": high[i], "labels": labels[i]}
             for i in _least_sure(width)
         ],
         "drawn": [{"item": study.item_names[i], "value": value[i], "low": low[i], "high": high[i]} for i in drawn],
     }
-    if table.kind == "numbers":
-        facts["numbers"] = [
-            [f"{value.min():.4g} to {value.max():.4g}", "values"],
-            [f"{facts['mean_width']:.3g}", "mean width of a 95 % interval", f"labels span {spread:.4g}"],
-        ]
-        if wide := int((width[some] > spread / 2).sum()):
-            have = f"{count(int(some.sum()), 'item')} {'has' if wide == 1 else 'have'}"
-            said = f"{wide:,} of {have} an interval wider than half of the scale."
-            facts["finding"] = [said, "Ask about these again: `dissensus recommend`."]
-    return facts
+
+
+def _value_numbers(facts: Facts) -> list[Number]:
+    if facts["kind"] != "numbers":
+        return []
+    (low, high), width = facts["range"], f"{facts['mean_width']:.3g}"
+    return [
+        Number(f"{low:.4g} to {high:.4g}", "values"),
+        Number(width, "mean width of a 95 % interval", f"labels span {facts['spread']:.4g}"),
+    ]
+
+
+def _value_findings(facts: Facts) -> Iterator[Finding]:
+    if facts["kind"] == "numbers" and facts["wide"]:
+        yield WideIntervals(wide=facts["wide"], items=Count(facts["labelled"]))
 
 
 def _draw_values(facts: Facts) -> Blocks:
@@ -208,7 +295,7 @@ def _draw_values(facts: Facts) -> Blocks:
         charts.intervals(rows, "item", x, charts.from_to("value", ".4g"), opens="answers"),
         "Items by value",
         f"Lines are 95 % intervals.{few} Click a mark to see its item.",
-        _said("Values from the highest", rows, "{item} {value:.4g}"),
+        _listed("Values from the highest", rows, "{item} {value:.4g}"),
         wide=True,
     )
 
@@ -221,17 +308,30 @@ def _collect_ranking(study: Study, fitted: Any) -> Facts:
     rows = [{"thing": shown(row.pop("thing"), 100)} | row | {"value": row["score"]} for row in rows]
     rest = [row["thing"] for row in rows[1:] if row["rank_low"] == 1]
     _, left, _ = fitted.crowd_answering_
-    best = rows[0]["thing"]
-    finding = [f"{best} is best by the 95 % intervals of ranks.", "", "good"]
-    if rest:
-        others = f"{len(rest):,} others" if len(rest) > 3 else " and ".join(rest)
-        finding = [f"{best} leads, and {others} cannot be told from it.", "Compare these more: `dissensus recommend`."]
-    numbers = [[f"{len(rows):,}", "things"], [f"{1 + len(rest):,}", "may be best", "their 95 % ranks hold 1"]]
-    if abs(left) > 0.01:
+    return {
+        "items": len(rows),
+        "rows": rows[:MAX_ROWS],
+        "best": rows[0]["thing"],
+        "level": rest,
+        "left_log_odds": left,  # preference for what stands left
+    }
+
+
+def _ranking_numbers(facts: Facts) -> list[Number]:
+    found = [
+        Number(f"{facts['items']:,}", "things"),
+        Number(f"{1 + len(facts['level']):,}", "may be best", "their 95 % ranks hold 1"),
+    ]
+    if abs(left := facts["left_log_odds"]) > 0.01:
         side = "left" if left > 0 else "right"
-        numbers.append([f"{np.exp(abs(left)):.2f} : 1", f"for what stands {side}", "odds where both are equally good"])
-    found = {"numbers": numbers, "items": len(rows), "rows": rows[:MAX_ROWS]}
-    return found | {"best": best, "level": rest, "finding": finding}
+        odds = f"{np.exp(abs(left)):.2f} : 1"
+        found.append(Number(odds, f"for what stands {side}", "odds where both are equally good"))
+    return found
+
+
+def _ranking_findings(facts: Facts) -> Iterator[Finding]:
+    best, level = facts["best"], tuple(facts["level"])
+    yield BestIsUnclear(best=best, level=level) if level else BestThing(best=best)
 
 
 def _draw_ranking(facts: Facts) -> Blocks:
@@ -243,7 +343,7 @@ def _draw_ranking(facts: Facts) -> Blocks:
         charts.intervals(rows, "thing", x, tips, opens="answers"),
         "Scores",
         f"Lines are 95 % intervals.{few}",
-        _said("Scores from the best", rows, "{thing} {score:.2f}"),
+        _listed("Scores from the best", rows, "{thing} {score:.2f}"),
     )
     by_rank = [
         {"thing": row["thing"], "value": row["rank"], "low": row["rank_low"], "high": row["rank_high"]} for row in rows
@@ -253,7 +353,7 @@ def _draw_ranking(facts: Facts) -> Blocks:
         charts.intervals(by_rank, "thing", x, charts.from_to("rank")),
         "Ranks",
         "Where a thing may stand, in 95 % of cases; 1 is best, on the right.",
-        _said("Ranks", by_rank, "{thing} {low} to {high}"),
+        _listed("Ranks", by_rank, "{thing} {low} to {high}"),
     )
 
 
@@ -264,14 +364,12 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
     table = study.table
     label, sure, options = fitted.predict(), fitted.confidence_, fitted.options_.tolist()
     names = [shown(one, 60) for one in options]
-    ticked = table.options.ticked.astype(float)[table.label]
-    given = dict(zip(table.options.names.tolist(), ticked.T, strict=True))
-    ticks = f"{ticked.sum(axis=1).mean():.2f} ticked at a time"
+    selected = table.options.ticked.astype(float)[table.label]
+    given = dict(zip(table.options.names.tolist(), selected.T, strict=True))
     return {
-        "numbers": [
-            [percent(float(sure.mean())), "chance that exactly the set is right", "on average"],
-            [f"{fitted.answer_.sum(axis=1).mean():.2f}", "options an item", ticks],
-        ],
+        "mean_confidence": sure.mean(),
+        "mean_options": fitted.answer_.sum(axis=1).mean(),
+        "mean_selected": selected.sum(axis=1).mean(),
         "rows": [
             study.about(i)
             | {"label": shown(label[i], 200), "confidence": sure[i], "options": _shares(fitted.posterior_[i], names)}
@@ -285,8 +383,16 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
     }
 
 
+def _set_numbers(facts: Facts) -> list[Number]:
+    selected = f"{facts['mean_selected']:.2f} ticked at a time"
+    return [
+        Number(percent(facts["mean_confidence"]), "chance that exactly the set is right", "on average"),
+        Number(f"{facts['mean_options']:.2f}", "options an item", selected),
+    ]
+
+
 def _shares(probability: Any, names: list[str]) -> list[list[Any]]:
-    """Options of an item that are most probable, as a table shows them; they do not sum to one."""
+    """Return the most probable options of an item as a table shows them; they do not sum to one."""
     order = np.argsort(-probability, kind="stable")[:4]
     return [[names[k], float(probability[k]), k] for k in order.tolist() if probability[k] > 0.01]
 
@@ -298,7 +404,7 @@ def _draw_sets(facts: Facts) -> Blocks:
         charts.shares_beside(ranked, "option", words),
         "Options",
         f"How often each of {len(facts['options']):,} options was ticked, and in how many answers it is.",
-        _said("Options", [one | {"in": percent(one["found"])} for one in ranked], "{option} {in}"),
+        _listed("Options", [one | {"in": percent(one["found"])} for one in ranked], "{option} {in}"),
     )
 
 
@@ -321,37 +427,43 @@ def _collect_spans(study: Study, fitted: Any) -> Facts:
         }
         for name in sorted(of_document, key=lambda name: (unsure[name], name))[:MAX_ROWS]
     ]  # fmt: skip
-    sure = float(np.mean([one["probability"] for one in found])) if found else 0.0
-    finding = None
-    if found and sure < 0.7:
-        finding = [f"The spans are {percent(sure)} sure on average.", "Ask for more readers: `dissensus recommend`."]
     return {
-        "numbers": [
-            [f"{len(found):,}", "spans", f"about {sure * len(found):,.0f} of them right"],
-            [f"{len(of_document):,}", "documents"],
-        ],
+        "spans": len(found),
+        "mean_confidence": np.mean([one["probability"] for one in found]) if found else 0.0,
         "items": len(of_document),
         "rows": rows,
         "labels": [{"label": name, "spans": len(by_label[name]), "sure": np.mean(by_label[name])} for name in labels],
-        "finding": finding,
     }
 
 
+def _span_numbers(facts: Facts) -> list[Number]:
+    right = facts["mean_confidence"] * facts["spans"]
+    return [
+        Number(f"{facts['spans']:,}", "spans", f"about {right:,.0f} of them right"),
+        Number(f"{facts['items']:,}", "documents"),
+    ]
+
+
+def _span_findings(facts: Facts) -> Iterator[Finding]:
+    if facts["spans"] and facts["mean_confidence"] < MIN_SPAN_CONFIDENCE:
+        yield UnsureSpans(confidence=Share(facts["mean_confidence"]))
+
+
 def _marked(study: Study, name: str, spans: list[Facts], labels: list[str]) -> list[list[Any]]:
-    """[text, label, its number, how sure] of the parts of a document; without its text, the spans by their places."""
+    """Return [text, label, its number, confidence] per part of a document, or the places of spans without its text."""
     text = study.document_text(name)
     pieces, between = (text, "") if isinstance(text, str) else (text, " ")
     parts: list[list[Any]] = []
     at = 0
     for span in spans:
-        said = [shown(span["label"], 40), labels.index(span["label"]), span["probability"]]
+        about = [shown(span["label"], 40), labels.index(span["label"]), span["probability"]]
         start, end = span["start"], span["end"]
         if pieces is None:
-            parts.append([f"{start} to {end}", *said])
+            parts.append([f"{start} to {end}", *about])
             continue
         if start > at:
             parts.append([between.join(pieces[at:start]) + between])
-        parts.append([between.join(pieces[start:end]), *said])
+        parts.append([between.join(pieces[start:end]), *about])
         at = max(at, end)
     if pieces is not None and len(pieces) > at:
         parts.append([between.join(pieces[at:]) + between])
@@ -366,7 +478,7 @@ def _draw_spans(facts: Facts) -> Blocks:
             charts.bars(rows, "label", charts.quantity("spans", "spans", charts.COUNT), tips),
             "Spans found",
             "By label.",
-            _said("Spans", rows, "{label} {spans:,}"),
+            _listed("Spans", rows, "{label} {spans:,}"),
         )
 
 
@@ -379,22 +491,28 @@ def _collect_objects(study: Study, fitted: Any) -> Facts:
     rows = []
     for i in _least_sure(off):
         given = slice(table.item_ptr[i], table.item_ptr[i + 1])
-        said = [
+        given_labels = [
             [study.annotator_names[who], shown(table.classes[k], 600)]
             for who, k in zip(table.annotator[given], table.label[given], strict=True)
         ]
         row = study.about(i) | {"label": shown(label[i], 600), "confidence": sure[i], "off": off[i]}
-        rows.append(row | {"labels": len(said), "said": sorted(said)})
+        rows.append(row | {"labels": len(given_labels), "given": sorted(given_labels)})
     histogram, edges = np.histogram(off, np.linspace(0, max(1.0, float(off.max(initial=0))), 21))
     return {
-        "numbers": [
-            [f"{off.mean():.2f}", "expected distance of an answer", "0 is exact, 1 nothing in common"],
-            [percent(float(sure.mean())), "mean confidence"],
-        ],
+        "mean_distance": off.mean(),
+        "mean_confidence": sure.mean(),
         "histogram": histogram,
         "edges": edges,
         "rows": rows,
     }
+
+
+def _object_numbers(facts: Facts) -> list[Number]:
+    distance = f"{facts['mean_distance']:.2f}"
+    return [
+        Number(distance, "expected distance of an answer", "0 is exact, 1 nothing in common"),
+        Number(percent(facts["mean_confidence"]), "mean confidence"),
+    ]
 
 
 def _draw_objects(facts: Facts) -> Blocks:
@@ -411,24 +529,24 @@ _VALUES = _columns(
 )  # fmt: skip
 _SURE = Column("sure", "percent")
 ANSWERS = {
-    "graded": Kind("Grades", _collect_values, _draw_values, _VALUES),
-    "numbers": Kind("Values", _collect_values, _draw_values, _VALUES),
-    "pairs": Kind("Ranking", _collect_ranking, _draw_ranking, {
+    "graded": Kind("Grades", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUES),
+    "numbers": Kind("Values", _collect_values, _value_numbers, _value_findings, _draw_values, _VALUES),
+    "pairs": Kind("Ranking", _collect_ranking, _ranking_numbers, _ranking_findings, _draw_ranking, {
         "thing": Column("thing"), "rank": Column("rank", "number"), "rank_low": Column("from", "number"),
         "rank_high": Column("to", "number"), "score": Column("score", "number", 2), "low": Column("from", "number", 2),
         "high": Column("to", "number", 2), "elo": Column("Elo", "number", note="mean 1,000"),
         "comparisons": Column("comparisons", "number"),
     }, "The best"),
-    "sets": Kind("Sets", _collect_sets, _draw_sets, _columns(
+    "sets": Kind("Sets", _collect_sets, _set_numbers, _no_findings, _draw_sets, _columns(
         label=Column("set", "long"), confidence=_SURE,
         options=Column("probability of options", "list", note="the most probable four"),
     )),
-    "spans": Kind("Documents", _collect_spans, _draw_spans, {
+    "spans": Kind("Documents", _collect_spans, _span_numbers, _span_findings, _draw_spans, {
         "document": Column("document"),
         "marked": Column("text", "marked", note="spans with their labels and how sure they are"),
         "spans": Column("spans", "number"), "sure": Column("least sure span", "percent"),
     }, page=8),
-    "objects": Kind("Answers", _collect_objects, _draw_objects, _columns(
+    "objects": Kind("Answers", _collect_objects, _object_numbers, _no_findings, _draw_objects, _columns(
         label=Column("answer", "long"), confidence=_SURE, off=Column("expected distance", "number", 2),
     )),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Clusters: items that are labelled alike, annotators who label alike, and which labels they give."""
+"""Clusters: items with similar labels, annotators with similar labels, and the labels they give."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from dissensus.clustering.base import clusterings
 from dissensus.clustering.model import of_clusters
-from dissensus.common.formatting import count, percent
-from dissensus.models.base import clusterings
+from dissensus.common.formatting import Share, count, percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -16,15 +16,30 @@ from dissensus.report.study import Study, entries, shares
 
 MAX_EXAMPLES = 5  # items of each cluster
 MAX_MEMBERS = 50  # annotators of each cluster that are listed
-MAX_PICTURES = 6  # of what a cluster of annotators says
-MAX_CLASSES = 15  # in a picture, the most frequent
+MAX_PICTURES = 6  # clusters of annotators with a chart
+MAX_CLASSES = 15  # in a chart, the most frequent
+
+
+class ItemClusters(Finding):
+    template = "Items fall into {items} groups by how they are labelled."
+    items: int
+
+
+class JointClusters(Finding):
+    template = (
+        "Items fall into {items} groups by how they are labelled, annotators into {annotators} by how they label; the "
+        "largest has {largest:0} of them."
+    )
+    items: int
+    annotators: int
+    largest: Share
 
 
 @sections.register(
-    "clusters", title="Clusters", summary="Which items are labelled alike, and who labels alike?", place=55
+    "clusters", title="Clusters", summary="Which items get similar labels, and which annotators give them?", place=55
 )
 class ClustersSection(Section):
-    """The search, the sizes, what each group of annotators says of each group of items."""
+    """The search, the sizes, and the labels that each group of annotators gives to each group of items."""
 
     needs = ("clustering",)
 
@@ -62,12 +77,12 @@ class ClustersSection(Section):
         }
 
     def findings(self, facts: Facts) -> Findings:
-        sizes = [one["annotators"] for one in facts["annotator_clusters"]]
-        text = f"Items fall into {len(facts['item_clusters'])} groups by how they are labelled"
+        items, sizes = len(facts["item_clusters"]), [one["annotators"] for one in facts["annotator_clusters"]]
         if len(sizes) > 1:
-            share = percent(max(sizes) / max(sum(sizes), 1))
-            text += f", annotators into {len(sizes)} by how they label; the largest has {share} of them"
-        yield Finding(f"{text}.")
+            largest = Share(max(sizes) / max(sum(sizes), 1))
+            yield JointClusters(items=items, annotators=len(sizes), largest=largest)
+        else:
+            yield ItemClusters(items=items)
 
     def draw(self, facts: Facts) -> Blocks:
         items, people, search = facts["item_clusters"], facts["annotator_clusters"], facts["search"]
@@ -100,7 +115,7 @@ class ClustersSection(Section):
             for one in people:
                 more = one["annotators"] - len(one["members"])
                 names = ", ".join(one["members"]) + (f" and {more:,} more" if more > 0 else "")
-                members.append([{"type": "text", "title": "Members", "text": names or "Nobody."}])
+                members.append([{"type": "text", "title": "Members", "text": names or "No members."}])
             yield _table(
                 "annotator",
                 "Open a row for its members.",
@@ -120,7 +135,7 @@ def _table(of: str, caption: str, columns: dict[str, Column], clusters: list[Fac
 
 
 def _examples(study: Study, cluster: int) -> list[Facts]:
-    """Return the items that most surely belong to a cluster."""
+    """Return the items with the highest probability of belonging to a cluster."""
     model = study.clustering
     assert model is not None
     sure = model.item_clusters_[:, cluster]
@@ -177,7 +192,7 @@ def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
 
 
 def _labels_chart(one: Facts, facts: Facts) -> Chart:
-    """What one cluster of annotators says of every cluster of items."""
+    """Return a chart of the labels that one cluster of annotators gives to every cluster of items."""
     classes, people = facts["classes"], facts["annotator_clusters"]
     numbers = [str(k) for k in range(len(one["shares"]))]
     rows = charts.cells(numbers, classes, share=one["shares"])
@@ -191,11 +206,11 @@ def _labels_chart(one: Facts, facts: Facts) -> Chart:
     if len(people) > 1:
         who = f"the {count(people[one['cluster']]['annotators'], 'annotator')} of cluster {one['cluster']}"
         title = f"What cluster {one['cluster']} of annotators says"
-    said = max(rows, key=lambda row: row["share"])
+    top = max(rows, key=lambda row: row["share"])
     return Chart(
         charts.spec(chart, max(180, 16 * len(numbers) + 90)),
         title,
         f"Of items of each cluster (rows), the share of each label that {who} give.",
-        f"Heat map of labels by cluster of items; most alike are those of cluster {said['down']}, "
-        f"{percent(said['share'])} {said['across']}.",
+        f"Heat map of labels by cluster of items; most uniform are those of cluster {top['down']}, "
+        f"{percent(top['share'])} {top['across']}.",
     )

@@ -1,27 +1,29 @@
-"""Items: which to look at, and why labels disagree: an error, an ambiguity, or groups who see them differently."""
+"""Items: those to look at first, and why labels disagree: errors, ambiguity or perspectives of groups."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import Share, percent
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.messages import Message
 from dissensus.questions.explain import KINDS, MEANINGS, SURE, Explanation
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text, listing
+from dissensus.report.face import REPORT
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import MAX_TEXT_LENGTH, Study, entries, facts_of, first_within, plain, shares, some_of
 
 N_FIRST = 10  # items to look at first
 MAX_ITEMS = 1_500  # in the table
-MAX_OTHER_ITEMS = 300  # of them drawn from those that need no look, so that a reader sees what those are like
-MAX_CHARACTERS = 1_600_000  # of the table
-MAX_TEXT_CHARACTERS = 1_000_000  # of the texts of all items; texts are cut to fit
+MAX_OTHER_ITEMS = 300  # random other items among them, for comparison
+MAX_CHARACTERS = 1_600_000  # JSON characters of the table
+MAX_TEXT_CHARACTERS = 1_000_000  # total length to which texts are cut
 MAX_DOTS = 1_500  # items in the chart
-MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # that are listed, of one item and of all
-SURPRISE_WEIGHT = 0.2  # what a standard deviation of surprise is worth, as a probability that the label is wrong
-MIN_RELIABILITY_GAP = 0.1  # of two groups, from which they are said to differ in care
-MIN_TWO_ANSWERS = 0.01  # probability of two answers that is worth a word
+MAX_LABELS_OF_ITEM, MAX_LABELS = 30, 20_000  # listed labels, per item and in all
+SURPRISE_WEIGHT = 0.2  # probability of a wrong label per standard deviation of surprise
+MIN_RELIABILITY_GAP = 0.1  # difference in reliability of two groups that is reported
+MIN_TWO_ANSWERS = 0.01  # probability of two answers that is reported
 KIND_COLORS = {
     "agreed": "var(--grey)",
     "ambiguous": "var(--c3)",
@@ -29,7 +31,7 @@ KIND_COLORS = {
     "cannot tell": "var(--c2)",
     "likely error": "var(--c1)",
 }
-"""How kinds are drawn, in the order of charts."""
+"""Reason of disagreement → colour, in the order of charts."""
 COLUMNS = {
     **ITEM_COLUMNS,
     "why": Column("why", "long"),
@@ -43,9 +45,83 @@ COLUMNS = {
 }
 
 
+class ReasonsOfDisagreement(Finding):
+    template = "On {agreed:0} of the items at least two annotators agree. The others: {listing}."
+    agreed: Share
+    others: dict[str, int]
+    first: tuple[str, ...]  # items to look at first
+    example = {"others": {"ambiguous": 90}, "first": ("i1", "i2")}
+
+    @property
+    def listing(self) -> str:
+        return ", ".join(
+            f"{kind} {n:,} ({meaning})" for kind, meaning in MEANINGS.items() if (n := self.others.get(kind))
+        )
+
+    @property
+    def look(self) -> str:
+        return ", ".join(self.first[:5]) + (" …" if len(self.first) > 5 else ".")
+
+    @property
+    def advice(self) -> str:
+        return "Look first at {look}" if self.first else ""
+
+    @property
+    def table(self) -> str:
+        return "items-first" if self.first else ""
+
+
+class GroupsDiffer(Finding):
+    template = (
+        "What annotators say depends on who they are: by {column}, {effect} of the disagreement lies between groups "
+        "(p = {p_value:.2g})."
+    )
+    advice = "A single label would hide that; keep the distribution, or one label per group."
+    column: str
+    effect: Share
+    p_value: float
+
+
+class GroupsDifferInReliability(GroupsDiffer):
+    template = (
+        "What annotators say depends on who they are: by {column}, {effect} of the disagreement lies between groups "
+        "(p = {p_value:.2g}); where labels differ, the model gives the labels of those with {column} {worst} {low:0} "
+        "on average, {best} {high:0}."
+    )
+    advice = "That may be another view or more mistakes: read some of these items before you trust either."
+    worst: str
+    low: Share
+    best: str
+    high: Share
+
+
+class OnlyLabel(Message):
+    template = "Its only label is {top}; best guess {label} ({confidence:0} likely)."
+    top: str
+    share: Share
+    label: str
+    confidence: Share
+
+
+class NoLeadingClass(OnlyLabel):
+    template = "No class leads the votes; best guess {label} ({confidence:0} likely)."
+
+
+class MinorityTrusted(OnlyLabel):
+    template = "{share:0} chose {top}, but the more reliable annotators chose {label} ({confidence:0} likely)."
+
+
+class VotesDoubted(OnlyLabel):
+    template = "{share:0} chose {top}; best guess {label}, only {confidence:0} likely: please check."
+
+
+class MajorityConfirmed(OnlyLabel):
+    template = "{share:0} chose {top}, which is {confidence:0} likely."
+
+
 @sections.register("items", title="Items", summary="Which items are hard, ambiguous or wrongly labelled?", place=50)
 class Items(Section):
-    """Disagreement split by its reason, ten items to look at, a table of all."""
+    """Disagreement by its reason, ten items to look at, a table of all."""
 
     def collect(self, study: Study) -> Facts:
         found = study.explanation
@@ -91,17 +167,10 @@ class Items(Section):
 
     def findings(self, facts: Facts) -> Findings:
         kinds, n = facts["kinds"], max(facts["items"], 1)
-        said = [
-            f"{kind} {kinds[kind]:,} ({means})"
-            for kind, means in MEANINGS.items()
-            if kinds[kind] and kind not in ("agreed", "unlabelled")
-        ]
-        if said:
-            first = [one["item"] for one in facts["first"]]
-            look = f"Look first at {', '.join(first[:5])}{' …' if len(first) > 5 else '.'}" if first else ""
-            agreed = f"{percent(kinds['agreed'] / n)} of the items have {MEANINGS['agreed']}."
-            text = f"{agreed} The others: {', '.join(said)}."
-            yield Finding(text, look, table="items-first" if first else "")
+        others = {kind: kinds[kind] for kind in MEANINGS if kinds[kind] and kind not in ("agreed", "unlabelled")}
+        if others:
+            first = tuple(one["item"] for one in facts["first"])
+            yield ReasonsOfDisagreement(agreed=Share(kinds["agreed"] / n), others=others, first=first)
         yield from [_group_finding(group) for group in facts["groups"] if group["significant"]][:1]
 
     def draw(self, facts: Facts) -> Blocks:
@@ -118,7 +187,7 @@ class Items(Section):
             yield Table.of(
                 "items-first",
                 "Ten items to look at first" if len(first) == N_FIRST else "Items to look at first",
-                "Open a row to see who said what.",
+                "Open a row to see the label of each annotator.",
                 {key: COLUMNS[key] for key in COLUMNS if key not in ("disagreement", "difficulty")},
                 [one | {"why": _reason_to_look(one)} for one in first],
                 details=[_details(one) for one in first],
@@ -126,7 +195,7 @@ class Items(Section):
                 search=False,
             )
         else:
-            yield Text("No item needs a look: no labels differ, and the method is sure of every answer.")
+            yield Text("No item needs a look: no labels differ, and the method is confident of every answer.")
         table, others = facts["table"], f"and {facts['others']} others at random."
         cut = some_of(table, facts["items"], f"are here: those most in need of a look, {others}")
         yield Table.of(
@@ -140,9 +209,9 @@ class Items(Section):
 
 
 def look_first(found: Explanation) -> FloatArray:
-    """Return (I,) what a look at each item is worth: how probably its label is wrong, or that no one label is right.
+    """Return (I,) the priority of each item: the probability that its label is wrong, or that no single label is right.
 
-    The posterior alone is too sure of itself where the model does not fit; how surprising the labels are says where.
+    The posterior alone is overconfident if the model does not fit, which surprising labels show.
     """
     surprise = np.nan_to_num(found.surprise, posinf=8.0, neginf=0.0)
     disagreement = np.nan_to_num(found.disagreement)
@@ -152,7 +221,7 @@ def look_first(found: Explanation) -> FloatArray:
 
 
 def _about(study: Study, found: Explanation, item: int, max_length: int, max_labels: int) -> Facts:
-    """Return what is known of one item as plain values."""
+    """Return the facts of one item as plain values."""
     table = study.table
     rows = np.arange(table.item_ptr[item], table.item_ptr[item + 1])
     rows = rows[np.argsort(study.annotator_place[table.annotator[rows]], kind="stable")]
@@ -183,24 +252,24 @@ def _about(study: Study, found: Explanation, item: int, max_length: int, max_lab
 
 def _reason_to_look(one: Facts) -> str:
     if not one["votes"]:
-        return "Nobody has labelled it."
+        return "No annotator has labelled it."
     (top, share, _), *others = one["votes"]
-    sure = percent(one["confidence"])
+    kind: type[OnlyLabel] = MajorityConfirmed
     if one["labels"] == 1:
-        said = f"Its one label is {top}; the method says {one['label']} ({sure})."
+        kind = OnlyLabel
     elif others and others[0][1] == share:
-        said = f"No class leads the votes; the method says {one['label']} ({sure})."
+        kind = NoLeadingClass
     elif one["label"] in [name for name, *_ in others]:
-        said = f"{percent(share)} say {top}, but the method trusts those who say {one['label']} ({sure})."
+        kind = MinorityTrusted
     elif one["label"] != top:
-        said = f"{percent(share)} say {top}; the method doubts all that was said, and says {one['label']} ({sure})."
-    else:
-        said = f"{percent(share)} say {top}; the method is {sure} sure."
-    if one["kind"] == "group perspective":
-        return f"{said} Groups by {one.get('group', 'metadata')} differ."
-    if one["kind"] == "ambiguous":
-        return f"{said} Careful annotators contradict each other."
-    return f"{said} Somebody probably erred." if one["kind"] == "likely error" else said
+        kind = VotesDoubted
+    found = kind(top=top, share=Share(share), label=one["label"], confidence=Share(one["confidence"]))
+    reasons = {
+        "group perspective": f" Groups by {one.get('group', 'metadata')} differ.",
+        "ambiguous": " Careful annotators contradict each other.",
+        "likely error": " One of the labels is probably a mistake.",
+    }
+    return found.render(REPORT) + reasons.get(one["kind"], "")
 
 
 def _details(one: Facts) -> list[Facts]:
@@ -209,7 +278,7 @@ def _details(one: Facts) -> list[Facts]:
         for name, label, right, wrong in one["voices"]
     ]
     more = one["labels"] - len(voices)
-    title = "Who said what" + (f" ({more} more)" if more > 0 else "")
+    title = "Labels of annotators" + (f" ({more} more)" if more > 0 else "")
     beliefs = [[name, percent(share, 1)] for name, share, _ in one["posterior"]]
     two = one["two_answers"] or 0
     note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
@@ -219,22 +288,14 @@ def _details(one: Facts) -> list[Facts]:
     ]
 
 
-def _group_finding(group: Facts) -> Finding:
-    """Say in what groups differ: in what they see, or in how careful they are."""
-    column = group["column"]
-    text = (
-        f"What annotators say depends on who they are: by {column}, {percent(group['effect'], 1)} of the disagreement "
-        f"lies between groups (p = {group['p_value']:.2g})"
-    )
-    judged = sorted((r, one["group"]) for one in group["groups"] if (r := one["reliability"]) is not None)
-    if judged and judged[-1][0] - judged[0][0] >= MIN_RELIABILITY_GAP:
-        (low, worst), (high, best) = judged[0], judged[-1]
-        return Finding(
-            f"{text}; where labels differ, the model gives the labels of those with {column} {worst} {percent(low)} on "
-            f"average, {best} {percent(high)}.",
-            "That may be another view or more mistakes: read some of these items before you trust either.",
-        )
-    return Finding(f"{text}.", "A single label would hide that; keep the distribution, or one label per group.")
+def _group_finding(group: Facts) -> GroupsDiffer:
+    """Return in what groups differ: in their views alone, or in their reliability too."""
+    facts: Facts = {"column": group["column"], "effect": Share(group["effect"]), "p_value": group["p_value"]}
+    rated = sorted((r, one["group"]) for one in group["groups"] if (r := one["reliability"]) is not None)
+    if rated and rated[-1][0] - rated[0][0] >= MIN_RELIABILITY_GAP:
+        (low, worst), (high, best) = rated[0], rated[-1]
+        return GroupsDifferInReliability(**facts, worst=worst, low=Share(low), best=best, high=Share(high))
+    return GroupsDiffer(**facts)
 
 
 def _map_chart(facts: Facts) -> Chart:
@@ -264,10 +325,10 @@ def _group_chart(facts: Facts) -> Chart:
     x = charts.quantity("effect", "of the disagreement", charts.EXACT_SHARE, ticks=4)
     tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
     sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
-    said = ", ".join(f"{row['column']} {percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
+    shares_ = ", ".join(f"{row['column']} {percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
     return Chart(
         charts.bars(rows, "column", x, tips, color=charts.color("word", words, columns=1)),
         "Do groups see things differently?",
         f"Groups by {sure} differ beyond chance." if sure else "No group shows a difference beyond chance.",
-        f"Share of disagreement between groups: {said}.",
+        f"Share of disagreement between groups: {shares_}.",
     )

@@ -1,4 +1,4 @@
-"""Labels: how sure the labels are, how many are settled, and, with gold, whether the confidence can be believed."""
+"""Labels: their confidence, the number of settled items and, with gold, the calibration of the confidence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dissensus.common.formatting import count, percent
+from dissensus.common.formatting import Share, count, percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
 from dissensus.models.tempering import MIN_GOLD
@@ -14,12 +14,12 @@ from dissensus.questions.item_status import SETTLED
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.calibration import calibration, calibration_chart
-from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
 from dissensus.report.study import Study, interval_text
 
-UNSURE = 0.7  # confidence below which it is unsure
-LOW_ALPHA = 0.4  # α below which confidence is owed to the model more than to the labels
-MISLEADING_GAP = 0.1  # by which confidence above accuracy misleads
+UNSURE = 0.7  # confidence below which a label is unsure
+LOW_ALPHA = 0.4  # α below which confidence is due to the model more than to the labels
+MISLEADING_GAP = 0.1  # difference by which confidence above accuracy misleads
 N_BINS = 20
 STATES = {
     "settled": f"settled ({percent(SETTLED)} or more)",
@@ -30,6 +30,47 @@ STATE_COLOR = charts.color("state", list(STATES.values()))
 N_ITEMS = charts.quantity("count", "items", charts.COUNT, ticks=4)
 
 
+class ConfidentDespiteDisagreement(Finding):
+    template = "So much confidence from so little agreement rests on the assumption that every item has one true class."
+    advice = (
+        "Where people may rightly differ, as in matters of taste or offence, use the votes' shares and not one label."
+    )
+
+
+class ConfidenceAgainstGold(Finding):
+    template = (
+        "The mean confidence of {confidence:0} {verdict} the share that is right by gold, {right} ({low} to {high})."
+    )
+    confidence: Share
+    right: Share
+    low: Share
+    high: Share
+    items: int
+    tempered: bool
+    example = {"right": Share(0.5), "low": Share(0.4), "high": Share(0.6)}
+
+    @property
+    def fits(self) -> bool:
+        return self.low <= self.confidence <= self.high
+
+    @property
+    def verdict(self) -> str:
+        if self.fits:
+            return "agrees with" if self.items >= MIN_GOLD else "does not differ clearly from"
+        return "is above" if self.confidence > self.right else "is below"
+
+    @property
+    def advice(self) -> str:
+        learn = "; `{param[known]}` learns from gold how sure to be" if self.tempered else ""
+        return "" if self.fits else f"Do not take its 90 % for 90 %{learn}."
+
+    @property
+    def tone(self) -> Tone:
+        if self.fits:
+            return "good" if self.items >= MIN_GOLD else "note"
+        return "bad" if self.confidence - self.right > MISLEADING_GAP else "note"
+
+
 @sections.register("labels", title="Labels", summary="What are the labels, and how sure are they?", place=20)
 class Labels(Section):
     """Posterior confidence, settled items, calibration."""
@@ -38,7 +79,7 @@ class Labels(Section):
         study.on_step("weighing the labels")
         confidence = study.confidence
         edges = np.linspace(0, 1, N_BINS + 1)
-        state = np.where(study.settled, 0, np.where(confidence >= UNSURE, 1, 2))  # (I,) place in STATES
+        state = np.where(study.settled, 0, np.where(confidence >= UNSURE, 1, 2))  # (I,) index in STATES
         tied = (study.fitted.posterior_ >= confidence[:, None] * (1 - 1e-9)).sum(axis=1) > 1
         return {
             "dependence": study.fitted.dependence_,
@@ -54,26 +95,17 @@ class Labels(Section):
     def findings(self, facts: Facts) -> Findings:
         share = facts["settled"] / max(facts["items"], 1)
         alpha, gold = facts["alpha"], facts["gold"]
-        doubtful = gold is None and alpha is not None and alpha < LOW_ALPHA and share >= 0.5
-        if doubtful:
-            yield Finding(
-                "So much confidence from so little agreement rests on the assumption that every item has one true "
-                "class.",
-                "Where people may rightly differ, as in matters of taste or offence, use the votes' shares and not "
-                "one label.",
-            )
+        if gold is None and alpha is not None and alpha < LOW_ALPHA and share >= 0.5:
+            yield ConfidentDespiteDisagreement()
         if gold is not None:
-            gap = gold["expected"] - gold["accuracy"]["value"]
-            honest = gold["accuracy"]["low"] <= gold["expected"] <= gold["accuracy"]["high"]
-            checked = gold["items"] >= MIN_GOLD
-            word = "agrees with" if checked else "cannot be told from"
-            word = word if honest else "is above" if gap > 0 else "is below"
-            learn = "; `--known` learns from gold how sure to be" if facts["dependence"] else ""
-            yield Finding(
-                f"The mean confidence of {percent(gold['expected'])} {word} the share that is right by gold, "
-                f"{percent(gold['accuracy']['value'], 1)} ({interval_text(gold['accuracy'])}).",
-                "" if honest else f"Do not take its 90 % for 90 %{learn}.",
-                "good" if honest and checked else "bad" if gap > MISLEADING_GAP and not honest else "note",
+            right, low, high = (Share(gold["accuracy"][key]) for key in ("value", "low", "high"))
+            yield ConfidenceAgainstGold(
+                confidence=Share(gold["expected"]),
+                right=right,
+                low=low,
+                high=high,
+                items=gold["items"],
+                tempered=bool(facts["dependence"]),
             )
 
     def draw(self, facts: Facts) -> Blocks:

@@ -1,4 +1,4 @@
-"""Methods: which one suits these labels, asked without gold, and where the methods disagree."""
+"""Methods: the one that suits these labels, found without gold, and the items on which methods disagree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from dissensus.common.formatting import count, percent
+from dissensus.common.formatting import Share, count, percent
 from dissensus.common.types import IntArray
 from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import ConvergenceWarning, DataError
@@ -18,13 +18,35 @@ from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, 
 from dissensus.report.study import Study, facts_of, plain, some_of
 from dissensus.table.kinds import CLASS_KINDS, KINDS
 
-MAX_ITEMS = 200  # on which methods disagree, in the table
+MAX_ITEMS = 200  # disputed items in the table
 LEVEL, WORSE = "best, or level with it", "worse"
+
+
+class BestMethod(Finding):
+    template = "{verdict}"
+    verdict: str
+
+
+class LabelsDependOnMethod(Finding):
+    template = "The labels of {contested:0} of the items depend on the method. {verdict}"
+    contested: Share
+    verdict: str
+
+
+class BetterByGold(Finding):
+    template = "By gold, {better} is right more often than {method}: by {points:.1f} points ({low:.1f} to {high:.1f})."
+    advice = "Try {param[method]} {better}."
+    better: str
+    method: str
+    points: float  # percentage points
+    low: float
+    high: float
+    example = {"better": "consensus", "method": "majority-vote", "points": 3.0, "low": 1.0, "high": 5.0}
 
 
 @sections.register("methods", title="Methods", summary="Which method suits these labels, and does it matter?", place=30)
 class Methods(Section):
-    """The comparison without gold, and the labels that depend on the method."""
+    """Comparison without gold, and the labels that depend on the method."""
 
     kinds = tuple(KINDS)
 
@@ -66,17 +88,13 @@ class Methods(Section):
             return
         if "contested" not in facts:
             if facts["hidden"] >= MIN_HIDDEN:
-                yield Finding(facts["verdict"])
+                yield BestMethod(verdict=facts["verdict"])
             return
-        contested = percent(facts["contested"] / max(facts["items"], 1))
-        yield Finding(f"The labels of {contested} of the items depend on the method. {facts['verdict']}", "")
+        contested = Share(facts["contested"] / max(facts["items"], 1))
+        yield LabelsDependOnMethod(contested=contested, verdict=facts["verdict"])
         if (gold := facts["by_gold"]) is not None:
-            points, low, high = (f"{100 * gold['ahead'][key]:.1f}" for key in ("value", "low", "high"))
-            yield Finding(
-                f"By gold, {gold['method']} is right more often than {facts['method']}: by {points} points ({low} to "
-                f"{high}).",
-                f"Try --method {gold['method']}.",
-            )
+            points, low, high = (100 * gold["ahead"][key] for key in ("value", "low", "high"))
+            yield BetterByGold(better=gold["method"], method=facts["method"], points=points, low=low, high=high)
 
     def draw(self, facts: Facts) -> Blocks:
         if "failed" in facts:
@@ -101,7 +119,7 @@ class Methods(Section):
 
 
 def _compare(study: Study) -> Comparison:
-    """Compare as `dissensus compare` does, and the method that is used too."""
+    """Compare the methods as `dissensus compare` does, and the method that is used."""
     names = list(study.methods or candidates(study.table))
     chosen = None if not study.methods and study.method in names else dict.fromkeys([*names, study.method])
     return compare(
@@ -153,7 +171,7 @@ def _contested(study: Study, matrix: IntArray, chosen: IntArray) -> list[Facts]:
 
 
 def ranking_chart(facts: Facts) -> Chart:
-    """Draw how far methods are behind the best, with intervals."""
+    """Return a chart of the scores of methods behind the best, with intervals."""
     rows = [
         {"method": one["method"], **one["behind"], "word": LEVEL if one["tied"] else WORSE} for one in facts["methods"]
     ]

@@ -1,47 +1,104 @@
-"""Model: what a trained model learnt, how far it can be believed, and where it and the crowd disagree.
+"""Model: training of a model, its accuracy and calibration, and the items on which it and the crowd disagree.
 
-What a model says of an item that it was trained on is no second opinion. So it is judged on items that it has not seen,
-where there are enough (out of fold, held out, or without labels), and the page always says which items these are.
+A prediction for a training item is not an independent opinion. So the model is evaluated on unseen items (out of fold,
+held out or without labels) if there are enough, and the page always states which items these are.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.formatting import count, percent
+from dissensus.common.formatting import Share, count, percent
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
-from dissensus.exceptions import DataError
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, VOTE_COLUMNS, Chart, Column, Number, Numbers, Table, Text
 from dissensus.report.calibration import calibration, calibration_chart
+from dissensus.report.exceptions import TrainedOnOtherClasses, TrainedOnOtherItems
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, entries, first_within, interval_text, shares, some_of
 from dissensus.table import names as naming
 
-MIN_UNSEEN_ITEMS = 20  # that the model has not seen, from which it is judged by them alone
+MIN_UNSEEN_ITEMS = 20  # unseen items from which the model is evaluated on them alone
 MAX_ITEMS = 300  # in the table
-MAX_CHARACTERS = 700_000  # of the table
-MAX_CLASSES = 15  # in the picture of confusions, the most frequent
+MAX_CHARACTERS = 700_000  # JSON characters of the table
+MAX_CLASSES = 15  # in the chart of confusions, the most frequent
 BASIS = {
     "out of fold": "by networks that were trained without the item",
     "not seen": "on items that it was not trained on",
     "trained on": "on the items that it was trained on",
 }
-CURVES = {  # picture → lines
+CURVES = {  # chart → lines
     "Training": {"loss": "loss"},
     "Validation": {"cross-entropy": "cross entropy"},
     "Validation: right": {"accuracy": "accuracy", "macro-f1": "macro F1"},
 }
 
 
+class ModelQuality(Finding):
+    template = "The model ({encoder}, {objective}) is {measure} {right} of the items ({basis_in_words})."
+    encoder: str
+    objective: str
+    right: Share
+    reference: Literal["gold", "crowd"]
+    basis: str
+    example = {"basis": "trained on"}
+
+    @property
+    def measure(self) -> str:
+        return "right on" if self.reference == "gold" else "of the crowd's opinion on"
+
+    @property
+    def basis_in_words(self) -> str:
+        return BASIS[self.basis]
+
+    @property
+    def advice(self) -> str:
+        if self.basis != "trained on":
+            return ""
+        return "It saw their labels, which flatters it: train with {param[folds=5]}, or hold items out."
+
+
+class ModelAgainstMethod(ModelQuality):
+    template = (
+        "The model ({encoder}, {objective}) is {measure} {right} of the items, {ahead} {method} on its labels "
+        "({basis_in_words})."
+    )
+    method: str
+    points: float  # percentage points by which the model is right more often
+    differs: bool
+    example = {"basis": "not seen", "points": -3.0}
+
+    @property
+    def ahead(self) -> str:
+        if not self.differs:
+            return "level with"
+        return f"{abs(self.points):.1f} points {'more' if self.points > 0 else 'less'} often than"
+
+
+class ModelAndCrowdDiffer(Finding):
+    template = "Model and crowd name different classes for {apart:,} of {compared:,} items."
+    table = "model-crowd"
+    apart: int
+    compared: int
+    first: tuple[str, ...]
+
+    @property
+    def listing(self) -> str:
+        return ", ".join(self.first)
+
+    @property
+    def advice(self) -> str:
+        return "Look at {listing} …" if self.apart > 3 else ""
+
+
 @sections.register(
-    "model", title="Model", summary="What did the model learn, and where does it contradict the crowd?", place=57
+    "model", title="Model", summary="How good is the trained model, and where does it contradict the crowd?", place=57
 )
 class ModelSection(Section):
-    """Learning curves, confusion, calibration, the items on which model and crowd are furthest apart."""
+    """Learning curves, confusion, calibration, and the items on which model and crowd differ most."""
 
     needs = ("model",)
 
@@ -69,34 +126,24 @@ class ModelSection(Section):
 
     def findings(self, facts: Facts) -> Findings:
         if facts["judged"]:
-            right = percent(facts["accuracy"]["value"], 1)
-            what = "right on" if facts["reference"] == "gold" else "of the crowd's opinion on"
-            text = f"The model ({facts['encoder']}, {facts['objective']}) is {what} {right} of the items"
-            if (ahead := facts["ahead"]) is not None:
-                points, how = 100 * ahead["value"], "level with"
-                if ahead["low"] > 0 or ahead["high"] < 0:
-                    how = f"{abs(points):.1f} points {'more' if points > 0 else 'less'} often than"
-                text += f", {how} {facts['method']} on its labels"
-            advice = ""
-            if facts["basis"] == "trained on":
-                advice = "It saw their labels, which flatters it: train with --folds 5, or hold items out."
-            yield Finding(f"{text} ({BASIS[facts['basis']]}).", advice)
+            about: Facts = {key: facts[key] for key in ("encoder", "objective", "reference", "basis")}
+            about["right"] = Share(facts["accuracy"]["value"])
+            if (ahead := facts["ahead"]) is None:
+                yield ModelQuality(**about)
+            else:
+                differs = ahead["low"] > 0 or ahead["high"] < 0
+                yield ModelAgainstMethod(**about, method=facts["method"], points=100 * ahead["value"], differs=differs)
         if facts["items_apart"]:
-            first = ", ".join(one["item"] for one in facts["items_apart"][:3])
-            yield Finding(
-                f"Model and crowd name different classes for {facts['apart']:,} of {facts['compared']:,} items.",
-                f"Look at {first} …" if facts["apart"] > 3 else "",
-                "note",
-                "model-crowd",
-            )
+            first = tuple(one["item"] for one in facts["items_apart"][:3])
+            yield ModelAndCrowdDiffer(apart=facts["apart"], compared=facts["compared"], first=first)
 
     def draw(self, facts: Facts) -> Blocks:
         epochs, best, by_gold = len(facts["history"]), facts["best_epoch"], facts.get("reference") == "gold"
         kept = f"the weights of epoch {best} were kept" if best else "the last epoch's weights were kept"
         numbers = [
             Number(facts["encoder"], "encoder", "how an item becomes a vector"),
-            Number(facts["objective"], "objective", "how labels teach it"),
-            Number(f"{facts['taught']:,}", "items taught it", f"{facts['held_out']:,} were held out"),
+            Number(facts["objective"], "objective", "how labels supervise it"),
+            Number(f"{facts['taught']:,}", "training items", f"{facts['held_out']:,} were held out"),
             Number(f"{epochs:,}", "epochs", kept),
         ]
         if facts["judged"]:
@@ -121,28 +168,24 @@ class ModelSection(Section):
 
 
 def _predictions(study: Study) -> tuple[FloatArray, Any]:
-    """Return (I, K) what the model predicts for the items, and (I,) how; "" and zeros where it does not know an item.
+    """Return (I, K) predictions for the items, and (I,) their basis; zeros and "" for items unknown to the model.
 
-    The model saw the labels of an item only where it was "trained on" it.
+    The model saw the labels of an item only if it was "trained on" it.
     """
     model, outside, table = study.model, study.out_of_fold, study.table
     if outside is None:
-        items, classes, said = model.items_, model.classes_, model.proba_
+        items, classes, predicted = model.items_, model.classes_, model.proba_
     else:
-        items, classes, said = outside.items, outside.classes, outside.proba
+        items, classes, predicted = outside.items, outside.classes, outside.proba
     at = naming.match(table.items, items, "items")
     if (at < 0).all():
-        raise DataError(
-            f"the model was trained on other items, such as {naming.shown(items[0])}; give one that was trained on "
-            "items of this table."
-        )
+        raise TrainedOnOtherItems(item=naming.shown(items[0]))
     columns = naming.match(classes, table.classes, "classes")
     if (columns < 0).any():
-        odd = naming.shown(classes[columns < 0][0])
-        raise DataError(f"the model was trained on other classes: {odd} is none of the {table.n_classes} here.")
+        raise TrainedOnOtherClasses(name=naming.shown(classes[columns < 0][0]), classes=table.n_classes)
     proba = np.zeros((table.n_items, table.n_classes))
     there = np.flatnonzero(at >= 0)
-    proba[there[:, None], columns[None, :]] = said[at[there]]
+    proba[there[:, None], columns[None, :]] = predicted[at[there]]
     if outside is not None:
         return proba, np.where(at >= 0, "out of fold", "")
     seen = np.where(model.held_out_, "held out", np.where(model.teaches_, "trained on", "without labels"))
@@ -150,7 +193,7 @@ def _predictions(study: Study) -> tuple[FloatArray, Any]:
 
 
 def _judgement(study: Study, proba: FloatArray, seen: Any) -> Facts:
-    """Accuracy, confusion and calibration, on items that the model has not seen where there are enough."""
+    """Return accuracy, confusion and calibration, on unseen items if there are enough."""
     by_gold = study.gold is not None and bool(((study.gold >= 0) & (seen != "")).any())
     truth, known = (study.gold, study.gold >= 0) if by_gold else (study.label, study.labels_per_item > 0)
     trained = seen == "trained on"
@@ -161,10 +204,10 @@ def _judgement(study: Study, proba: FloatArray, seen: Any) -> Facts:
         rows, basis = known & trained, "trained on"
     if not rows.any():
         return {"judged": 0}
-    said, truth = proba.argmax(axis=1)[rows], truth[rows]
-    right = (said == truth).astype(float)
+    predicted, truth = proba.argmax(axis=1)[rows], truth[rows]
+    right = (predicted == truth).astype(float)
     crowd = (study.label[rows] == truth).astype(float) if by_gold and (study.labels_per_item[rows] > 0).all() else None
-    counts = confusion_matrix(truth, said, study.table.n_classes)
+    counts = confusion_matrix(truth, predicted, study.table.n_classes)
     most = np.sort(np.argsort(-counts.sum(axis=1), kind="stable")[:MAX_CLASSES])
     return {
         "judged": rows.sum(),
@@ -239,9 +282,9 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
     tips = ["epoch:Q", ("what:N", "of"), ("value:Q", "is", charts.EXACT_SHARE if share else ".4f")]
     drawn = charts.plot(rows, {"type": "line", "point": len(history) < 30}, tips, x=x, y=y, color=color)
     caption = (
-        "Mean loss over the items that teach, while learning."
+        "Mean loss over the training items, after every epoch."
         if "loss" in lines
-        else "On the items that were held out, after every epoch."
+        else "On the held-out items, after every epoch."
     )
     if best:
         drawn += charts.plot([{"epoch": best}], {"type": "rule", "strokeDash": [4, 4]}, x="epoch:Q")
@@ -263,15 +306,15 @@ def _confusion_chart(facts: Facts) -> Chart:
     tips = [("down:N", truth), ("across:N", "model"), number, part]
     chart = charts.plot(rows, "rect", tips, x=x, y=y, color=charts.heat("share", "of the row"))
     wrong = max((row for row in rows if row["down"] != row["across"]), key=lambda row: row["items"], default=None)
-    said = "The model never errs here."
+    worst = "The model never errs here."
     if wrong is not None and wrong["items"]:
-        said = f"Most often {wrong['down']} is taken for {wrong['across']}: {wrong['items']:,} times."
+        worst = f"Most often {wrong['down']} is taken for {wrong['across']}: {wrong['items']:,} times."
     more = f"; the {len(classes)} most frequent of {of} classes" if len(classes) < of else ""
     return Chart(
         charts.spec(chart, max(180, 22 * len(classes) + 60)),
         f"Model against {truth}",
-        f"{said} Colours are shares of a row{more}.",
-        f"Confusion matrix of {len(classes)} classes. {said}",
+        f"{worst} Colours are shares of a row{more}.",
+        f"Confusion matrix of {len(classes)} classes. {worst}",
     )
 
 
@@ -280,8 +323,8 @@ def _item_table(facts: Facts) -> Table:
     return Table.of(
         "model-crowd",
         "Where model and crowd disagree most",
-        "What the model makes of the item itself, beside what annotators made of it; the furthest apart first. Where "
-        f"the model is right, the labels are wrong; where it is not, it has something to learn."
+        "Predictions from the item itself, compared with the annotators' labels, the largest difference first. If the "
+        f"model is right, the labels are wrong; if it is not, it needs more training data like these."
         f"{some_of(rows, facts['compared'])}",
         {
             **ITEM_COLUMNS,

@@ -1,23 +1,61 @@
-"""Overview: what is in the table, and how far its labels agree."""
+"""Overview: the content of the table and the agreement of its labels."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import Share, percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
 from dissensus.report.study import Study, interval_text, range_text
 from dissensus.table import names as naming
 
-MAX_CLASSES = 15  # with a bar of their own
+MAX_CLASSES = 15  # classes with a bar of their own
 AT_CHANCE = 0.05  # α below which labels agree about as often as by chance
-MIN_ITEMS = 30  # with two annotators, below which agreement is not held against chance
-SHOWN_AS_THEY_ARE = (
+MIN_ITEMS = 30  # items with two annotators from which agreement is compared with chance
+COUNTS = (
     "annotations", "items", "annotators", "items_with_two_annotators", "repeated_pairs", "weighted", "probabilistic",
 )  # fmt: skip
 SHARES = {"votes": "of the labels given", "labels": "of the items, by the method"}
+
+
+class NoSharedItems(Finding):
+    template = "No item was labelled by two annotators, so no annotator's labels can be checked against another's."
+    advice = "Have some items labelled twice."
+    tone = "bad"
+
+
+class OneClass(Finding):
+    template = "Only one class was ever given: there is nothing to decide."
+
+
+class OneSharedClass(Finding):
+    template = "Only one class was given to items with two annotators, so agreement cannot be measured."
+
+
+class AgreementAtChance(Finding):
+    template = (
+        "Two annotators of one item agree {share:0} of the time, about as often as chance would, or less "
+        "(Krippendorff's α {alpha:.2f})."
+    )
+    advice = "No method can mend that unless a few annotators cause it: look at them and at the instructions first."
+    tone = "bad"
+    share: Share
+    alpha: float
+
+
+class UnlabelledItems(Finding):
+    template = "{unlabelled:,} of {items:,} items have no label at all."
+    tone = "bad"
+    unlabelled: int
+    items: int
+
+
+class RepeatedLabels(Finding):
+    template = "{labels:,} labels repeat an item and annotator; they are votes, not further annotators."
+    advice = "If several answers were allowed, make one table per answer."
+    labels: int
 
 
 @sections.register("overview", title="Overview", summary="What is in the table, and do its labels agree?", place=10)
@@ -28,10 +66,12 @@ class Overview(Section):
         study.on_step("counting")
         about = study.table.describe()
         labels = naming.match(study.fitted.predict(), study.fitted.classes_, "classes")
-        given = np.bincount(labels, minlength=len(study.classes))  # not the posterior's mean: softening makes that flat
+        given = np.bincount(
+            labels, minlength=len(study.classes)
+        )  # Tempering flattens the mean posterior, so labels are counted.
         columns = (study.classes, about["class_shares"].values(), given / max(given.sum(), 1))
         return {
-            **{key: about[key] for key in SHOWN_AS_THEY_ARE},
+            **{key: about[key] for key in COUNTS},
             "classes": [
                 {"class": name, "votes": votes, "labels": labels} for name, votes, labels in zip(*columns, strict=True)
             ],
@@ -44,35 +84,23 @@ class Overview(Section):
 
     def findings(self, facts: Facts) -> Findings:
         if facts["agreement"] is None:
-            yield Finding(
-                "No item was labelled by two annotators, so nobody's labels can be checked against another's.",
-                "Have some items labelled twice.",
-                "bad",
-            )
+            yield NoSharedItems()
             return
-        alpha = facts["agreement"]["krippendorff_alpha"]["value"]
+        alpha, share = (facts["agreement"][name]["value"] for name in ("krippendorff_alpha", "percent"))
         checked = facts["items_with_two_annotators"] >= MIN_ITEMS
-        said = f"Two annotators of one item agree {percent(facts['agreement']['percent']['value'])} of the time"
         if sum(one["votes"] > 0 for one in facts["classes"]) == 1:
-            yield Finding("Only one class was ever given: there is nothing to decide.")
+            yield OneClass()
         elif alpha is None:
-            yield Finding("Only one class was given to items with two annotators, so agreement says nothing.")
+            yield OneSharedClass()
         elif alpha < AT_CHANCE and checked and not naming.unsettled_spellings(one["class"] for one in facts["classes"]):
-            yield Finding(
-                f"{said}, about as often as chance would, or less (Krippendorff's α {alpha:.2f}).",
-                "No method can mend that unless a few annotators cause it: look at them and at the instructions first.",
-                "bad",
-            )
+            yield AgreementAtChance(share=Share(share), alpha=alpha)
         if facts["unlabelled_items"]:
-            yield Finding(f"{facts['unlabelled_items']:,} of {facts['items']:,} items have no label at all.", "", "bad")
+            yield UnlabelledItems(unlabelled=facts["unlabelled_items"], items=facts["items"])
         if facts["repeated_pairs"]:
-            yield Finding(
-                f"Second labels of an item by the same annotator: {facts['repeated_pairs']:,}; votes, not people.",
-                "If several answers were allowed, make one table per answer.",
-            )
+            yield RepeatedLabels(labels=facts["repeated_pairs"])
 
     def draw(self, facts: Facts) -> Blocks:
-        weighted = "weighted; for agreement they count alike" if facts["weighted"] else ""
+        weighted = "weighted; agreement counts them equally" if facts["weighted"] else ""
         numbers = [
             Number(range_text(facts["labels_per_item"].values()), "labels per item", weighted),
             Number(range_text(facts["labels_per_annotator"].values()), "labels per annotator"),
@@ -99,6 +127,6 @@ def _class_chart(classes: list[Facts]) -> Chart:
     if abs(apart["votes"] - apart["labels"]) >= 0.02:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
         caption += f" Class {apart['class']} is the label of {word} items than its share of the votes."
-    said = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
+    listing = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
     chart = charts.shares_beside(shown, "class", SHARES)
-    return Chart(chart, "Classes", caption, f"Bars of the share of each class: {said}.")
+    return Chart(chart, "Classes", caption, f"Bars of the share of each class: {listing}.")

@@ -1,4 +1,4 @@
-"""Panel: what few annotators who label nearly everything are worth together, and what gold makes of them."""
+"""Panel: the effective number of judges of annotators who label nearly everything, and rates corrected by gold."""
 
 from __future__ import annotations
 
@@ -12,18 +12,45 @@ from dissensus.questions.calibrate import calibrate
 from dissensus.questions.panel import review_panel
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
 from dissensus.report.study import Study
 
 MIN_JUDGES = 3
 MIN_ITEMS = 50
-MIN_SHARE_KEPT = 0.95  # share of the panel's answer from which on further judges are hardly worth their calls
-MAX_CLASSES = 20  # whose rates are listed
+MIN_SHARE_KEPT = 0.95  # share of the panel's answer at which further judges are hardly worth their calls
+MAX_CLASSES = 20  # classes whose rates are listed
 
 
-@sections.register("panel", title="Panel", summary="What is this panel worth, and who errs alike?", place=45)
+class EffectiveJudges(Finding):
+    template = "{judges} judges are worth about {effective:.1f} independent ones ({low:.1f} to {high:.1f}): {reason}."
+    judges: int
+    effective: float
+    low: float
+    high: float
+    by_gold: bool
+    example = {"judges": 5, "effective": 2.0, "low": 1.5, "high": 2.5}
+
+    @property
+    def reason(self) -> str:
+        return "their errors correlate" if self.by_gold else "if they err together as panels and crowds with gold do"
+
+    @property
+    def advice(self) -> str:
+        return "" if self.by_gold else "Human labels of 50 items drawn at random would say more: dissensus calibrate."
+
+    @property
+    def tone(self) -> Tone:
+        return "bad" if self.by_gold and self.effective < self.judges / 2 else "note"
+
+
+@sections.register(
+    "panel",
+    title="Panel",
+    summary="How many independent judges is this panel worth, and which make the same mistakes?",
+    place=45,
+)
 class PanelSection(Section):
-    """Effective judges, a tree and a heat map of their errors, who could be spared, corrected rates."""
+    """Effective number of judges, a tree and a heat map of their errors, dispensable judges, corrected rates."""
 
     def applies(self, study: Study) -> bool:
         if study.table.n_items < MIN_ITEMS or study.table.n_classes < 2 or not study.fitted.dependence_:
@@ -71,14 +98,13 @@ class PanelSection(Section):
         }
 
     def findings(self, facts: Facts) -> Findings:
-        worth, n = facts["effective"], len(facts["judges"])
-        known = facts["by_gold"]
-        how = "their errors correlate" if known else "if they err alike as panels and crowds with gold do"
-        yield Finding(
-            f"{n} judges are worth about {worth['value']:.1f} independent ones ({worth['low']:.1f} to "
-            f"{worth['high']:.1f}): {how}.",
-            "" if known else "Human labels of 50 items drawn at random would say more: dissensus calibrate.",
-            "bad" if known and worth["value"] < n / 2 else "note",
+        worth = facts["effective"]
+        yield EffectiveJudges(
+            judges=len(facts["judges"]),
+            effective=worth["value"],
+            low=worth["low"],
+            high=worth["high"],
+            by_gold=facts["by_gold"],
         )
 
     def draw(self, facts: Facts) -> Blocks:
@@ -96,8 +122,8 @@ class PanelSection(Section):
         yield Numbers(figures)
         if not facts["by_gold"]:
             yield Text(
-                "Without gold nobody knows what a panel gets wrong together: its interval is that of panels and crowds "
-                "with gold."
+                "Without gold the common errors of a panel are unknown: its interval is that of panels and crowds with "
+                "gold."
             )
         yield _tree(facts)
         yield _heat_map(facts)
@@ -122,13 +148,13 @@ class PanelSection(Section):
             "bought": Column("buy as number", "number", note="the order in which judges add most"),
         }
         yield Table.of(
-            "panel-judges", "Judges", "Who adds what: drop those that lose nothing.", columns, facts["judges"]
+            "panel-judges", "Judges", "Judges without a loss can be dropped.", columns, facts["judges"]
         )  # fmt: skip
 
 
 def _segments(tree: tuple[tuple[float, ...], ...]) -> list[list[float]]:
-    """Lines of the tree: [place of one, place of the other, height of one, of the other, height where they join]."""
-    drawn = dendrogram(np.array(tree), no_plot=True)  # leaves stand at 5, 15, 25 …
+    """Return the lines of the tree: [place of one, of the other, height of one, of the other, of their join]."""
+    drawn = dendrogram(np.array(tree), no_plot=True)  # SciPy puts leaves at 5, 15, 25, …
     lines = zip(drawn["icoord"], drawn["dcoord"], strict=True)
     return [[x[0] / 10 - 0.5, x[3] / 10 - 0.5, y[0], y[3], y[1]] for x, y in lines]
 
@@ -145,7 +171,7 @@ def _tree(facts: Facts) -> Chart:
     }  # fmt: skip
     far = max((row["far"] for row in rows), default=1.0) or 1.0
     ticks = [round(tick / 10, 1) for tick in range(int(far * 10) + 1) if tick % 2 == 0]
-    room = {"domain": [far, -0.35 * far], "nice": False}  # names stand right of the leaves
+    room = {"domain": [far, -0.35 * far], "nice": False}  # Space for the names right of the leaves.
     x = charts.quantity("far", "1 − correlation of errors", scale=room, values=ticks)
     lines = charts.plot(rows, "line", x=x, y=y, detail="line:N", order="corner:Q")
     words = charts.plot(
@@ -153,7 +179,7 @@ def _tree(facts: Facts) -> Chart:
     )
     return Chart(
         charts.spec(lines + words, max(120, 16 * len(names) + 40)),
-        "Who errs alike, as a tree",
+        "Judges with the same mistakes, as a tree",
         "Judges that join far to the right make the same mistakes.",
         f"Tree of {len(names)} judges by the correlation of their errors.",
         wide=True,
@@ -169,8 +195,8 @@ def _heat_map(facts: Facts) -> Chart:
     most = "" if best is None else f"; highest between {best['down']} and {best['across']}, {best['r']:.2f}"
     return Chart(
         charts.pairs(names, rows, tips, charts.heat("r", "correlation of errors", ".1f")),
-        "Who errs alike, pair by pair",
-        "Bright blocks make the same mistakes: a second judge of a block says little that is new.",
+        "Judges with the same mistakes, pair by pair",
+        "Bright blocks make the same mistakes: a second judge of a block adds little.",
         f"Matrix of correlations of errors of {len(names)} judges{most}.",
         wide=True,
     )

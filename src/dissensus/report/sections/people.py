@@ -1,4 +1,4 @@
-"""Annotators of labels that are no classes: how each answers, and whose answers are unlike the others'."""
+"""Annotators of labels that are not classes: how each answers, and whose answers differ from the others'."""
 
 from __future__ import annotations
 
@@ -15,8 +15,32 @@ from dissensus.table.kinds import CLASS_KINDS, KINDS
 
 MAX_ANNOTATORS = 500  # in the table
 MAX_NAMES = 8  # in a sentence
-MAX_DRAWN = 40
-ADVICE = "Ask them how they understand the task before you draw conclusions."
+MAX_DRAWN = 40  # annotators in the chart
+
+
+class UnlikeOthers(Finding):
+    template = "The answers of {listing} are {difference}."
+    advice = "Ask them how they understand the task before you draw conclusions."
+    tone = "bad"
+    table = "people"
+    annotators: tuple[str, ...]
+    difference: str
+
+    @property
+    def listing(self) -> str:
+        if (more := len(self.annotators) - MAX_NAMES) > 0:
+            return f"{', '.join(self.annotators[:MAX_NAMES])} and {more:,} more"
+        return word_list(self.annotators)
+
+
+class TooFewLabels(Finding):
+    template = "{sentence_of_few}"
+    too_few: int
+    active: int
+
+    @property
+    def sentence_of_few(self) -> str:
+        return too_few_sentence(self.too_few, self.active)
 
 
 @sections.register(
@@ -56,15 +80,13 @@ class People(Section):
         for words in FLAG_WORDS.values():
             names = [one["annotator"] for one in facts["people"] if words in one["flags"]]
             if names:
-                more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
-                who = ", ".join(names[:MAX_NAMES]) + more if more else word_list(names)
-                yield Finding(f"The answers of {who} are {words}.", ADVICE, "bad", "people")
+                yield UnlikeOthers(annotators=tuple(names), difference=words)
         if few := facts["too_few_labels"]:
-            yield Finding(too_few_sentence(few, facts["active"]))
+            yield TooFewLabels(too_few=few, active=facts["active"])
 
     def draw(self, facts: Facts) -> Blocks:
-        nobody = "nobody stands out" if not facts["flagged"] else "answer unlike the others"
-        yield Numbers([Number(f"{facts['active']:,}", "annotators"), Number(f"{facts['flagged']:,}", nobody)])
+        flagged = "answer unlike the others" if facts["flagged"] else "annotators are flagged"
+        yield Numbers([Number(f"{facts['active']:,}", "annotators"), Number(f"{facts['flagged']:,}", flagged)])
         rows = [one for one in facts["people"] if one.get("reliability") is not None][:MAX_DRAWN]
         if len(rows) > 1:
             keys = ("annotator", "reliability", "labels")

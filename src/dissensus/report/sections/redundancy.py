@@ -1,24 +1,45 @@
-"""Redundancy: how many labels are enough, and whether buying more would change anything."""
+"""Redundancy: the number of labels that is enough, and the effect of collecting more."""
 
 from __future__ import annotations
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import Share, percent
 from dissensus.questions.compare import fresh
 from dissensus.questions.recommend import ADVICE_BUDGET, recommend
 from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
 from dissensus.report import charts
 from dissensus.report.blocks import ITEM_COLUMNS, Chart, Column, Number, Numbers, Table, Text
-from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
 from dissensus.report.study import Study, entries, facts_of, plain
 from dissensus.table import names as naming
 
-MIN_CHANGED = 0.02  # share of the labels that one label each changes, below which more are hardly worth it
+MIN_CHANGED = 0.02  # share of the labels changed by one label each, below which more are hardly worth collecting
 CURVES = {"stability": "same label as with all", "accuracy": "right, by gold"}
+
+
+class ChangesMoreThanExpected(Finding):
+    template = (
+        "Labels change far more than the method foresees: one label less of each item changed {changed} of them, where "
+        "it expected {expected}."
+    )
+    tone = "bad"
+    changed: Share
+    expected: Share
+
+
+class ChangesOfOneLabel(Finding):
+    template = "One label less of each item changed {changed} of the labels."
+    changed: Share
+    high: Share
+    items: int
+
+    @property
+    def tone(self) -> Tone:
+        return "good" if self.items >= MIN_REHEARSED and self.high < MIN_CHANGED else "note"
 
 
 @sections.register("redundancy", title="Redundancy", summary="How many labels do I still have to buy?", place=60)
 class RedundancySection(Section):
-    """Stability and accuracy against labels per item; what one more would change."""
+    """Stability and accuracy by labels per item; the effect of one more label."""
 
     def collect(self, study: Study) -> Facts:
         found = redundancy(
@@ -29,7 +50,7 @@ class RedundancySection(Section):
             on_fit=lambda method, done, of: study.on_step(f"thinning out labels: {done} of {of} fits done"),
         )
         after, tried, chosen = found.next_label, found.rehearsal, found.advice
-        if study.known is not None:  # which the fits of `redundancy` never see
+        if study.known is not None:  # The fits of `redundancy` do not use known classes.
             chosen = recommend(study.fitted, study.table, budget=ADVICE_BUDGET)
         columns: Facts = {"confidence": study.confidence, "labels": study.labels_per_item}
         item = naming.match(chosen.items, study.table.items, "items").tolist()
@@ -58,28 +79,17 @@ class RedundancySection(Section):
         }
 
     def findings(self, facts: Facts) -> Findings:
-        tried = facts["rehearsal"]
-        if tried is None:
+        if (tried := facts["rehearsal"]) is None:
             return
-        changed = tried["changed"]["value"]
+        changed = Share(tried["changed"]["value"])
         if tried["too_sure"]:
-            yield Finding(
-                "Labels change far more than the method foresees: one label less of each item changed "
-                f"{percent(changed, 1)} of them, where it expected {percent(tried['expected'], 1)}.",
-                "",
-                "bad",
-            )
-            return
-        yield Finding(
-            f"One label less of each item changed {percent(changed, 1)} of the labels.",
-            "",
-            "good" if tried["items"] >= MIN_REHEARSED and tried["changed"]["high"] < MIN_CHANGED else "note",
-        )
+            yield ChangesMoreThanExpected(changed=changed, expected=Share(tried["expected"]))
+        else:
+            yield ChangesOfOneLabel(changed=changed, high=Share(tried["changed"]["high"]), items=tried["items"])
 
     def draw(self, facts: Facts) -> Blocks:
         after = facts["next_label"]
-        now = after["right_now"]
-        if now is not None:
+        if (now := after["right_now"]) is not None:
             gain = f"+{percent(max(after['right_after'] - now, 0), 2)}"
             yield Numbers(
                 [
@@ -146,6 +156,6 @@ def _gain_chart(after: Facts) -> Chart:
     return Chart(
         charts.spec(chart, 260),
         "How far the gain is spread over the items",
-        "Of one more label each, whoever gives it.",
+        "Gain of one more label for each item, by any annotator.",
         f"Share of the gain against share of items: 80 % of it lies in {most}.",
     )

@@ -1,0 +1,89 @@
+"""Errors and warnings of clusterings, of their search and of snapping."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted
+from dissensus.messages import ParameterName
+
+
+class GoldForClusters(DataError):
+    template = "{clustering} finds clusters, which have no gold classes; omit {param[gold]}."
+    clustering: str
+
+
+class TooManyClusters(BadParameter):
+    template = "{name}={clusters} exceeds the {available} {nodes} with annotations; use fewer clusters."
+    name: ParameterName
+    clusters: int
+    available: int
+    nodes: Literal["items", "annotators"]
+
+
+class NotConverged(ConvergenceWarning):
+    template = (
+        "{clustering} stopped after {passes} passes without reaching {param[tol]}={tol:g} of the objective "
+        "({objective:.6g}); increase {param[max_iter]} or {param[tol]}."
+    )
+    clustering: str
+    passes: int
+    tol: float
+    objective: float
+
+
+class UnknownMeasure(BadParameter):
+    template = "{param[measure]} must be one of {listing}, got {measure!r}."
+    measure: str
+    known: tuple[str, ...]
+
+    @property
+    def listing(self) -> str:
+        return ", ".join(self.known)
+
+
+class NoNumbersOfClusters(BadParameter):
+    template = "{param[K]} and {param[L]} must each contain at least one number."
+
+
+class NoDevelopmentItems(DataError):
+    template = "no development item has annotations; pass other items as {param[dev]}, or set the numbers of clusters."
+
+
+class KeywordsOfFitted(BadParameter):
+    template = "a fitted clustering takes no keywords, got {listing}."
+    names: tuple[str, ...]
+
+    @property
+    def listing(self) -> str:
+        return ", ".join(self.names)
+
+
+class NotAClustering(BadParameter):
+    template = "expected a fitted clustering{alternative}, got {got}."
+    got: str
+    or_table: bool
+
+    @property
+    def alternative(self) -> str:
+        return " or a table" if self.or_table else ""
+
+
+class NotAClassifier(BadParameter):
+    template = "{param[classifier]} must have a method predict_proba, got {got}."
+    got: str
+
+
+class WrongClassNames(BadParameter):
+    template = "{param[classes]} has {names} names for the {columns} columns of y; name every column."
+    names: int
+    columns: int
+
+
+class ClassesInFit(BadParameter):
+    template = "fit takes no classes; use Distributions(classifier, classes=…)."
+
+
+class StepNotFitted(NotFitted):
+    template = "this {step} is not fitted yet; call fit first."
+    step: str

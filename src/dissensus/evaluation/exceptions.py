@@ -1,0 +1,211 @@
+"""Errors and warnings of metrics, agreement, calibration and intervals."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dissensus.exceptions import BadParameter, DataError, DataWarning
+from dissensus.messages import ParameterName
+
+Content = Literal["codes", "numbers", "distributions", "statistics"]
+CONTENTS = {
+    "codes": "a vector of integer codes",
+    "numbers": "a vector of numbers",
+    "distributions": "a matrix of items × classes",
+    "statistics": "numbers, one row per item",
+}
+
+
+class WrongArray(DataError):
+    template = "{name} must be {expected}, got {dtype} of shape {shape}."
+    name: ParameterName
+    content: Content
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def expected(self) -> str:
+        return CONTENTS[self.content]
+
+
+class UnevenRows(DataError):
+    template = "{name} has rows of different lengths; all rows must have the same length."
+    name: ParameterName
+
+
+class NegativeCode(DataError):
+    template = "{name}: item {row} has code {code}; codes start at 0, and −1 means unknown."
+    name: ParameterName
+    row: int
+    code: int
+    example = {"code": -5}
+
+
+class CodeOutOfRange(DataError):
+    template = "{name}: row {row} has code {code}; codes of {n_classes} classes run from 0 to {last}."
+    name: ParameterName
+    row: int
+    code: int
+    n_classes: int
+    example = {"code": 7, "n_classes": 5}
+
+    @property
+    def last(self) -> int:
+        return self.n_classes - 1
+
+
+class MissingPrediction(DataError):
+    template = (
+        "{param[predicted]}: item {row} has no class (code −1) although its gold label is known; predict a class."
+    )
+    row: int
+
+
+class NoKnownGold(DataError):
+    template = "none of the {items:,} items has a gold label, so there is nothing to compare with."
+    items: int
+
+
+class NotFinite(DataError):
+    template = "{name}: {count:,} of {rows:,} rows hold a value that is not finite; the first is row {first}."
+    name: ParameterName
+    count: int
+    rows: int
+    first: int
+
+
+class NotDistributions(DataError):
+    template = (
+        "{name}: {count:,} of {rows:,} rows are not probability distributions; the first is row {first}, which sums to "
+        "{total:.6g} and has a least entry of {least:.6g}."
+    )
+    name: ParameterName
+    count: int
+    rows: int
+    first: int
+    total: float
+    least: float
+
+
+class NotOnePerClass(DataError):
+    template = "{name} must have one value for each of the {n_classes} classes, in their order; got {values}."
+    name: ParameterName
+    values: int
+    n_classes: int
+
+
+class DifferentShapes(DataError):
+    template = "{first} has shape {first_shape} and {second} has shape {second_shape}; they must be equal."
+    first: ParameterName
+    second: ParameterName
+    first_shape: tuple[int, ...]
+    second_shape: tuple[int, ...]
+
+
+class DifferentLengths(DataError):
+    template = "{first} has {first_length:,} items and {second} has {second_length:,}; they must be the same items."
+    first: ParameterName
+    second: ParameterName
+    first_length: int
+    second_length: int
+
+
+class NotRowsOfTable(DataError):
+    template = "{param[predicted]} must have one row for each of the {rows:,} rows of the table; got shape {shape}."
+    rows: int
+    shape: tuple[int, ...]
+
+
+class NoItems(DataError):
+    template = "there are no items to compute this from."
+
+
+class NoAnnotations(DataError):
+    template = "the table has no annotations, so there is nothing to compare with."
+
+
+class NoSharedItems(DataError):
+    template = "none of the {count:,} {units} is labelled by two annotators, so agreement cannot be measured."
+    count: int
+    units: Literal["items", "documents"]
+
+
+class NothingToHide(DataError):
+    template = "no item is labelled by two annotators, so no annotator can be hidden."
+
+
+class TooFewAnnotators(DataError):
+    template = "agreement of pairs needs at least two annotators; the table has {annotators}."
+    annotators: int
+    example = {"annotators": 1}
+
+
+class BadClassCodes(DataError):
+    template = "{param[classes]} must be different class codes, at least one; got {codes}."
+    codes: tuple[int, ...]
+
+
+class SamePlace(DataError):
+    template = "two classes have the same value; on an ordinal scale every class needs its own."
+
+
+class NotANumber(DataError):
+    template = (
+        "class {name!r} is not a number, which an interval scale needs; use {param[scale='ordinal']}, "
+        "{param[scale='nominal']} or {param[values]}."
+    )
+    name: str
+
+
+class BadDistances(DataError):
+    template = "{param[distance]} must be symmetric, of shape ({labels}, {labels}) and 0 on its diagonal; got {shape}."
+    labels: int
+    shape: tuple[int, ...]
+
+
+class BadDistance(DataError):
+    template = "the distance of {first!r} and {second!r} is {distance}; a distance is a number, at least 0."
+    first: str
+    second: str
+    distance: float
+    example = {"distance": -1.0}
+
+
+class TooManyDistances(DataError):
+    template = (
+        "{labels:,} different labels have {distances:,} distances, too many to compute; take a sample of the items: "
+        "table.select(items=…)."
+    )
+    labels: int
+
+    @property
+    def distances(self) -> int:
+        return self.labels**2
+
+
+class NotABox(DataError):
+    template = "label {label!r} is not a box; a box is 'x, y, width, height'."
+    label: str
+
+
+class TooFewKnownItems(DataError):
+    template = "{known} known items are too few to correct a mean; at least {least} are needed."
+    known: int
+    least: int
+    example = {"known": 3, "least": 5}
+
+
+class MissingStatistic(BadParameter):
+    template = "{param[stats]} of shape {shape} needs a {param[statistic]} that maps their sums to one number."
+    shape: tuple[int, ...]
+
+
+class BadScale(BadParameter):
+    template = (
+        "{param[scale]} must be above 0, got {scale}; with a single class or a single position there is no distance."
+    )
+    scale: float
+
+
+class WeightsIgnored(DataWarning):
+    template = "agreement counts every label once; weights are ignored."
