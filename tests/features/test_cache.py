@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dissensus.exceptions import DataError, DataWarning
 from dissensus.features import cache as module
 from dissensus.features.cache import Store, cache_folder, cached, key_of
+from dissensus.features.exceptions import CacheNotWritable, DamagedCache, VectorNotFinite
+from faults import raised, warned
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])}
 
@@ -99,7 +100,7 @@ def test_a_damaged_file_is_made_again_with_one_warning(tmp_path, harm):
         middle = data.index(np.float32(2401).tobytes())  # 49²
         flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
         path.write_bytes({"empty": b"", "cut": data[: len(data) // 2], "flipped": flipped, "no zip": b"x" * 99}[harm])
-    with pytest.warns(DataWarning, match=r"1 file in .* could not be read; vectors are made again") as caught:
+    with warned(DamagedCache, n_files=1) as caught:
         asked = ask([*range(50), 77], tmp_path)
     assert len(caught) == 1
     assert sorted(asked) == list(range(50))
@@ -131,13 +132,13 @@ def test_a_file_that_another_process_has_just_merged_is_no_damage(tmp_path, monk
 def test_a_folder_that_cannot_be_written_is_told_once(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "INPUTS_PER_WRITE", 2)
     (tmp_path / "squares").write_text("a file where the folder should be")
-    with pytest.warns(DataWarning, match="vectors are not kept") as caught:
+    with warned(CacheNotWritable, folder=tmp_path / "squares") as caught:
         assert ask([1, 2, 3, 4, 5], tmp_path) == [1, 2, 3, 4, 5]
     assert len(caught) == 1
 
 
 def test_vectors_that_are_not_finite_are_an_error_and_not_kept(tmp_path):
-    with pytest.raises(DataError, match="vector of row 2 is not finite"):
+    with raised(VectorNotFinite, row=2):
         cached(keys_of([1, 2, 3]), lambda places: np.log(np.array([[1.0], [1.0], [np.nan]])), "bad", tmp_path)
     assert not list(tmp_path.rglob("*.npz"))
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from crowds import blobs
-from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Bag, Columns, Mapped, Padded
 from dissensus.learning.devices import fabric_class
 from dissensus.learning.encoders import encoders
+from dissensus.learning.exceptions import FeatureNotFinite, OneProcessNeeded
 from dissensus.learning.inputs import take, vectors
 from dissensus.learning.objectives import objectives
+from faults import raised
 from learning.elsewhere import D, N, watched
 
 
@@ -48,7 +49,7 @@ def test_two_processes_learn_what_one_does(objective, light_processes):
 
 def test_what_needs_all_items_is_refused_in_several_processes():
     table, X, _ = blobs(40)
-    with pytest.raises(BadParameter, match="left_out=False or processes=1"):
+    with pytest.raises(OneProcessNeeded):
         CrowdClassifier(objective="lia", processes=2, epochs=1).fit(table, X)
 
 
@@ -172,7 +173,7 @@ def test_what_is_no_number_is_found_wherever_it_is(tmp_path, monkeypatch):
     x[25, 1] = x[25, 2] = x[33, 0] = np.nan
     np.save(tmp_path / "x.npy", x)
     for given in (x, np.load(tmp_path / "x.npy", mmap_mode="r")):
-        with pytest.raises(DataError, match=r"X has nan in row 25, column 1 \(3 such values in 2 rows\)"):
+        with raised(FeatureNotFinite, row=25, column=1, n_values=3, n_rows=2):
             vectors(given)
 
 

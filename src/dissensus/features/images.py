@@ -18,7 +18,7 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.features import exceptions as faults
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
 from dissensus.features.hub import device_of, need
@@ -71,7 +71,7 @@ def embed_images(
     def compute(places: list[int]) -> FloatArray:
         torch, where, rows = need("torch"), device_of(device), []
         if not places:
-            raise DataError("no images: how wide their vectors are is not known without one.")
+            raise faults.NoImages()
         with run(where) as network, torch.inference_mode():
             for batch in _batches([pixels[i] for i in places], batch_size):
                 stack = torch.from_numpy(np.stack(batch)).to(where)  # (B, H, W, C)
@@ -79,7 +79,7 @@ def embed_images(
                 vectors = network(x if stack.is_floating_point() else x / 255)
                 if not isinstance(vectors, torch.Tensor) or vectors.ndim < 2 or len(vectors) != len(batch):
                     found = tuple(getattr(vectors, "shape", ())) or type(vectors).__name__
-                    raise BadParameter(f"the model must give one row per image, got {found} for {len(batch)} images.")
+                    raise faults.NotOneVectorEach(found=str(found), n_images=len(batch))
                 rows.append(vectors.flatten(1).float().cpu().numpy())
         return np.concatenate(rows)
 
@@ -93,16 +93,13 @@ def _checked(image: Any, row: int) -> Any:
     pixels = np.asarray(image)
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "iuf":
-        raise DataError(
-            f"images: row {row} has shape {np.shape(image)} and type {pixels.dtype}; an image is (height, width) or "
-            "(height, width, channels) of numbers."
-        )
+        raise faults.NotPixels(row=row, shape=np.shape(image), dtype=str(pixels.dtype))
     if pixels.dtype.kind == "f":
-        if not np.isfinite(pixels).all():
-            raise DataError(f"images: row {row} has {(~np.isfinite(pixels)).sum():,} values that are not finite.")
+        if n_values := int((~np.isfinite(pixels)).sum()):
+            raise faults.PixelsNotFinite(row=row, n_values=n_values)
         return np.ascontiguousarray(pixels, np.float32)
     if pixels.min() < 0 or pixels.max() > 255:
-        raise DataError(f"images: row {row} has whole numbers from {pixels.min()} to {pixels.max()}; take 0 … 255.")
+        raise faults.PixelsOutOfRange(row=row, low=int(pixels.min()), high=int(pixels.max()))
     return np.ascontiguousarray(pixels, np.uint8)
 
 
@@ -120,7 +117,7 @@ def _model(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
         folder = hub.folder_of(model)
         return f"{pooling}-{hub.identity(folder)}", lambda device: _pretrained(folder, pooling, device)
     if not callable(model):
-        raise BadParameter(f"model must be a folder, a name, a module or a function, got {type(model).__name__}.")
+        raise faults.ModelOfWrongType(others="a module or a function", found=type(model).__name__)
     if not isinstance(model, need("torch").nn.Module):
         return "", lambda device: nullcontext(model)
     digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__} {model!r}".encode())
@@ -162,7 +159,7 @@ def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
         if x.shape[1] == 1 and network.config.num_channels == 3:
             x = x.expand(-1, 3, -1, -1)
         if x.shape[1] != network.config.num_channels:
-            raise DataError(f"images have {x.shape[1]} channels, the model takes {network.config.num_channels}.")
+            raise faults.UnequalChannels(channels=x.shape[1], expected=network.config.num_channels)
         x, crop = _resized(x, size, mode), wants.get("crop_size")
         if wants.get("do_center_crop") and crop is not None:
             height, width = (crop, crop) if isinstance(crop, int) else (crop["height"], crop["width"])

@@ -17,7 +17,7 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.features import exceptions as faults
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
 from dissensus.features.hub import device_of, need
@@ -56,11 +56,11 @@ def text_model(model: str | Path | None = None) -> TextModel:
 def _read(folder: Path, identity: str) -> TextModel:
     config = hub.read_config(folder)
     if config.get("is_encoder_decoder"):
-        raise BadParameter(f"{folder} is a {config['model_type']}, which writes texts; name a model that reads them.")
+        raise faults.GenerativeModel(folder=folder, kind=config["model_type"])
     with hub.reading(folder):
         tokenizer = need("transformers").AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     if not tokenizer.is_fast:
-        raise UnreadableFile(f"{folder} has no tokenizer.json; save one with its tokenizer's `save_pretrained`.")
+        raise faults.ModelWithoutTokenizer(folder=folder)
     inner = tokenizer.backend_tokenizer
     inner.no_padding()
     inner.no_truncation()
@@ -207,7 +207,7 @@ def embed_texts(
 
 def _check_as_many(name: str, texts: Sequence[str], other: str, others: Sequence[str]) -> None:
     if len(texts) != len(others):
-        raise DataError(f"{name} has {len(texts):,} texts and {other} {len(others):,}; give one for each.")
+        raise faults.UnequalTexts(argument=name, n_texts=len(texts), other=other, n_other=len(others))
 
 
 def embed_pairs(
@@ -247,14 +247,13 @@ def word_vectors(words: Sequence[str], model: str | Path | None = None) -> Float
 def checked(texts: Sequence[str], name: str = "texts") -> list[str]:
     """Return the texts as a list; DataError for the first that is none."""
     if isinstance(texts, str):
-        raise DataError(f"{name} is one string; give one per item, in a list.")
+        raise faults.SingleString(argument=name)
     values = list(texts)
     for row, text in enumerate(values):
         if not isinstance(text, str):
-            raise DataError(f"{name}: row {row} is {shown(text)}, not a text; give one string per item ('' for none).")
+            raise faults.NotAText(argument=name, row=row, value=shown(text))
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            said = f"{name}: row {row} holds half a character at place {error.start}; repair it."
-            raise DataError(said) from None
+            raise faults.HalfCharacter(argument=name, row=row, position=error.start) from None
     return values

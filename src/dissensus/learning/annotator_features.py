@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, MissingColumn
+from dissensus.learning import exceptions as faults
 from dissensus.learning.inputs import codes_of
 from dissensus.table import names as naming
-from dissensus.table.find_columns import guess_column, listed, no_column, to_arrow
+from dissensus.table.find_columns import guess_column, no_column, to_arrow
 
 MIN_ANNOTATORS = 5  # of a level, to have a column of its own
 ANNOTATOR = "annotator"
@@ -46,7 +46,7 @@ def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> 
     if not is_frame(annotators):
         return codes_of(annotators, known, "annotators"), None
     if described is None:
-        raise DataError("annotators: this model was fitted without a frame of annotators; give their names.")
+        raise faults.FittedWithoutFeatures()
     names, features = described.encode(annotators)
     return naming.match(names, known, "annotators"), features
 
@@ -65,17 +65,15 @@ class AnnotatorFeatures:
         arrow = _arrow(frame)
         names, rows = _names(arrow), {name: values for name, values in arrow.items() if name != ANNOTATOR}
         if not rows:
-            raise DataError("annotators: the frame has no column but the annotators' names; give at least one feature.")
+            raise faults.NoAnnotatorFeatures()
         distinct, counts = np.unique(names, return_counts=True)
         if (counts > 1).any():
             name = distinct[counts > 1][0]
-            raise DataError(f"annotators: {naming.shown(name)} has {counts.max()} rows; give one row per annotator.")
+            raise faults.RepeatedRow(argument="annotators", name=naming.shown(name), n_rows=int(counts.max()))
         at = naming.match(annotators, names, "annotators")
         if (at < 0).all():
-            raise DataError(
-                f"annotators: none of the table's {annotators.size:,} annotators (such as "
-                f"{naming.shown(annotators[0])}) is in the frame; its column holds such as {naming.shown(names[0])}."
-            )
+            name, other = naming.shown(annotators[0]), naming.shown(names[0])
+            raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, other=other)
         there = pa.array(at[at >= 0])  # in the table's order: that of the frame's rows changes no bit
         columns = {name: _levels(values.take(there), name) for name, values in rows.items()}
         raw = np.hstack([_raw(rows[name].take(there), levels, name) for name, levels in columns.items()])
@@ -92,9 +90,7 @@ class AnnotatorFeatures:
         arrow = _arrow(frame)
         for name in self.columns:
             if name not in arrow:
-                raise MissingColumn(
-                    f"annotators: no column '{name}', which was there at fit; the columns are {listed(list(arrow))}."
-                )
+                raise faults.MissingFeature(column=name, columns=tuple(arrow))
         raw = np.hstack([_raw(arrow[name], levels, name) for name, levels in self.columns.items()])
         return _names(arrow), np.nan_to_num((raw - self.mean) / self.scale, nan=0.0)
 
@@ -111,13 +107,10 @@ def _arrow(frame: Any) -> dict[str, Any]:
         columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise DataError(f"annotators: columns have different lengths, {lengths}; give one value per annotator.")
+            raise faults.UnequalColumns(argument="annotators", lengths=lengths)
         frame = pa.table(columns)
     if not is_frame(frame):
-        raise DataError(
-            f"annotators must be a frame with a column 'annotator' and what is known of them, got "
-            f"{type(frame).__name__}."
-        )
+        raise faults.NotAFrame(found=type(frame).__name__)
     there = list(nw.from_native(frame).collect_schema().names())
     own = guess_column(ANNOTATOR, there)
     if own is None:
@@ -128,8 +121,7 @@ def _arrow(frame: Any) -> dict[str, Any]:
 def _names(arrow: dict[str, Any]) -> Names:
     column = naming.to_column(arrow[ANNOTATOR], ANNOTATOR)
     if naming.missing_rows(column).any():
-        row = int(np.argmax(naming.missing_rows(column)))
-        raise DataError(f"annotators: row {row} of the frame has no annotator; leave it out.")
+        raise faults.AnnotatorWithoutName(row=int(np.argmax(naming.missing_rows(column))))
     return naming.to_names(column)
 
 
@@ -152,14 +144,13 @@ def _raw(values: Any, levels: Levels | None, name: str) -> FloatArray:
     """(rows, columns of this feature); NaN where nothing is known, or the level has no column."""
     if levels is None:
         if not _is_number(values.type):
-            raise DataError(f"annotators: column '{name}' held numbers at fit, and now {values.type}; give numbers.")
+            raise faults.OtherColumnType(column=name, expected="numbers", found=str(values.type))
         numbers = np.asarray(pc.cast(values, pa.float64()).fill_null(np.nan))
         if np.isinf(numbers).any():
-            row = int(np.argmax(np.isinf(numbers)))
-            raise DataError(f"annotators: column '{name}' is infinite in row {row}; leave it empty where unknown.")
+            raise faults.InfiniteFeature(column=name, row=int(np.argmax(np.isinf(numbers))))
         return np.column_stack([numbers, np.isnan(numbers)])
     if _is_number(values.type):
-        raise DataError(f"annotators: column '{name}' held texts at fit, and now {values.type}; give texts.")
+        raise faults.OtherColumnType(column=name, expected="texts", found=str(values.type))
     place = np.array([levels.get(level, -1) for level in _texts(values, name)], np.int64)
     return np.where(place[:, None] >= 0, place[:, None] == np.arange(_width(levels)), np.nan)
 
@@ -168,7 +159,7 @@ def _texts(values: Any, name: str) -> list[str | None]:
     kind = values.type
     nested = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     if nested or pa.types.is_temporal(kind):
-        raise DataError(f"annotators: column '{name}' holds {kind}; give numbers or texts.")
+        raise faults.UnsupportedColumn(column=name, kind=str(kind))
     return [None if value is None or not str(value).strip() else str(value) for value in values.to_pylist()]
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.learning.exceptions import UnequalColumns
 
 Batch = dict[str, Tensor]
 BLOCK_ROWS = 2**16  # rows of a file that are read at a time
@@ -146,10 +147,10 @@ class Columns:
 
     def __init__(self, **columns: Tensor | Mapped | Bag):
         self.columns = columns
-        sizes = {len(column) for column in columns.values()}
-        if len(sizes) != 1:
-            raise ValueError(f"columns of {sorted(sizes)} items; they must be equally many.")
-        self.n = sizes.pop()
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) != 1:
+            raise UnequalColumns(argument="Columns", lengths=lengths)
+        self.n = next(iter(lengths.values()))
 
     def __len__(self) -> int:
         return self.n

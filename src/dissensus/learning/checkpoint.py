@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dissensus.exceptions import UnreadableFile
 from dissensus.learning.devices import gpus
+from dissensus.learning.exceptions import OtherRun
 from dissensus.learning.storage import make_folder, read_tree, write_tree
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -60,10 +60,7 @@ class Checkpoint:
             return State()
         found = read_tree(self.path, KIND)
         if found["key"] != self.key:
-            raise UnreadableFile(
-                f"{self.path} is the checkpoint of another run (other data or keywords); remove it, or name another "
-                "folder."
-            )
+            raise OtherRun(path=self.path)
         self.model.load_state_dict(found["model"])
         self.optimizer.load_state_dict(found["optimizer"])
         torch.set_rng_state(found["rng"])

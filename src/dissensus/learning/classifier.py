@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from dissensus.common.parameters import param
+from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.auto import train_auto
@@ -174,10 +174,7 @@ class CrowdClassifier(Learner, Training):
         """
         objective = new_part(self.objective, objectives, Objective)
         if not (isinstance(objective, Soft) and isinstance(objective.labels, str) and objective.labels == "normalized"):
-            raise BadParameter(
-                f"fit_distributions takes objective 'soft' with labels 'normalized', which learns the distributions as "
-                f"they are; got {self.objective!r}."
-            )
+            raise faults.SoftObjectiveNeeded(objective=repr(self.objective))
         table = _one_row_each(X, y, classes, "y")
         if isinstance(validation, tuple) and len(validation) == 2 and np.ndim(validation[1]) == 2:
             validation = validation[0], _one_row_each(*validation, table.classes, "validation")
@@ -245,9 +242,7 @@ class CrowdClassifier(Learner, Training):
         """
         self._check_fitted()
         if self.judged_ is None:
-            raise BadParameter(
-                "predict_sets needs items that were held out; give validation to fit, or auto ten items that teach."
-            )
+            raise faults.HeldOutItemsNeeded()
         return label_sets(self.predict_proba(X), self.classes_, *self.judged_, coverage)
 
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
@@ -284,7 +279,7 @@ class CrowdClassifier(Learner, Training):
         features = None
         if annotators is not None:
             if self.annotator_features_ is None:
-                raise DataError("annotators: this model was fitted without a frame of annotators; leave it out.")
+                raise faults.FittedWithoutFeatures()
             features = self.annotator_features_.of(annotators, table.annotators)
         network, head, objective = self.network_, self.network_.head, self.objective_
         confusion = torch.as_tensor(self.confusions_of())
@@ -304,11 +299,10 @@ class CrowdClassifier(Learner, Training):
         """Accuracy against class names, or codes with −1 for unknown."""
         self._check_fitted()
         truth = one_hot(np.asarray(labels) if isinstance(labels, ByItem) else labels, self.classes_)
-        if given.rows(X) != len(truth):
-            raise DataError(f"score: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
+        given.check_rows(X, len(truth), "labels", "score")
         known = truth.sum(axis=1) > 0
         if not known.any():
-            raise DataError("score: no label is known; there is nothing to compare with.")
+            raise faults.NoKnownLabels(argument="score")
         return float((self.predict_proba(X).argmax(axis=1) == truth.argmax(axis=1))[known].mean())
 
     def to_frame(self, kind: str = "items") -> Any:
@@ -316,6 +310,7 @@ class CrowdClassifier(Learner, Training):
         import pyarrow as pa
 
         self._check_fitted()
+        check_argument("kind", kind, Literal["items", "annotators", "history"])
         if kind == "items":
             columns = item_columns(self.classes_, self.tie_seed_, self.items_, self.posterior_, self.difficulty_)
             columns |= {"model": self.classes_[self.proba_.argmax(axis=1)], "taught": self.teaches_ & ~self.held_out_}
@@ -327,10 +322,8 @@ class CrowdClassifier(Learner, Training):
             }  # fmt: skip
             if self.competence_ is not None:
                 columns |= {f"competence_{where}": self.competence_[:, at] for at, where in enumerate(WHERE)}
-        elif kind == "history":
-            columns = {key: [entry[key] for entry in self.history_] for key in (self.history_ or [{}])[0]}
         else:
-            raise BadParameter(f"kind must be 'items', 'annotators' or 'history', got {kind!r}.")
+            columns = {key: [entry[key] for entry in self.history_] for key in (self.history_ or [{}])[0]}
         return pa.table(columns)
 
     # On disk ----------------------------------------------------------------------------------------------------------
@@ -413,8 +406,7 @@ def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:
     """Make a table in which one annotator gives each row of X its distribution y (n, K)."""
     y = np.asarray(y, np.float64)
     if y.ndim != 2:
-        raise DataError(f"{what} must hold one distribution per row, got shape {y.shape}.")
-    if given.rows(X) != len(y):
-        raise DataError(f"{what}: {given.rows(X):,} rows of X for {len(y):,} distributions; give equally many.")
+        raise faults.NotDistributions(argument=what, shape=y.shape)
+    given.check_rows(X, len(y), "distributions", what)
     items = np.arange(len(y))
     return Annotations.from_arrays(items, [ANONYMOUS] * len(y), proba=y, classes=classes, items=items)

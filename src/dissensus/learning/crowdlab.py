@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import DataError
+from dissensus.learning.exceptions import NoItemWithTwoLabels, WeightedLabels, WrongShape
 from dissensus.table.annotations import Annotations
 
 MIN_WEIGHT = 1e-6  # of an annotator, of the classifier, and of the error rate of the most frequent class
@@ -49,13 +49,14 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
     ((80, 2), (8,))
     """
     proba = np.asarray(proba, np.float64)
-    if proba.shape != (table.n_items, table.n_classes):
-        raise DataError(f"proba must be ({table.n_items}, {table.n_classes}), items × classes, got {proba.shape}.")
+    if proba.shape != (expected := (table.n_items, table.n_classes)):
+        found = str(proba.dtype)
+        raise WrongShape(argument="proba", kind="numbers", expected=expected, found=found, shape=proba.shape)
     if table.proba is not None or table.weight is not None:
-        raise DataError("CROWDLAB counts labels; give a table without weights and probabilistic labels.")
+        raise WeightedLabels()
     votes = np.asarray(table.votes(), np.float64)
     if not (votes.sum(axis=1) > 1).any():
-        raise DataError("CROWDLAB compares annotators, and no item has two labels; take the classifier alone.")
+        raise NoItemWithTwoLabels()
     consensus = np.where(votes == votes.max(axis=1, keepdims=True), proba, -1.0).argmax(axis=1)
     for _ in range(2):
         posterior, annotator_weight, model_weight = _weigh(table, votes, proba, consensus)

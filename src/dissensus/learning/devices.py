@@ -15,7 +15,7 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from dissensus.common.parameters import param
-from dissensus.exceptions import BadParameter
+from dissensus.learning.exceptions import MissingDevice, UnknownDevice, WrongPrecision
 
 _TURN = threading.RLock()
 MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
@@ -25,12 +25,12 @@ def place(device: str) -> torch.device:
     """The device asked for, or the best that there is."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
-        raise BadParameter(f"device {MUST}, got {device!r}.")
+        raise UnknownDevice(device=str(device))
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if kind == "auto":  # never mps, where nobody has tried it
         kind = "cuda" if there["cuda"] else "cpu"
     if not there[kind] or (index and int(index) >= torch.cuda.device_count()):
-        raise BadParameter(f"this machine has no device {device!r}; take 'auto' or 'cpu'.")
+        raise MissingDevice(device=device)
     return torch.device(kind, int(index)) if index else torch.device(kind)
 
 
@@ -84,7 +84,7 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
                 strategy="ddp_spawn" if processes > 1 else "auto",
             )
         except ValueError as error:
-            raise BadParameter(f"device {device!r}, precision {precision!r}: {error}") from error
+            raise WrongPrecision(device=device, precision=precision, reason=str(error)) from error
         finally:
             log.setLevel(level)
 

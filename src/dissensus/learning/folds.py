@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.exceptions import DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
@@ -60,7 +61,7 @@ class OutOfFold:
         columns = to_arrow(frame, ["item", "fold", *(f"{p}_{name}" for p in ("p", "model") for name in model.classes_)])
         names = [str(name) for name in columns["item"].to_pylist()]
         if names != [str(name) for name in model.items_]:
-            raise DataError("these out-of-fold predictions are of other items than the model's.")
+            raise faults.PredictionsOfOtherItems()
         proba, posterior = (
             np.array([[float(p) for p in columns[f"{prefix}_{name}"].to_pylist()] for name in model.classes_]).T
             for prefix in ("model", "p")
@@ -76,7 +77,7 @@ def load_trained(folder: str | Path) -> tuple[CrowdClassifier, OutOfFold | None]
     try:
         return model, OutOfFold.from_frame(read_frame(found[0]), model) if found else None
     except (ValueError, KeyError) as error:
-        raise UnreadableFile(f"{found[0]}: {error}") from error
+        raise faults.UnreadablePredictions(path=found[0], reason=str(error)) from error
 
 
 def out_of_fold(
@@ -110,20 +111,15 @@ def out_of_fold(
     """
     gold = check_gold(gold, table)
     if not isinstance(model, CrowdClassifier):
-        raise BadParameter(
-            f"out_of_fold takes a CrowdClassifier, got {type(model).__name__}; of LIA, give "
-            "model.classifier(table, features=True)."
-        )
+        raise faults.ClassifierNeeded(found=type(model).__name__)
     if annotators is not None:
         AnnotatorFeatures.fit(annotators, table.annotators)  # what is wrong with them is so in every fold
     elif getattr(model, "annotator_features_", None) is not None:
-        raise BadParameter(
-            "out_of_fold: this model was fitted with features of annotators; give annotators, the frame that fit had."
-        )
+        raise faults.FittedWithFeatures()
     teaches = np.diff(table.item_ptr) > 0
     teaches = teaches if gold is None else teaches | (gold >= 0)
     if not 2 <= folds <= teaches.sum():
-        raise BadParameter(f"folds must be from 2 to {teaches.sum():,}, the items that teach, got {folds}.")
+        raise faults.FoldsOutOfRange(folds=folds, n_items=int(teaches.sum()))
     fold = stratified_folds(table, np.zeros((table.n_items, 1)), teaches, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0
@@ -143,7 +139,8 @@ def out_of_fold(
                 on_step=None if on_step is None else lambda epoch, loss, done=done: on_step(done + epoch, loss),  # type: ignore[misc]
             )
         except DataError as error:
-            raise type(error)(f"without fold {number + 1} of {folds}: {error}") from error
+            error.within(f"without fold {number + 1} of {folds}")
+            raise
         done += network.n_iter_
         proba[here] = network.proba_[here]
         proba[fold < 0] += network.proba_[fold < 0] / folds

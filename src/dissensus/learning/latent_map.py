@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.validation import shuffled
@@ -86,10 +86,10 @@ def item_map(
     check_argument("most", most, int, low=1)
     check_argument("seed", seed, int, low=0)
     found, n = trained(model), given.rows(X)
-    if table is not None and table.n_items != n:
-        raise DataError(f"X has {n:,} rows for {table.n_items:,} items; give one per item, in their order.")
+    if table is not None:
+        given.check_rows(X, table.n_items, "items", "item_map")
     if not n:
-        raise DataError("X has no rows; there is nothing to map.")
+        raise faults.NoInputs()
     rows = np.sort(shuffled(np.arange(n) if table is None else table.items, seed)[:most])
     some = given.take(X, rows)
     vectors = item_vectors(found, some)
@@ -159,7 +159,7 @@ def trained(model: Any) -> CrowdClassifier:
     """Return the CrowdClassifier that it is, or has."""
     found = getattr(model, "classifier_", model)
     if not isinstance(found, CrowdClassifier):
-        raise DataError(f"{type(model).__name__} has no vectors of items; give a fitted CrowdClassifier or LIA.")
+        raise faults.NoItemVectors(found=type(model).__name__)
     found._check_fitted()
     return found
 
@@ -172,8 +172,7 @@ def _codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> Int
         return np.where(votes.sum(axis=1) > 0, arg_max(votes, table.items, classes, 0), -1)
     found = np.asarray(codes)
     if found.shape != (n,) or found.dtype.kind not in "iu":
-        raise DataError(f"codes must be {n:,} whole numbers, one per row of X, got {found.dtype}, shape {found.shape}.")
-    bad = found[(found < -1) | (found >= classes.size)]
-    if bad.size:
-        raise DataError(f"codes: {bad[0]} is no class; they run from 0 to {classes.size - 1}, and −1 is none.")
+        kind = str(found.dtype)
+        raise faults.WrongShape(argument="codes", kind="integers", expected=(n,), found=kind, shape=found.shape)
+    given.check_codes(found, classes.size, "codes")
     return found

@@ -28,13 +28,13 @@ from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import ask_pairs, embedding, share_right
 from dissensus.learning.devices import DEVICE
 from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.exceptions import NoFeatures
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.sklearn_loop import Learner, table_first
@@ -218,8 +218,7 @@ class LIA(Learner, LIAKeywords):
     def _check_features(self, encoder: Encoder) -> None:
         """Raise DataError where new items are asked about, and none can be told from another."""
         if isinstance(encoder, ItemEmbedding):
-            name = type(self).__name__
-            raise DataError(f"this {name} was fitted without features and knows nothing of new items; fit it with X.")
+            raise NoFeatures(model=type(self).__name__)
 
     def _names_of(self, proba: FloatArray, classes: Names, *, fitted: bool) -> Names:
         """(rows,) the most probable classes; of fitted items, ties are drawn."""

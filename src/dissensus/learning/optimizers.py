@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from dissensus.common.parameters import is_number, is_whole, param
-from dissensus.exceptions import BadParameter
+from dissensus.learning.exceptions import WrongOptimizer
 from dissensus.learning.rows import Joint, RowAdam
 
 Wanted = str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer]
@@ -55,7 +55,7 @@ def make_optimizer(wanted: Wanted, groups: Groups, weight_decay: float) -> torch
         try:
             made = kind(dense, **{"weight_decay": weight_decay, "fused": fused, **defaults, **options})
         except (TypeError, ValueError) as error:
-            raise BadParameter(f"optimizer {wanted!r}: {error}.") from error
+            raise WrongOptimizer(optimizer=repr(wanted), reason=str(error)) from error
     return Joint(made, RowAdam(sparse)) if sparse else made
 
 

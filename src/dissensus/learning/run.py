@@ -19,7 +19,8 @@ from dissensus.common.parameters import is_number
 from dissensus.common.progress import waiting
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.batches import Columns
@@ -30,6 +31,7 @@ from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.optimizers import split
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer
 from dissensus.learning.validation import Validation, hold_out, known_truth, validation_items
+from dissensus.messages import ParameterName
 from dissensus.models.base import check_gold
 from dissensus.table.annotations import Annotations
 
@@ -90,7 +92,7 @@ def begin(
     held_out = hold_out(validation, table, teaches, seed) if inside else np.zeros(table.n_items, np.bool_)
     taught = np.flatnonzero(teaches & ~held_out)
     if not taught.size:
-        raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
+        raise faults.NothingLeftToTrainOn(n_items=int(teaches.sum()))
     if held_out.any():
         fit_without(objective, held_out, table, gold, seed)
     if like is not None and np.array_equal(like.taught, taught):
@@ -101,9 +103,7 @@ def begin(
         columns = encoder.prepare(X)
         objective.see(columns, taught)
     if model.processes > 1 and getattr(objective, "_others", None) is not None:
-        raise BadParameter(
-            "lia lets all other items speak of an item, in one process; say left_out=False or processes=1."
-        )
+        raise faults.OneProcessNeeded()
     evaluate, at_once = None, BATCHES_AT_ONCE * model.batch_size
     if inside:
         evaluate = Validation(columns, np.flatnonzero(held_out), known_truth(table, gold)[held_out], at_once)
@@ -181,9 +181,8 @@ def new_part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
         return registry[wanted]()
     if isinstance(wanted, kind):
         return type(wanted)(**wanted.get_params(deep=False))  # type: ignore[attr-defined]
-    raise BadParameter(
-        f"{registry.what} must be a name, such as '{next(iter(registry))}', or a {kind.__name__}, got {wanted!r}."
-    )
+    part, name = ParameterName(registry.what), next(iter(registry))
+    raise faults.WrongPart(part=part, name=name, kind=kind.__name__, found=repr(wanted))
 
 
 def torch_seed(seed: int | None) -> int:
@@ -201,11 +200,8 @@ def describe(objective: Objective, annotators: Any, table: Annotations) -> Annot
     if annotators is None:
         return None
     if not objective.describes_annotators:
-        able = [name for name in objectives if objectives[name].describes_annotators]
-        raise BadParameter(
-            f"objective '{objectives.name_of(type(objective))}' has no use for features of annotators; leave "
-            f"annotators out, or take {' or '.join(map(repr, able))}."
-        )
+        able = tuple(name for name in objectives if objectives[name].describes_annotators)
+        raise faults.UnusedAnnotatorFeatures(objective=objectives.name_of(type(objective)), able=able)
     described = AnnotatorFeatures.fit(annotators, table.annotators)
     objective.annotator_features_ = described.of(annotators, table.annotators)
     return described

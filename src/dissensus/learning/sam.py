@@ -23,7 +23,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
 from dissensus.common.parameters import check_argument, is_number, param
-from dissensus.exceptions import BadParameter
+from dissensus.learning.exceptions import UnknownSharpnessKeyword
 from dissensus.learning.rows import touched_rows
 
 
@@ -31,7 +31,7 @@ def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
     """The keywords of `SAM`, given as ρ or as a mapping."""
     options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
     if extra := set(options) - {"rho", "adaptive"}:
-        raise BadParameter(f"sam has keywords rho and adaptive, got {', '.join(sorted(extra))}.")
+        raise UnknownSharpnessKeyword(names=tuple(sorted(extra)))
     return options
 
 

@@ -21,7 +21,7 @@ from scipy import sparse
 from dissensus.common.parameters import Parameters
 from dissensus.common.types import IntArray, Names
 from dissensus.evaluation import cross_entropy
-from dissensus.exceptions import DataError, NotFitted
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.devices import own_draws, place
 from dissensus.learning.encoders import MLP, Identity
@@ -80,10 +80,8 @@ class ByItem:
         """The table of these items, and the entries in the order of its items."""
         mask = np.bincount(self.at, minlength=self.table.n_items)
         if (mask > 1).any():
-            raise DataError(
-                f"item {naming.shown(self.table.items[mask.argmax()])} is drawn {mask.max()} times; draw every item "
-                "once, or give its labels a weight."
-            )
+            item = naming.shown(self.table.items[mask.argmax()])
+            raise faults.RepeatedItem(item=item, times=int(mask.max()))
         return self.table.select(items=mask > 0), np.argsort(self.at)
 
 
@@ -135,7 +133,7 @@ class Learner(Parameters, ABC):
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise NotFitted(f"this {type(self).__name__} is not fitted yet; call {self.fit_call} first.")
+            raise faults.ModelNotFitted(model=type(self).__name__, call=self.fit_call)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -154,7 +152,7 @@ class Learner(Parameters, ABC):
         model = getattr(self, "classifier_", self)  # LIA's
         if isinstance(encoder := getattr(model, "encoder_", None), Identity | MLP):
             return int(encoder.center_.size)
-        raise AttributeError("n_features_in_: not fitted yet, or X was no table of numbers.")
+        raise AttributeError("n_features_in_")
 
 
 def table_first(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
@@ -166,8 +164,7 @@ def table_first(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
         return y, X, gold
     if not isinstance(y, ByItem):
         y = _one_label_each(y)
-    if (n := given.rows(X)) != len(y):
-        raise DataError(f"X has {n:,} rows and y {len(y):,} entries; give one entry per row.")
+    given.check_rows(X, len(y), "entries", "y")
     found, order = y.in_order()
     X = _by_position(X, y)
     if given._names(X, found) is not None:
@@ -190,10 +187,7 @@ def _by_position(X: Any, y: ByItem) -> Any:
     if (at < 0).any() or np.array_equal(at, y.at):
         return nw.maybe_reset_index(frame).to_native()
     if set(at.tolist()) != set(y.at.tolist()):
-        raise DataError(
-            f"the index of X names other items than y has entries, such as {naming.shown(index[0])}; bring X into the "
-            "order of table.items before it is cut, or reset its index."
-        )
+        raise faults.OtherIndex(name=naming.shown(index[0]))
     return X
 
 
@@ -203,14 +197,12 @@ def _one_label_each(y: Any) -> ByItem:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise DataError(
-            f"y must be a table of annotations, a ByItem of one, or one class per row of X; got {type(y).__name__} of "
-            f"shape {labels.shape}."
-        )
+        raise faults.NotTargets(found=type(y).__name__, shape=labels.shape)
     if labels.dtype.kind == "f":
         bad = ~np.isfinite(labels) | (labels != np.floor(labels))
         if bad.any():
-            raise DataError(naming.bad_rows("y", bad, "values are continuous, infinite or NaN, not classes", labels))
+            row = int(bad.argmax())
+            raise faults.ContinuousTargets(n_rows=int(bad.sum()), value=float(labels[row]), row=row)
     number = np.arange(labels.size)
     return ByItem(Annotations.from_arrays(number, np.zeros_like(number), labels.tolist()))
 

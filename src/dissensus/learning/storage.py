@@ -22,7 +22,8 @@ from torch import Tensor
 from dissensus.common.atomic import atomic
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
-from dissensus.exceptions import DissensusError, UnreadableFile, UnwritableFile
+from dissensus.exceptions import DissensusError, UnreadableFile
+from dissensus.learning import exceptions as faults
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.saving import check_arrays, pack_text, unpack_text
 
@@ -46,7 +47,7 @@ def of_this_version(path: Path) -> Iterator[None]:
         raise
     except (LookupError, TypeError, AttributeError, RuntimeError, ValueError, ArithmeticError, DissensusError) as error:
         why = " ".join(str(error).split())[:200].rstrip(".")
-        raise UnreadableFile(f"{path} is altered, or of another version of dissensus ({why}); train again.") from error
+        raise faults.OtherVersion(path=path, reason=why) from error
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
@@ -65,23 +66,22 @@ def read_tree(path: str | Path, kind: str) -> Any:
     """The tree that `write_tree` wrote."""
     path = Path(path)
     if not path.is_file():
-        raise UnreadableFile(f"there is no {kind} at {path}.")
+        raise faults.ModelFileMissing(kind=kind, path=path)
     try:
         with safe_open(path, "pt") as file:
             header = json.loads(file.metadata()["header"])
             if header["format"] != FORMAT or header["kind"] != kind:
-                raise UnreadableFile(
-                    f"{path} is a {header['kind']} of format {header['format']}; this version of dissensus reads a "
-                    f"{kind} of format {FORMAT}."
+                raise faults.OtherFormat(
+                    path=path, kind=header["kind"], format=header["format"], expected_kind=kind, expected_format=FORMAT
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         if _digest(header["tree"], tensors) != header["digest"]:
-            raise UnreadableFile(f"{path} is damaged: its bytes are not those that were written.")
+            raise faults.DamagedModelFile(path=path, kind=kind, reason="its checksum is wrong")
         return _unpack(header["tree"], tensors)
     except UnreadableFile:
         raise
     except DAMAGE as error:
-        raise UnreadableFile(f"{path} is damaged, or no {kind} ({error}).") from error
+        raise faults.DamagedModelFile(path=path, kind=kind, reason=str(error)) from error
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -109,7 +109,7 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
         return str(value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise TypeError(f"{type(value).__name__} cannot be stored: {value!r}")
+    raise faults.NotStorable(kind=type(value).__name__, value=repr(value))
 
 
 def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -135,7 +135,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UnwritableFile(f"cannot write into {folder}: {error.strerror or error}.") from error
+        raise faults.FolderNotWritable(folder=folder, reason=error.strerror or str(error)) from error
 
 
 def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from dissensus.common.json_lines import key_of
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
 from dissensus.learning.devices import DEVICE, gpus, make_fabric, own_draws, place
@@ -81,9 +81,9 @@ class Training(Parameters):
         """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
         self.check_parameters()
         if self.place().index is not None and self.processes > 1:
-            raise BadParameter(f"device {self.device!r} is one; for {self.processes} processes say 'cuda'.")
+            raise faults.OneDeviceForProcesses(device=self.device, processes=self.processes)
         if self.seed is None and self.checkpoint is not None:
-            raise BadParameter("checkpoint needs a seed: without one, no run is the same as the one that was killed.")
+            raise faults.SeedNeeded()
 
     def deciding(self) -> dict[str, str]:
         """The keywords that decide what a run computes, as text: a checkpoint is of the same ones."""
@@ -119,11 +119,11 @@ class Trainer(Training):
         """
         self.check()
         if len(rows) == 0:
-            raise DataError("no item has anything to learn from: none has annotations (or gold) left to train on.")
+            raise faults.NothingToLearn(n_items=len(rows))
         if self.patience is not None and evaluate is None:
-            raise BadParameter("patience needs validation: give `validation` to fit, or set patience=None.")
+            raise faults.ValidationNeeded()
         if self.processes > len(rows):
-            raise BadParameter(f"{self.processes} processes are to share {len(rows)} items that teach; take fewer.")
+            raise faults.TooManyProcesses(processes=self.processes, n_items=len(rows))
         fabric = make_fabric(self.device, self.precision, self.processes)
         key = key_of({"key": key, "rows": len(rows), **self.deciding()}, [])
         loop = _Loop(self, model, data, rows, groups, key, evaluate)
@@ -218,9 +218,7 @@ class _Loop:
             at.total = float(fabric.all_reduce(torch.tensor(at.total, dtype=torch.float32), reduce_op="sum"))
         loss = at.total / len(self.rows)
         if not math.isfinite(loss):
-            raise DataError(
-                f"the loss became {loss} in epoch {at.epoch + 1}; lower the learning rate, or clip gradients (clip=1)."
-            )
+            raise faults.LossNotFinite(loss=loss, epoch=at.epoch + 1)
         entry = {"epoch": float(at.epoch + 1), "loss": loss, "seconds": time.monotonic() - began}
         if self.evaluate is not None:
             self.model.eval()

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from dissensus.exceptions import DissensusWarning, UnwritableFile
+from dissensus.learning.exceptions import FolderNotWritable, TensorBoardMissing
 
 FILE = "log.csv"
 HEAD = ("run", "epoch", "step", "loss", "learning_rate", "seconds", "cross-entropy", "accuracy", "macro-f1")
@@ -37,17 +37,13 @@ class TrainingLog:
             if not rows:
                 self.file.write_text(",".join(HEAD) + "\n", encoding="utf-8")
         except OSError as error:
-            raise UnwritableFile(f"cannot write a log into {folder}: {error.strerror or error}.") from error
+            raise FolderNotWritable(folder=Path(folder), reason=error.strerror or str(error)) from error
         self.run = 1 + int(rows[-1]["run"]) if rows else 1
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             if self.run == 1:
-                warnings.warn(
-                    f"TensorBoard is not installed, so {folder} has {FILE} only: pip install tensorboard.",
-                    DissensusWarning,
-                    stacklevel=4,
-                )
+                warnings.warn(TensorBoardMissing(folder=str(folder), file=FILE), stacklevel=4)
             return
         self.events = SummaryWriter(str(self.file.with_name(f"run-{self.run}")))
 

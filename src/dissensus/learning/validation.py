@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
-from dissensus.exceptions import BadParameter, DataError, UnknownClass
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.logistic import MIN_PROBABILITY
@@ -100,17 +100,16 @@ def validation_items(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
     try:
         X, labels = validation
     except (TypeError, ValueError):
-        raise BadParameter(f"validation {MUST}.") from None
+        raise faults.WrongValidation() from None
     if isinstance(labels, Annotations):
         X, labels = given.aligned(X, labels), labels.to_classes(classes)
         truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
     else:
         truth = one_hot(labels, classes)
-    if given.rows(X) != len(truth):
-        raise DataError(f"validation: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
+    given.check_rows(X, len(truth), "labels", "validation")
     known = np.flatnonzero(truth.sum(axis=1) > 0)
     if not known.size:
-        raise DataError("validation: no item has a known class or a vote.")
+        raise faults.NoKnownLabels(argument="validation")
     return X if known.size == len(truth) else given.take(X, known), truth[known]
 
 
@@ -124,9 +123,6 @@ def one_hot(labels: Any, classes: Names) -> FloatArray:
         codes = naming.match(column, classes, "labels")
         bad = column[(codes < 0) & (column != -1)]
         if bad.size:
-            raise UnknownClass(
-                f"labels: {naming.shown(bad[0])} is none of the {classes.size} classes that were fitted."
-            )
-    if codes.size and (codes.min() < -1 or codes.max() >= classes.size):
-        raise UnknownClass(f"labels: codes run from −1 to {classes.size - 1}, got {codes.min()} to {codes.max()}.")
+            raise faults.UnknownLabel(label=naming.shown(bad[0]), n_classes=classes.size)
+    given.check_codes(codes, classes.size, "labels")
     return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[codes]  # −1 takes the last

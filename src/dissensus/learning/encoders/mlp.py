@@ -15,9 +15,9 @@ from torch import nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns, Mapped
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.exceptions import OtherFeatureCount
 from dissensus.learning.inputs import blocks, by_column, column_names, vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
@@ -72,7 +72,7 @@ class Scaled(Encoder):
         """Make one column, `x`; features that are mapped from a file stay there, those of a frame are found by name."""
         x = vectors(by_column(X, self.columns_))
         if x.shape[1] != self.center_.size:
-            raise DataError(f"X has {x.shape[1]} features, the model was fitted to {self.center_.size}.")
+            raise OtherFeatureCount(n_features=x.shape[1], expected=self.center_.size)
         if isinstance(x, Mapped):
             return Columns(x=x.scaled(self.center_, self.spread_))
         return Columns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))

@@ -27,10 +27,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dissensus.common.parameters import param
-from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.base import encoders
 from dissensus.learning.encoders.words import PADDING, WordEncoder, character_vectors, distinct, encode, vocabulary
+from dissensus.learning.exceptions import PositionOutOfRange
 from dissensus.learning.inputs import pairs, tokens
 from dissensus.table.names import shown
 
@@ -134,13 +134,10 @@ class Tagger(WordEncoder):
     def _read(self, X: Any) -> list[tuple[list[str], int]]:
         """Return tokens and position of every row."""
         read: list[tuple[list[str], int]] = []
-        for row, (given, position) in enumerate(pairs(X)):
+        for row, (given, position) in enumerate(pairs(X, "tokens and a position")):
             found = tokens(given, row)
             if (at := _whole(position)) is None or not 0 <= at < len(found):
-                raise DataError(
-                    f"X: row {row} has position {shown(position)} in {len(found):,} tokens; positions are whole "
-                    "numbers that count from 0."
-                )
+                raise PositionOutOfRange(row=row, position=shown(position), n_tokens=len(found))
             read.append((found, at))
         return read
 

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import DataError
 from dissensus.features import hub
 from dissensus.features.cache import Cache
 from dissensus.features.text import Pooling, TextModel, check_length, embed_texts, pool, states, text_model, tokens
@@ -29,6 +28,7 @@ from dissensus.learning import inputs as given
 from dissensus.learning.batches import Columns, Padded
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.mlp import MLPModule
+from dissensus.learning.exceptions import NotAPair, OtherTextModel
 
 TEXTS_AT_ONCE = 64  # that are predicted, alike in length
 TOKENIZED_AT_ONCE = 8192  # texts; before they are put together, tokens are large objects
@@ -118,10 +118,10 @@ class Transformer(Encoder):
     def _texts(self, X: Any) -> tuple[list[str], list[str] | None]:
         if not self.pairs_:
             return given.texts(X), None
-        pairs = given.pairs(X)
+        pairs = given.pairs(X, "texts")
         for row, pair in enumerate(pairs):
             if not all(isinstance(text, str) for text in pair):
-                raise DataError(f"X: row {row} is {pair!r}, not two texts; give a text and a target per item.")
+                raise NotAPair(row=row, value=repr(pair), expected="texts")
         return [a for a, _ in pairs], [b for _, b in pairs]
 
     def _model(self, weights: Path | dict[str, Any]) -> TextModel:
@@ -132,10 +132,7 @@ class Transformer(Encoder):
             return self._model(self.weights_)
         folder = hub.folder_of(None)
         if hub.identity(folder) != self.identity_:
-            raise DataError(
-                "this model was trained with another version of the bundled text model; install that version of "
-                f"{hub.BUNDLED}, or train again."
-            )
+            raise OtherTextModel(package=hub.BUNDLED)
         return self._model(folder)
 
 

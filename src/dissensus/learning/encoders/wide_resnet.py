@@ -27,9 +27,9 @@ from torch.nn import functional as F  # noqa: N812
 
 from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import ByteArray, FloatArray
-from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.exceptions import NoInputs, OtherChannels
 from dissensus.learning.inputs import images, resized
 
 MAX_SHIFT = 4  # pixels by which an image is moved
@@ -85,7 +85,7 @@ class WideResNet(Encoder):
         super().fit(X)
         found = images(X)
         if not found:
-            raise DataError("X has no image; give at least one to learn their size from.")
+            raise NoInputs()
         shapes = Counter(image.shape[:2] for image in found)
         height, width = max(shapes, key=lambda s: (shapes[s], s[0] * s[1], s)) if self.size is None else self.size
         self.size_, self.channels_ = (int(height), int(width)), found[0].shape[2]
@@ -107,11 +107,7 @@ class WideResNet(Encoder):
     def _pixels(self, found: list[ByteArray]) -> ByteArray:
         for i, image in enumerate(found):
             if image.shape[2] != self.channels_:
-                raise DataError(
-                    f"X: row {i} has {image.shape[2]} channel{'s'[: image.shape[2] > 1]} where the model has "
-                    f"{self.channels_}; give all images in colour (a grey one three times: "
-                    "np.repeat(image, 3, axis=2)), or all in grey."
-                )
+                raise OtherChannels(row=i, channels=image.shape[2], expected=self.channels_)
         x = np.empty((len(found), *self.size_, self.channels_), np.uint8)
         for i, image in enumerate(found):
             x[i] = resized(image, self.size_)

@@ -32,9 +32,9 @@ from torch.nn.functional import embedding
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import DataWarning, UnreadableFile
 from dissensus.learning.batches import Padded
 from dissensus.learning.encoders.base import Encoder
+from dissensus.learning.exceptions import NotAWordVector, NoWordVectors, UnknownWords
 from dissensus.table.io.files import open_bytes, reading
 from dissensus.table.names import shown
 
@@ -125,7 +125,7 @@ class WordEncoder(Encoder):
         else:
             found, more = from_file(Path(self.vectors), seen, self.keep)
         if self.vectors is not None and seen and np.isnan(found[: len(seen), 0]).all():
-            warn(f"none of the {len(seen):,} words of X has a vector in {self.vectors}.", DataWarning, stacklevel=2)
+            warn(UnknownWords(n_words=len(seen), source=self.vectors), stacklevel=2)
         self.words_, self.n_kept_, self.dimensions_ = seen + more, len(more), found.shape[1]
         self._start = found  # not saved: a loaded module has its weights already
 
@@ -155,7 +155,7 @@ def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, l
             if word not in found:
                 found[word] = _numbers(numbers, D, path, n)
     if not D:
-        raise UnreadableFile(f"{path} holds no word vectors; each line is a word and its numbers, parted by spaces.")
+        raise NoWordVectors(path=path)
     more = sorted(word for word in found if word not in wanted)
     nothing = np.full(D, np.nan, np.float32)
     rows = [found.get(word, found.get(word.lower(), nothing)) for word in seen] + [found[word] for word in more]
@@ -168,10 +168,7 @@ def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
     except ValueError:
         vector = np.full(D, np.nan, np.float32)
     if len(vector) != D or D < 1 or not np.isfinite(vector).all():
-        raise UnreadableFile(
-            f"{path}: line {line} is no word with {D or 'some'} numbers ({shown(' '.join(texts)[:40])}); give word "
-            "vectors as text, a word and its numbers per line, parted by spaces."
-        )
+        raise NotAWordVector(path=path, line=line, size=str(D or "some"), text=shown(" ".join(texts)[:40]))
     return vector
 
 

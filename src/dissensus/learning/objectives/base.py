@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import DataError
 from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.exceptions import NoAnnotations
 from dissensus.learning.rows import RowEmbedding, rows_or_mean
 from dissensus.table.annotations import Annotations
 
@@ -198,9 +198,7 @@ class AnnotatorObjective(Objective):
         self.check_parameters()
         weight = np.asarray(table.votes().sum(axis=1))
         if not (weight > 0).any():
-            raise DataError(
-                f"{name} learns from annotations, and there are none; take objective 'hard' for gold alone."
-            )
+            raise NoAnnotations(objective=name)
         self.n_classes_ = table.n_classes
         self.teaches_ = weight > 0 if gold is None else (weight > 0) | (gold >= 0)
         self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)

@@ -39,8 +39,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dissensus.common.parameters import param
-from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch
+from dissensus.learning.exceptions import VolumeWithoutMatrices
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
 from dissensus.learning.rows import RowEmbedding, rows_or_mean
@@ -189,9 +189,7 @@ class CrowdLayerObjective(AnnotationsThroughP):
         """Also check that annotators have a volume."""
         super().check_parameters()
         if self.volume == "annotators" and (self.link != "normalize" or not self.kind.startswith("matrix")):
-            raise BadParameter(
-                f"volume='annotators' needs kind='matrix' and link='normalize', got {self.kind!r} and {self.link!r}."
-            )
+            raise VolumeWithoutMatrices(kind=self.kind, link=self.link)
 
     def head(self, branch: Branch, width: int) -> HeadWithMain:
         """The classes first, so that they start as they would alone; then `crowd`, which explains labels by them."""

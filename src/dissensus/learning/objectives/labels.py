@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import DataError
+from dissensus.learning.exceptions import NoGold, NothingToLearn, ZeroProbability
 from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.table.annotations import Annotations
 from dissensus.table.names import shown
@@ -39,7 +39,7 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
     """(I,) class codes, −1 where there is none: of `labels`, replaced by `gold` where that is known."""
     if labels == GOLD:
         if gold is None:
-            raise DataError("labels='gold' and no gold was given; give it, or name a method such as 'majority-vote'.")
+            raise NoGold()
         return np.asarray(gold, np.int64)
     voted = vote_weight(table) > 0
     found = np.full(table.n_items, -1)
@@ -68,18 +68,12 @@ def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> N
     bad = np.argwhere((target <= 0) & rows[:, None])
     if bad.size:
         i, k = bad[0]
-        items = np.unique(bad[:, 0]).size
-        raise DataError(
-            f"divergence='inverse-kl' is infinite where a class has probability 0: item {shown(table.items[i])}, class "
-            f"{shown(table.classes[k])} (and {items - 1:,} more items); take soft labels 'softmax' or 'smoothed' and "
-            "no gold, or divergence='kl'."
-        )
+        n_others = np.unique(bad[:, 0]).size - 1
+        raise ZeroProbability(item=shown(table.items[i]), label=shown(table.classes[k]), n_others=n_others)
 
 
 def check_teaches(teaches: BoolArray) -> BoolArray:
     """Return (I,) which items teach; DataError where none does."""
     if not teaches.any():
-        raise DataError(
-            f"none of the {teaches.size:,} items has an annotation or a known label; nothing to learn from."
-        )
+        raise NothingToLearn(n_items=teaches.size)
     return teaches

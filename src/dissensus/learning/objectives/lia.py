@@ -60,8 +60,8 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.exceptions import NoStage
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, Walk, as_tensor, objectives
 from dissensus.learning.objectives.lia_others import Others
@@ -218,7 +218,7 @@ class LIAKeywords(Parameters):
         """Also check that there is something to learn by."""
         super().check_parameters()
         if self.rounds == 0 and self.finetune is None:
-            raise BadParameter("rounds=0 and finetune=None leave nothing to learn by; set one of them.")
+            raise NoStage()
 
 
 @objectives.register(

@@ -1,0 +1,154 @@
+"""Faults of texts, images and pretrained models; what a caller catches are their bases in `dissensus.exceptions`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from dissensus.exceptions import BadParameter, DataError, DataWarning, MissingExtra, UnreadableFile
+
+# Texts ----------------------------------------------------------------------------------------------------------------
+
+
+class SingleString(DataError):
+    template = "{argument} is a single string; give a list with one string per item."
+    argument: str
+
+
+class NotAText(DataError):
+    template = "{argument}: row {row} is {value}, not a text; give one string per item ('' if it has none)."
+    argument: str
+    row: int
+    value: str
+
+
+class HalfCharacter(DataError):
+    template = "{argument}: row {row} contains half a character (a lone surrogate) at position {position}; repair it."
+    argument: str
+    row: int
+    position: int
+
+
+class UnequalTexts(DataError):
+    template = "{argument} has {n_texts:,} texts and {other} has {n_other:,}; give equally many."
+    argument: str
+    n_texts: int
+    other: str
+    n_other: int
+
+
+# Images ---------------------------------------------------------------------------------------------------------------
+
+
+class NotPixels(DataError):
+    template = (
+        "images: row {row} has shape {shape} and type {dtype}; an image is an array of numbers, (height, width) or "
+        "(height, width, channels)."
+    )
+    row: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class PixelsNotFinite(DataError):
+    template = "images: row {row} has {n_values:,} values that are infinite or NaN; replace them."
+    row: int
+    n_values: int
+
+
+class PixelsOutOfRange(DataError):
+    template = "images: row {row} has integers from {low} to {high}; integer pixels must lie from 0 to 255."
+    row: int
+    low: int
+    high: int
+
+
+class NoImages(DataError):
+    template = "images is empty, so the size of the vectors is unknown; give at least one image."
+
+
+class UnequalChannels(DataError):
+    template = "images have {channels} channels, and the model takes {expected}."
+    channels: int
+    expected: int
+
+
+# Models ---------------------------------------------------------------------------------------------------------------
+
+
+class BundledModelMissing(MissingExtra):
+    template = "The bundled text model is not installed: pip install 'dissensus[text]'."
+
+
+class ModelOfWrongType(BadParameter):
+    template = "{param[model]} must be a folder, a Hugging Face name, {others}, got {found}."
+    others: str
+    found: str
+    example: ClassVar = {"others": "or None", "found": "int"}
+
+
+class ModelNotFound(BadParameter):
+    template = (
+        "There is no model '{model}': it is neither a folder nor in the Hugging Face cache of this machine. Download "
+        "it with `hf download {model}`, or leave {param[model]} out to use the bundled MiniLM."
+    )
+    model: str
+
+
+class GenerativeModel(BadParameter):
+    template = "{folder} is a {kind} model, which generates texts; choose a model that encodes them."
+    folder: Path
+    kind: str
+
+
+class ModelWithoutConfig(UnreadableFile):
+    template = "{folder} is not a Hugging Face model: it has no config.json."
+    folder: Path
+
+
+class ModelWithoutTokenizer(UnreadableFile):
+    template = "{folder} has no tokenizer.json; save one with the `save_pretrained` of its tokenizer."
+    folder: Path
+
+
+class ModelWithoutWeights(UnreadableFile):
+    template = "{folder} lacks {n_missing} of the model's weights; the first is {first}."
+    folder: Path
+    n_missing: int
+    first: str
+
+
+class UnreadableModel(UnreadableFile):
+    template = "{folder} cannot be read as a Hugging Face model: {reason}"
+    folder: Path
+    reason: str
+
+
+class NotOneVectorEach(BadParameter):
+    template = "{param[model]} must return one row per image, and returned {found} for {n_images} images."
+    found: str
+    n_images: int
+
+
+# The cache ------------------------------------------------------------------------------------------------------------
+
+
+class VectorNotFinite(DataError):
+    template = "The model's vector of row {row} is infinite or NaN; leave that row out, or use another model."
+    row: int
+
+
+class DamagedCache(DataWarning):
+    template = "{n_files} file{s} in {folder} could not be read; their vectors are computed again."
+    n_files: int
+    folder: Path
+
+    @property
+    def s(self) -> str:
+        return "s" * (self.n_files > 1)
+
+
+class CacheNotWritable(DataWarning):
+    template = "Vectors are not cached, because {folder} cannot be written: {reason}."
+    folder: Path
+    reason: str
