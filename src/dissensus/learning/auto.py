@@ -36,11 +36,14 @@ from dissensus.learning import logistic
 from dissensus.learning.batches import Bag, Columns, Mapped
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.devices import one_thread
-from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
+from dissensus.learning.encoders import Encoder, encoders
+from dissensus.learning.encoders.mlp import MLP
 from dissensus.learning.network import Network
-from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
+from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
 from dissensus.learning.objectives.base import annotation_rows
+from dissensus.learning.objectives.crowd_layer import CrowdLayerObjective
+from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.run import Run, begin, describe, fit_without, fitted_encoder, new_part, ready, torch_seed
 from dissensus.learning.storage import with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE
@@ -101,11 +104,9 @@ class Member(NamedTuple):
 
 def pools(model: CrowdClassifier, X: Any) -> bool:
     """Whether the objective is auto and inputs are vectors in memory, of which a pool is made."""
-    encoder = new_part(model.encoder, encoders, Encoder)
-    frozen = isinstance(encoder, Transformer) and not encoder.tune
-    features = isinstance(encoder, MLP | Identity) and not isinstance(given.plain(X), Mapped)
+    encoder: Encoder = new_part(model.encoder, encoders, Encoder)
     auto = isinstance(new_part(model.objective, objectives, Objective), Auto)
-    return auto and model.processes == 1 and (frozen or features)
+    return auto and model.processes == 1 and bool(encoder.fixed()) and not isinstance(given.plain(X), Mapped)
 
 
 def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tuple[Run, Trace]:
@@ -209,11 +210,7 @@ class _Choice:
 
     def _inputs(self) -> Iterator[tuple[Encoder, Columns, Columns]]:
         """Encoders that may be the right ones, with the inputs of the table and of items that judge."""
-        some: list[Encoder] = [self.encoder]
-        if isinstance(self.encoder, MLP | Identity):  # scaled one by one, or as they are to each other
-            scales = (True, "all") if self.encoder.scale is True and self.splits else (self.encoder.scale,)
-            some = [Identity(scale=scale) for scale in scales]
-        for one in some:
+        for one in self.encoder.fixed()[: None if self.splits else 1]:
             encoder = fitted_encoder(one, self.X, self.taught, self.table.n_items)
             columns = encoder.prepare(self.X)
             yield encoder, columns, columns if self.beside is None else encoder.prepare(self.beside)
@@ -242,7 +239,7 @@ class _Choice:
     def _candidates(self) -> Iterator[str]:
         """The kinds of networks that this table and encoder allow."""
         table = self.table
-        if not self.splits or isinstance(self.encoder, Identity):
+        if not self.splits or self.encoder.linear:
             return
         named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS * table.n_annotators
         fits = table.n_annotators * table.n_classes**2 <= MAX_MATRIX_CELLS
@@ -286,9 +283,9 @@ class _Choice:
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Widths of the networks' layers: the encoder's where these were asked for."""
-        own = isinstance(self.encoder, MLP) and tuple(self.encoder.hidden) != MLP.hidden
-        return tuple(self.encoder.hidden) if own else HIDDEN  # type: ignore[attr-defined]
+        """Widths of the networks' layers: the encoder's, if the user gave them."""
+        own, default = (tuple(getattr(of, "hidden", ())) for of in (self.encoder, type(self.encoder)))
+        return HIDDEN if own == default else own
 
     def _by_labels(self, judge: Validation) -> Validation:
         """Judge by the labels of held-out items, each through its annotator's matrix; beside the table, the average."""

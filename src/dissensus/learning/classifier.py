@@ -27,8 +27,10 @@ from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.conformal import LabelSets, label_sets
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import CELLS, Network
-from dissensus.learning.objectives import Auto, Objective, Soft, objectives
+from dissensus.learning.objectives import Objective, objectives
+from dissensus.learning.objectives.auto import Auto
 from dissensus.learning.objectives.base import as_tensor
+from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed

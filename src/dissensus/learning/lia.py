@@ -33,7 +33,9 @@ from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import ask_pairs, embedding, share_right
 from dissensus.learning.devices import DEVICE
-from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.encoders import Encoder
+from dissensus.learning.encoders.item_embedding import ItemEmbedding
+from dissensus.learning.encoders.mlp import MLP
 from dissensus.learning.exceptions import NoFeatures
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective

@@ -24,7 +24,7 @@ from dissensus.evaluation import cross_entropy
 from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.devices import own_draws, place
-from dissensus.learning.encoders import MLP, Identity
+from dissensus.learning.encoders.mlp import Scaled
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.models.base import arg_max
@@ -150,7 +150,7 @@ class Learner(Parameters, ABC):
     def n_features_in_(self) -> int:
         """Columns of X, where it was a table of numbers."""
         model = getattr(self, "classifier_", self)  # LIA's
-        if isinstance(encoder := getattr(model, "encoder_", None), Identity | MLP):
+        if isinstance(encoder := getattr(model, "encoder_", None), Scaled):
             return int(encoder.center_.size)
         raise AttributeError("n_features_in_")
 

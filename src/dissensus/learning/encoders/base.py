@@ -24,7 +24,15 @@ class Encoder(Parameters, ABC):
 
     takes: ClassVar[str]  # what X is, in words, for tables and errors
     mixes: ClassVar[bool] = False  # mixup may average inputs (else it averages the vectors)
-    learning_rate: ClassVar[float] = 1e-3  # where the user names none
+    learning_rate: ClassVar[float] = 1e-3  # unless the user gives one
+    linear: ClassVar[bool] = False  # a linear model is wanted: objective `auto` adds no networks
+
+    def fixed(self) -> list[Encoder]:
+        """Return encoders without weights that objective `auto` may pool instead; none if this one has to be trained.
+
+        The first is the default, and `auto` chooses among them by held-out items.
+        """
+        return []
 
     def fit(self, X: Any) -> Self:
         """Check the keywords and learn what is needed to `prepare` inputs; X is not kept."""
@@ -49,8 +57,10 @@ class Encoder(Parameters, ABC):
         """Columns of the vectors after a branch; known after `fit`."""
 
 
-encoders: Registry[type[Encoder]] = Registry("encoder", "train --help", "dissensus.learning.encoders")
-"""Name → encoder."""
+encoders: Registry[type[Encoder]] = Registry(
+    "encoder", "train --help", "dissensus.learning.encoders", "dissensus.encoders"
+)
+"""Name → encoder; other packages add theirs by the entry-point group `dissensus.encoders`."""
 
 
 def sizes(default: Any, text: str, must: str, *, least: int = 1, most: float = np.inf) -> Any:

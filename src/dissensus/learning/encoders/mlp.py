@@ -51,6 +51,11 @@ class Scaled(Encoder):
     def module(self) -> nn.Module:
         return MLPModule(self.center_.size, self.hidden, self.dropout)
 
+    def fixed(self) -> list[Encoder]:
+        """Return the features themselves, each scaled by its own spread or all by one number."""
+        scales = (True, "all") if self.scale is True else (self.scale,)
+        return [encoders["identity"](scale=scale) for scale in scales]
+
     def fit(self, X: Any) -> Self:
         """Find mean and standard deviation of every feature (a constant one is only centred), or its largest size."""
         super().fit(X)

@@ -67,6 +67,9 @@ class Transformer(Encoder):
         """Small for pretrained weights; as for other encoders where they are left alone."""
         return 5e-5 if self.tune else 1e-3
 
+    def fixed(self) -> list[Encoder]:
+        return [] if self.tune else [self]
+
     def fit(self, X: Any) -> Self:
         """Read the model; the first input says whether inputs are texts or pairs."""
         super().fit(X)

@@ -210,8 +210,10 @@ class AnnotatorObjective(Objective):
         return as_tensor(self.labels_given_).to(device)
 
 
-objectives: Registry[type[Objective]] = Registry("objective", "train --help", "dissensus.learning.objectives")
-"""Name → objective."""
+objectives: Registry[type[Objective]] = Registry(
+    "objective", "train --help", "dissensus.learning.objectives", "dissensus.objectives"
+)
+"""Name → objective; other packages add theirs by the entry-point group `dissensus.objectives`."""
 
 
 def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | None = None) -> Tensor:
