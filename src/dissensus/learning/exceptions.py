@@ -83,8 +83,8 @@ class RepeatedRow(DataError):
 
 class DifferentInputs(DataError):
     template = (
-        "{path}: item {item} has different inputs in its {n_rows} rows; give every row of an item the same text, or "
-        "keep one row."
+        "{path}: item {item} has different inputs in its {n_rows} rows; give every row of an item the same, or keep "
+        "one row."
     )
     path: Path
     item: str
