@@ -23,7 +23,6 @@ from dissensus.learning.exceptions import (
     WrongOptimizer,
 )
 from dissensus.learning.optimizers import rate_factor
-from dissensus.learning.shards import between, shares
 from dissensus.learning.trainer import Trainer
 from faults import raised
 
@@ -49,11 +48,6 @@ class Rows:
 
     def take(self, rows):
         return self.x[rows], self.y[rows]
-
-    def part(self, start, stop):
-        found = Rows(0)
-        found.x, found.y = self.x[start:stop], self.y[start:stop]
-        return found
 
     def to(self, device):
         return self
@@ -308,16 +302,6 @@ def test_gradients_may_be_clipped():
     start = weights(Squares())
     torch.testing.assert_close((weights(clipped) - start).norm(), torch.tensor(0.05 * 1e-3), rtol=1e-3, atol=0)
     assert (weights(unclipped) - start).norm() > 1e-3
-
-
-def test_shares_are_ranges_of_as_many_rows():
-    rows = np.random.default_rng(0).permutation(np.array([3, 4, 9, 10, 11, 30, 31, 40]))
-    edges = shares(rows, 3)
-    assert edges.tolist() == [3, 9, 30, 41]
-    batch = torch.tensor([40, 4, 9])
-    found = [between(batch, edges, rank) + edges[rank] for rank in range(3)]
-    assert [part.tolist() for part in found] == [[4], [9], [40]]
-    assert between(batch, shares(rows, 1), 0).tolist() == [40, 4, 9]
 
 
 def test_more_processes_than_items_are_refused():

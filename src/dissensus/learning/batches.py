@@ -37,15 +37,9 @@ class Mapped:
         """The same, less center (D,), divided by spread (D,)."""
         return Mapped(self.array, self.at, center, spread)
 
-    def pick(self, at: Any) -> Mapped:
-        """These rows of them; a range of all rows is not looked up."""
-        if self.at is None and isinstance(at, slice):
-            return Mapped(self.array[at], None, self.center, self.spread)
+    def pick(self, at: IntArray) -> Mapped:
+        """Select rows; none is read."""
         return Mapped(self.array, at if self.at is None else self.at[at], self.center, self.spread)
-
-    def part(self, start: int, stop: int) -> Mapped:
-        """Rows start … stop − 1."""
-        return self.pick(slice(start, stop))
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -106,12 +100,6 @@ class Bag:
         at = start[row] + torch.arange(len(row), device=rows.device) - first[row]
         return {key: column[at] for key, column in self.columns.items()} | {"row": row}
 
-    def part(self, start: int, stop: int) -> Self:
-        """The rows of items start … stop − 1."""
-        ptr = self.ptr[start : stop + 1]
-        rows = {key: column[ptr[0] : ptr[-1]] for key, column in self.columns.items()}
-        return replace(self, columns=rows, ptr=ptr - ptr[0])
-
     def to(self, device: Any) -> Self:
         """The same on another device."""
         rows = {key: column.to(device) for key, column in self.columns.items()}
@@ -163,15 +151,6 @@ class Columns:
     def to(self, device: Any) -> Self:
         """The same on another device."""
         return type(self)(**{name: column.to(device) for name, column in self.columns.items()})
-
-    def part(self, start: int, stop: int) -> Self:
-        """Items start … stop − 1."""
-        return type(self)(
-            **{
-                name: column[start:stop] if isinstance(column, Tensor) else column.part(start, stop)
-                for name, column in self.columns.items()
-            }
-        )
 
     def tensors(self) -> Iterator[Tensor]:
         """All that the columns hold; a file some rows at a time, which make the same bytes as all at once."""

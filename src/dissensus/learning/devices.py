@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import math
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
@@ -40,6 +41,11 @@ DEVICE: Any = param("auto", "device to compute on", check=lambda device: place(d
 def gpus(device: torch.device) -> list[int]:
     """Indices of the GPUs whose generators a run draws from."""
     return [device.index or 0] if device.type == "cuda" else []
+
+
+def free_memory(device: torch.device) -> float:
+    """Return the free bytes of a GPU; infinity for other devices."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
 
 
 @contextmanager

@@ -46,10 +46,6 @@ class Lessons:
         """The same on another device."""
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
-    def part(self, start: int, stop: int) -> Lessons:
-        """Items start … stop − 1."""
-        return replace(self, inputs=self.inputs.part(start, stop), targets=self.targets.part(start, stop))
-
     def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
         """A batch as `Network.forward` takes it."""
         mix = None

@@ -140,15 +140,6 @@ def touched_rows(param: Tensor) -> tuple[Tensor, Tensor]:
     return param.grad.indices()[0], param.grad.values()
 
 
-def drop_zero_rows(params: Iterable[Tensor]) -> None:
-    """Remove rows of zeros from row-sparse gradients: such rows were not touched."""
-    for param in params:
-        if param.grad is not None and param.grad.is_sparse:
-            rows, values = touched_rows(param)
-            keep = (values != 0).flatten(1).any(dim=1)
-            param.grad = torch.sparse_coo_tensor(rows[None, keep], values[keep], param.shape, is_coalesced=True)
-
-
 def clip_gradients(params: Iterable[Tensor], max_norm: float) -> Tensor:
     """Scale all gradients together to a norm of at most `max_norm`, as torch does, also row-sparse ones.
 

@@ -20,7 +20,7 @@ import copy
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,17 +37,17 @@ from dissensus.common.types import IntArray
 from dissensus.learning import exceptions as faults
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
-from dissensus.learning.devices import DEVICE, gpus, make_fabric, own_draws, place
+from dissensus.learning.devices import DEVICE, free_memory, gpus, make_fabric, own_draws, place
 from dissensus.learning.network import Lessons
-from dissensus.learning.rows import clip_gradients, drop_zero_rows, use_row_sparse
+from dissensus.learning.rows import clip_gradients, use_row_sparse
 from dissensus.learning.sam import SAM, SHARPNESS, sam_options
-from dissensus.learning.shards import Shard
 from dissensus.learning.training_log import Entry, reporter
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
 RUNNING = ("checkpoint", "checkpoint_every", "log", "device", "precision", "processes", "compile", "accumulate")
 """Keywords that say where and how a run is computed, not what it computes."""
-BATCHES_AT_ONCE = 4  # asked together without gradients, where a batch needs less memory than in training
+BATCHES_AT_ONCE = 4  # predicted together; without gradients a batch needs less memory than in training
+MAX_MEMORY_SHARE = 0.5  # share of a GPU's free memory that inputs and targets may take
 
 
 class Training(Parameters):
@@ -68,7 +68,7 @@ class Training(Parameters):
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
         "auto", "number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true"
     )
-    processes: int = param(1, "processes that train together, each with its share of the items (`shards.py`)", low=1)
+    processes: int = param(1, "processes that train together, each on its share of every step", low=1)
     compile: bool = param(False, "train through torch.compile: a slow start, faster steps, other random numbers")
     checkpoint: str | Path | None = param(None, "folder that a run which was killed goes on from, to the same result")
     checkpoint_every: float = param(30.0, "seconds between checkpoints", low=0)
@@ -182,7 +182,9 @@ class _Loop:
         self.sam = None if how.sam is None else SAM(self.base, model=model, **sam_options(how.sam))
         self.optimizer = fabric.setup_optimizers(self.base)
         self.rates = [group["lr"] for group in self.base.param_groups]
-        self.shard = Shard(fabric, self.data, self.rows)
+        self.home = torch.device("cpu")  # of the data
+        if fabric.device.type != "cpu" and self.data.nbytes < MAX_MEMORY_SHARE * free_memory(fabric.device):
+            self.data, self.home = self.data.to(fabric.device), fabric.device
         self.steps_in_all = how.epochs * len(how.batches(self.rows, 0))
         self.checkpoint = Checkpoint(how, self.key, fabric, model, self.base)
         with own_draws(mixed(how.seed, -1 - fabric.global_rank), gpus(fabric.device)):
@@ -205,7 +207,7 @@ class _Loop:
             torch.manual_seed(mixed(how.seed, at.epoch + 1 + fabric.global_rank * 2**20))
         begin_epoch = getattr(self.model, "begin_epoch", None)
         if begin_epoch is not None and at.place == 0:  # in the middle of an epoch, what it did is in the checkpoint
-            begin_epoch(at.epoch, how.epochs, partial(self.shard.walk, BATCHES_AT_ONCE * how.batch_size))
+            begin_epoch(at.epoch, how.epochs, self.walk)
         sums: list[Tensor] = []
         while at.place < len(batches):
             sums.append(self.step(batches[at.place]))
@@ -234,6 +236,15 @@ class _Loop:
         if self.checkpoint.due() or at.epoch == how.epochs or at.trace.stopped:
             self.checkpoint.write(at)
 
+    def batch(self, rows: Tensor) -> Any:
+        """Return what the model takes for these rows, on the device."""
+        return self.fabric.to_device(self.data.take(rows.to(self.home)))
+
+    def walk(self) -> Iterator[Any]:
+        """Yield batches of all training rows, in their order."""
+        for part in torch.split(torch.as_tensor(self.rows), BATCHES_AT_ONCE * self.how.batch_size):
+            yield self.batch(part)
+
     def step(self, rows: Tensor) -> Tensor:
         """Move the weights by the mean loss of these rows; returns the sum of this process's losses."""
         at, how = self.at, self.how
@@ -250,23 +261,19 @@ class _Loop:
 
     def gradients(self, rows: Tensor) -> Tensor:
         """Set the gradients of the mean loss of these rows; returns the sum of this process's losses."""
-        fabric, shard = self.fabric, self.shard
+        fabric = self.fabric
         self.optimizer.zero_grad()
-        mine = shard.own(rows)
-        nothing = len(mine) == 0
-        if nothing:  # all processes have to take part: gradients of zero, of items that it has
-            mine = shard.own()[:2]
-        parts = mine.tensor_split(min(self.how.accumulate, max(len(mine) // 2, 1)))  # no statistics over one item
+        own = rows[fabric.global_rank :: fabric.world_size]
+        weight = fabric.world_size / len(rows) if len(own) else 0.0  # DDP averages over processes: undo that
+        if not len(own):  # every process has to take part: its gradients are zero
+            own = rows[:2]
+        parts = own.tensor_split(min(self.how.accumulate, max(len(own) // 2, 1)))  # no statistics over one item
         summed = torch.zeros((), device=fabric.device)
         for i, part in enumerate(parts):
-            batch = shard.batch(part)
             with fabric.no_backward_sync(self.wrapped, enabled=i + 1 < len(parts)):
-                loss = self.wrapped(*batch)
-                # processes are averaged over: undo that
-                fabric.backward(loss * (0.0 if nothing else fabric.world_size / len(rows)))
-            summed += 0 if nothing else loss.detach()
-        if shard.somebody_has_none(rows):
-            drop_zero_rows(self.model.parameters())  # what it looked at was not touched
+                loss = self.wrapped(*self.batch(part))
+                fabric.backward(loss * weight)
+            summed += loss.detach() if weight else 0
         return summed
 
     def judge(self, entry: dict[str, float]) -> None:
