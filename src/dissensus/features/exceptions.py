@@ -77,7 +77,7 @@ class UnequalChannels(DataError):
 
 
 class BundledModelMissing(MissingExtra):
-    template = "The bundled text model is not installed: pip install 'dissensus[text]'."
+    template = "the bundled text model is not installed: pip install 'dissensus[text]'."
 
 
 class ModelOfWrongType(BadParameter):
@@ -89,7 +89,7 @@ class ModelOfWrongType(BadParameter):
 
 class ModelNotFound(BadParameter):
     template = (
-        "There is no model '{model}': it is neither a folder nor in the Hugging Face cache of this machine. Download "
+        "there is no model '{model}': it is neither a folder nor in the Hugging Face cache of this machine. Download "
         "it with `hf download {model}`, or leave {param[model]} out to use the bundled MiniLM."
     )
     model: str
@@ -134,21 +134,16 @@ class NotOneVectorEach(BadParameter):
 
 
 class VectorNotFinite(DataError):
-    template = "The model's vector of row {row} is infinite or NaN; leave that row out, or use another model."
+    template = "the model's vector of row {row} is infinite or NaN; leave that row out, or use another model."
     row: int
 
 
 class DamagedCache(DataWarning):
-    template = "{n_files} file{s} in {folder} could not be read; their vectors are computed again."
-    n_files: int
-    folder: Path
-
-    @property
-    def s(self) -> str:
-        return "s" * (self.n_files > 1)
+    template = "{path} is damaged; unreadable vectors are computed again."
+    path: Path
 
 
 class CacheNotWritable(DataWarning):
-    template = "Vectors are not cached, because {folder} cannot be written: {reason}."
-    folder: Path
+    template = "vectors are not cached, because {path} cannot be used: {reason}."
+    path: Path
     reason: str

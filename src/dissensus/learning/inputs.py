@@ -1,8 +1,8 @@
 """Read inputs X as plain Python and NumPy: vectors, texts, pairs or images, one row per item.
 
 X may be an array, a sparse matrix (which becomes dense), a list, or a column (or several) of any frame that narwhals
-knows: pandas, polars, pyarrow, DuckDB. Every function returns rows in the order given, or raises one sentence that
-names the first row it cannot use.
+knows: pandas, polars, pyarrow, DuckDB. Every function returns rows in the given order, or raises an error with the
+first row that it cannot use.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.names import shown
 
-MAX_CHANNELS = 4  # colours and transparency; more of them are rows that stand where channels should
-PIXEL_TOLERANCE = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
+MAX_CHANNELS = 4  # colours and transparency; with more, the channels are probably not last
+PIXEL_TOLERANCE = 1e-3  # pixels may exceed 0 to 1 by this much, from rounding
 ITEM = "item"  # column or index that names the rows of a frame
 BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def check_table(table: Any, caller: str = "fit") -> None:
-    """Raise DataError where it is no table of annotations."""
+    """Raise DataError unless it is a table of annotations."""
     if not isinstance(table, Annotations):
         raise faults.NotATable(caller=caller, found=type(table).__name__)
     check_kind(table.kind, CLASS_KINDS, "training")
 
 
 def plain(X: Any) -> Any:
-    """X without names of its rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
+    """Return X without names of rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
 
-    `Mapped`: a table of numbers that is mapped from a file, row after row. Not with mode "c": what is written to that
-    is in memory alone.
+    A table of numbers that is mapped from a file row by row becomes `Mapped`; not with mode "c", whose changes are in
+    memory alone.
     """
     if isinstance(X, str):
         raise SingleString(argument="X")
@@ -62,9 +62,9 @@ def plain(X: Any) -> Any:
 
 
 def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
-    """One row per item of the table, in their order: joined by name where X names its rows, or `items` does.
+    """Return one row per item of the table, in their order; joined by name if X or `items` names the rows.
 
-    DataError where an item has no row, and where rows that have no names are not as many as the items.
+    Raise DataError if an item has no row, or if rows without names are not as many as the items.
     """
     named = _names(X, table) if items is None else naming.to_names(naming.to_column(items, "items"))
     n = rows(X)
@@ -92,7 +92,7 @@ def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
 
 
 def _names(X: Any, table: Annotations) -> Names | None:
-    """The items of the rows of X: keys of a mapping, a column or an index `item`, or an index that has all items."""
+    """Return the items of the rows of X: keys of a mapping, a column or index `item`, or an index with all items."""
     if isinstance(X, Mapping):
         return naming.to_names(naming.to_column(list(X), "X"))
     frame = nw.from_native(X, allow_series=True, pass_through=True)
@@ -127,7 +127,7 @@ def check_rows(X: Any, n: int, entries: str, argument: str) -> None:
 
 
 def take(X: Any, at: Any) -> Any:
-    """The rows of X at these places, in that order."""
+    """Return the rows of X at these indices, in that order."""
     X = plain(X)
     if isinstance(X, Mapped):
         return X.pick(np.asarray(at))
@@ -142,14 +142,14 @@ def take(X: Any, at: Any) -> Any:
 
 
 def vectors(X: Any) -> Any:
-    """(I, D) float32 features; a file that is mapped into memory stays as it is (`blocks` reads it)."""
+    """Return features (I, D) float32; a file that is mapped into memory is read in blocks, for a check only."""
     X = plain(X)
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
     if isinstance(X, nw.DataFrame | nw.Series):
         X = X.to_numpy()
     try:
-        with np.errstate(over="ignore"):  # the error below says that it is infinite
+        with np.errstate(over="ignore"):  # infinite values are reported below
             array = X if isinstance(X, Mapped) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
         raise faults.NotNumbers() from None
@@ -168,14 +168,14 @@ def vectors(X: Any) -> Any:
 
 
 def column_names(X: Any) -> list[str] | None:
-    """The features' names, where X is a frame that has some."""
+    """Return the names of the features, if X is a frame that has some."""
     X = plain(X)
     named = isinstance(X, nw.DataFrame) and all(isinstance(name, str) for name in X.columns)
     return X.columns if named else None
 
 
 def by_column(X: Any, names: list[str] | None) -> Any:
-    """X with the columns that `fit` had, in their order, where both have names."""
+    """Return X with the columns of `fit`, in their order, if both have names."""
     there = column_names(X)
     if names is None or there is None or there == names:
         return X
@@ -188,13 +188,13 @@ def by_column(X: Any, names: list[str] | None) -> Any:
 
 
 def blocks(array: Any) -> Iterator[FloatArray]:
-    """The rows of `vectors` as float32, some at a time."""
+    """Yield the rows of `vectors` as float32, `BLOCK_ROWS` at a time."""
     for start in range(0, len(array), BLOCK_ROWS):
         yield np.asarray(array[start : start + BLOCK_ROWS], np.float32)
 
 
 def texts(X: Any) -> list[str]:
-    """One text per item; an empty one is a text too."""
+    """Return one text per item; it may be empty."""
     return checked(_values(X), "X")
 
 
@@ -208,9 +208,9 @@ def pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
 
 
 def tokens(value: Any, row: int) -> list[str]:
-    """The tokens of one item: a sequence of strings, or one string that is split at plain blanks.
+    """Return the tokens of one item: a sequence of strings, or one string that is split at blanks.
 
-    Other white space does not split: a no-break space is a token of its own in tweets of gimpel_pos.
+    Only plain blanks split: a no-break space is a token of its own in tweets of gimpel_pos.
     """
     if isinstance(value, str):
         return [token for token in BLANKS.split(value) if token]
@@ -224,10 +224,10 @@ def tokens(value: Any, row: int) -> list[str]:
 
 
 def images(X: Any) -> list[ByteArray]:
-    """One (height, width, channels) array of bytes per item; a grey image has one channel.
+    """Return one array of bytes (height, width, channels) per item; a grey image has one channel.
 
-    X is an array (I, H, W) or (I, H, W, C), or a list or column of images of any sizes, (H, W) or (H, W, C) each: whole
-    numbers from 0 to 255, floats from 0 to 1 (rounded to 255ths), or true and false.
+    X is an array (I, H, W) or (I, H, W, C), or a list or column of images of any sizes, (H, W) or (H, W, C) each:
+    integers from 0 to 255, floats from 0 to 1 (rounded to 255ths), or booleans.
     """
     return [_image(value, i) for i, value in enumerate(list(X) if isinstance(X, np.ndarray) else _values(X))]
 
@@ -244,7 +244,7 @@ def _image(value: Any, row: int) -> ByteArray:
     if pixels.dtype == np.uint8:
         return pixels
     low, high, most = float(pixels.min()), float(pixels.max()), 255 if pixels.dtype.kind in "ui" else 1
-    if not (low >= -PIXEL_TOLERANCE and high <= most + PIXEL_TOLERANCE):  # also where it is NaN
+    if not (low >= -PIXEL_TOLERANCE and high <= most + PIXEL_TOLERANCE):  # True for NaN as well
         raise faults.WrongPixels(row=row, low=low, high=high)
     if most == 255:
         return pixels.astype(np.uint8)
@@ -252,7 +252,7 @@ def _image(value: Any, row: int) -> ByteArray:
 
 
 def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
-    """Resize an image to this height and width, bilinear; a shrunk pixel is a mean over all it covers."""
+    """Resize an image to this height and width, bilinear; a smaller image has means of the pixels."""
     if image.shape[:2] == size:
         return image
     planes = torch.tensor(image, dtype=torch.float32).permute(2, 0, 1)[None]  # (1, C, H, W)
@@ -261,7 +261,7 @@ def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
 
 
 def _values(X: Any) -> list[Any]:
-    """One value per row; of several columns a tuple."""
+    """Return one value per row; a tuple if there are several columns."""
     X = plain(X)
     if isinstance(X, nw.DataFrame):
         columns = [column.to_list() for column in X.iter_columns()]
@@ -272,7 +272,7 @@ def _values(X: Any) -> list[Any]:
 
 
 def codes_of(named: Any, known: Names, what: str) -> IntArray:
-    """Codes of names among those of a fit, −1 for one who was not there; None for all."""
+    """Return codes of names among the known ones, −1 for an unknown name; None stands for all."""
     if named is None:
         return np.arange(known.size)
     if isinstance(named, str):
@@ -288,7 +288,7 @@ def check_codes(codes: IntArray, n_classes: int, argument: str) -> None:
 
 
 def item_codes(items: Any, known: Names) -> IntArray:
-    """Codes of items among those of a fit, by their names; None for all."""
+    """Return codes of items by their names; None stands for all fitted items."""
     codes = codes_of(items, known, "items")
     if (codes < 0).any():
         bad = naming.to_names(naming.to_column(items, "items"))[codes < 0][0]

@@ -1,17 +1,17 @@
-"""The only training loop. lightning-fabric brings devices, precision and processes.
+"""The only training loop. lightning-fabric provides devices, precision and processes.
 
     trace = Trainer(epochs=50, batch_size=64).fit(model, data, rows, groups)
 
 - `model(*data.take(rows))` returns the sum of the losses of these rows. A model may have `begin_epoch(epoch, epochs,
   walk)`, which is called before every epoch.
-- `data` has batches to take, as `network.Lessons`; `rows` are the places of the items that teach.
+- `data` has batches to take, as `network.Lessons`; `rows` are the indices of the training items.
 - `groups` are torch's parameter groups; parameters marked `row_sparse` go to `rows.RowAdam`.
 
-A *step* sees `batch_size` items, whatever it is made of: `accumulate` parts one after another, or parts on several
-processes. The sum of the losses over a step is divided by the step's items once, so parts change nothing but rounding.
-Rows are drawn by a generator keyed on seed and epoch, everything else (dropout, mixup) by torch's own generator, which
-is seeded for the run and given back afterwards as it was. A last batch of one item joins the batch before it, because
-there are no statistics over one item.
+A *step* uses `batch_size` items: in `accumulate` parts one after another, or in parts on several processes (fabric's
+DDP), each of which has all data in shared memory. The sum of the losses over a step is divided by the step's items
+once, so parts change nothing but rounding. Rows are drawn by a generator keyed on seed and epoch, everything else
+(dropout, mixup) by torch's own generator, which is seeded for the run and restored afterwards. A last batch of one item
+joins the batch before it, because batch normalisation needs two items.
 """
 
 from __future__ import annotations
@@ -45,40 +45,40 @@ from dissensus.learning.training_log import Entry, reporter
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
 RUNNING = ("checkpoint", "checkpoint_every", "log", "device", "precision", "processes", "compile", "accumulate")
-"""Keywords that say where and how a run is computed, not what it computes."""
+"""Keywords that do not change the result of a run, only where and how it is computed."""
 BATCHES_AT_ONCE = 4  # predicted together; without gradients a batch needs less memory than in training
 MAX_MEMORY_SHARE = 0.5  # share of a GPU's free memory that inputs and targets may take
 
 
 class Training(Parameters):
-    """The keywords of a training."""
+    """Keywords of a training run."""
 
-    epochs: int = param(50, "passes over the items that teach", low=0)
+    epochs: int = param(50, "passes over the training items", low=0)
     batch_size: int = param(64, "items per step", low=1)
-    accumulate: int = param(1, "parts that a step is computed in, one after another, which takes less memory", low=1)
+    accumulate: int = param(1, "parts of a step that are computed one after another, to save memory", low=1)
     optimizer: optimizers.Wanted = optimizers.OPTIMIZER
-    weight_decay: float = param(0.0, "weight decay as torch's optimisers have it", low=0)
+    weight_decay: float = param(0.0, "weight decay of torch's optimisers", low=0)
     schedule: optimizers.Schedule = optimizers.SCHEDULE
-    warmup: float = param(0.0, "share of all steps in which the learning rates grow to their size", low=0, high=1)
+    warmup: float = param(0.0, "share of all steps in which the learning rates grow to their values", low=0, high=1)
     sam: float | Mapping[str, Any] | None = SHARPNESS
     clip: float | None = param(None, "largest norm of a step's gradient; None: any", above=0)
-    patience: int | None = param(None, "epochs without a better `monitor` on the validation items, then stop", low=1)
-    monitor: Metric | None = param(None, "metric on the validation items; None: what suits the objective")
+    patience: int | None = param(None, "stop after so many epochs without a better `monitor`", low=1)
+    monitor: Metric | None = param(None, "metric on the validation items; None: the objective's default")
     device: str = DEVICE
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
         "auto", "number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true"
     )
     processes: int = param(1, "processes that train together, each on its share of every step", low=1)
     compile: bool = param(False, "train through torch.compile: a slow start, faster steps, other random numbers")
-    checkpoint: str | Path | None = param(None, "folder that a run which was killed goes on from, to the same result")
+    checkpoint: str | Path | None = param(None, "folder from which a killed run continues, to the same result")
     checkpoint_every: float = param(30.0, "seconds between checkpoints", low=0)
-    log: str | Path | None = param(None, "folder that gets log.csv and events for TensorBoard, an entry per epoch")
+    log: str | Path | None = param(None, "folder for log.csv and events for TensorBoard, one entry per epoch")
     seed: int | None = param(
         0, "the same seed gives the same bits on the CPU", low=0, must="must be 0 or more, or None"
     )
 
     def check(self) -> None:
-        """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
+        """Raise BadParameter for a keyword out of its range; `fit` calls it first."""
         self.check_parameters()
         if self.place().index is not None and self.processes > 1:
             raise faults.OneDeviceForProcesses(device=self.device, processes=self.processes)
@@ -86,20 +86,20 @@ class Training(Parameters):
             raise faults.SeedNeeded()
 
     def deciding(self) -> dict[str, str]:
-        """The keywords that decide what a run computes, as text: a checkpoint is of the same ones."""
+        """Return the keywords that determine the result, as text; a checkpoint belongs to one set of them."""
         keywords = self.get_params(deep=False) | {"optimizer": optimizers.stored_optimizer(self.optimizer)}
         return {name: repr(value) for name, value in keywords.items() if name not in RUNNING}
 
     def place(self) -> torch.device:
-        """The device asked for, or the best that there is."""
+        """Return the device, or for "auto" the best one of this machine."""
         return place(self.device)
 
 
 class Trainer(Training):
     """The training loop with its keywords."""
 
-    seed: int = param(0, "seed of the order of rows and of what is drawn", low=0)
-    monitor: Metric = param("cross-entropy", "metric of `evaluate` that the best epoch is chosen by")
+    seed: int = param(0, "seed of the order of rows and of all random numbers", low=0)
+    monitor: Metric = param("cross-entropy", "metric of `evaluate` that chooses the best epoch")
 
     def fit(
         self,
@@ -112,10 +112,10 @@ class Trainer(Training):
         on_step: Callable[..., None] | None = None,
         key: str = "",
     ) -> Trace:
-        """Train `model` in place; see the module for model, data, rows and groups.
+        """Train `model` in place; the module describes model, data, rows and groups.
 
-        `evaluate(model)` gives metrics by name after every epoch; `monitor` is one of them. `on_step(epoch, mean loss)`
-        is called after every epoch (`training_log` says with what more). A checkpoint of another `key` is refused.
+        `evaluate(model)` returns metrics by name after every epoch; `monitor` is one of them. `on_step(epoch, mean
+        loss)` is called after every epoch (see `training_log`). A checkpoint of another `key` is an error.
         """
         self.check()
         if len(rows) == 0:
@@ -130,16 +130,16 @@ class Trainer(Training):
         if self.processes == 1:
             loop.report = reporter(on_step, self.log)
             return loop.run(fabric)
-        with tempfile.TemporaryDirectory() as folder:  # a pipe between processes holds but a few kilobytes
+        with tempfile.TemporaryDirectory() as folder:  # a pipe between processes takes only a few kilobytes
             trace: Trace = fabric.launch(loop.in_process, file := Path(folder) / "weights")
             model.load_state_dict(load_file(file))
         report = reporter(on_step, self.log)
-        for entry in trace.epochs:  # processes do not tell before the end
+        for entry in trace.epochs:  # processes report nothing before the end
             report(entry)
         return trace
 
     def batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
-        """The steps of an epoch: all rows once, in an order that only seed and epoch decide."""
+        """Return the steps of an epoch: all rows once, in an order that depends on seed and epoch alone."""
         draw = torch.Generator().manual_seed(mixed(self.seed, epoch))
         order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=draw)]
         steps = list(torch.split(order, self.batch_size))
@@ -150,7 +150,7 @@ class Trainer(Training):
 
 @dataclass
 class _Loop:
-    """One process's part of a training: epochs of steps of parts."""
+    """The training of one process: epochs of steps of parts."""
 
     how: Trainer
     model: nn.Module
@@ -163,12 +163,13 @@ class _Loop:
 
     def in_process(self, fabric: Any, weights: Path) -> Trace:
         """Train in one of several processes; the first writes the weights."""
-        self.model, self.groups = copy.deepcopy((self.model, self.groups))  # what came is in memory that all share
+        self.model, self.groups = copy.deepcopy((self.model, self.groups))  # the arguments are in shared memory
         trace = self.run(fabric)
         if fabric.global_rank == 0:
             save_file({name: value.cpu().clone() for name, value in self.model.state_dict().items()}, weights)
         fabric.barrier()
-        torch.distributed.destroy_process_group()  # else gloo's threads may abort a process that ends while they run
+        del self.wrapped, self.optimizer  # DDP keeps the process group alive
+        torch.distributed.destroy_process_group()  # else threads of gloo may abort a process that ends while they run
         return trace
 
     def run(self, fabric: Any) -> Trace:
@@ -176,13 +177,13 @@ class _Loop:
         how, model, self.fabric = self.how, self.model, fabric
         if how.compile:
             model.compile()
-        use_row_sparse(model)  # before DDP looks at the module
+        use_row_sparse(model)  # before DDP reads the module
         self.wrapped = fabric.setup_module(model)
         self.base = optimizers.make_optimizer(how.optimizer, self.groups, how.weight_decay)
         self.sam = None if how.sam is None else SAM(self.base, model=model, **sam_options(how.sam))
         self.optimizer = fabric.setup_optimizers(self.base)
         self.rates = [group["lr"] for group in self.base.param_groups]
-        self.home = torch.device("cpu")  # of the data
+        self.home = torch.device("cpu")  # device of the data
         if fabric.device.type != "cpu" and self.data.nbytes < MAX_MEMORY_SHARE * free_memory(fabric.device):
             self.data, self.home = self.data.to(fabric.device), fabric.device
         self.steps_in_all = how.epochs * len(how.batches(self.rows, 0))
@@ -199,14 +200,14 @@ class _Loop:
         return self.at.trace
 
     def epoch(self) -> None:
-        """Do the rest of an epoch, judge it, and enter it into the trace."""
+        """Run the rest of an epoch, evaluate it, and add it to the trace."""
         at, how, fabric, began = self.at, self.how, self.fabric, time.monotonic()
         batches = how.batches(self.rows, at.epoch)
         several = fabric.world_size > 1
-        if several:  # each draws for itself; a checkpoint, written by the first at an epoch's end, need not know
+        if several:  # each draws its own numbers; the checkpoint, written at the end of an epoch, does not need them
             torch.manual_seed(mixed(how.seed, at.epoch + 1 + fabric.global_rank * 2**20))
         begin_epoch = getattr(self.model, "begin_epoch", None)
-        if begin_epoch is not None and at.place == 0:  # in the middle of an epoch, what it did is in the checkpoint
+        if begin_epoch is not None and at.place == 0:  # later, its results are in the checkpoint
             begin_epoch(at.epoch, how.epochs, self.walk)
         sums: list[Tensor] = []
         while at.place < len(batches):
@@ -225,7 +226,7 @@ class _Loop:
         if self.evaluate is not None:
             self.model.eval()
             metrics = self.evaluate(self.model) if fabric.global_rank == 0 else None
-            entry |= fabric.broadcast(metrics)  # all are to agree when to stop
+            entry |= fabric.broadcast(metrics)  # all processes have to stop together
             self.model.train()
             self.judge(entry)
         at.trace.epochs.append(entry)
@@ -246,7 +247,7 @@ class _Loop:
             yield self.batch(part)
 
     def step(self, rows: Tensor) -> Tensor:
-        """Move the weights by the mean loss of these rows; returns the sum of this process's losses."""
+        """Update the weights by the mean loss of these rows; return the sum of this process's losses."""
         at, how = self.at, self.how
         factor = optimizers.rate_factor(how.schedule, how.warmup, at.step, self.steps_in_all, at.epoch)
         for group, rate in zip(self.base.param_groups, self.rates, strict=True):
@@ -255,19 +256,19 @@ class _Loop:
         summed: Tensor = closure() if self.sam is None else self.sam.around(closure)
         if how.clip is not None:
             self.fabric.strategy.precision.unscale_gradients(self.base)
-            clip_gradients(self.model.parameters(), how.clip)  # fabric's knows no row-sparse ones
+            clip_gradients(self.model.parameters(), how.clip)  # fabric does not clip row-sparse gradients
         self.optimizer.step()
         return summed
 
     def gradients(self, rows: Tensor) -> Tensor:
-        """Set the gradients of the mean loss of these rows; returns the sum of this process's losses."""
+        """Set the gradients of the mean loss of these rows; return the sum of this process's losses."""
         fabric = self.fabric
         self.optimizer.zero_grad()
         own = rows[fabric.global_rank :: fabric.world_size]
-        weight = fabric.world_size / len(rows) if len(own) else 0.0  # DDP averages over processes: undo that
-        if not len(own):  # every process has to take part: its gradients are zero
+        weight = fabric.world_size / len(rows) if len(own) else 0.0  # DDP averages over processes
+        if not len(own):  # every process has to take part, here with gradients of zero
             own = rows[:2]
-        parts = own.tensor_split(min(self.how.accumulate, max(len(own) // 2, 1)))  # no statistics over one item
+        parts = own.tensor_split(min(self.how.accumulate, max(len(own) // 2, 1)))  # batch norm needs two items
         summed = torch.zeros((), device=fabric.device)
         for i, part in enumerate(parts):
             with fabric.no_backward_sync(self.wrapped, enabled=i + 1 < len(parts)):
@@ -277,11 +278,11 @@ class _Loop:
         return summed
 
     def judge(self, entry: dict[str, float]) -> None:
-        """Keep the weights if an epoch's metrics are the best so far; else stop where patience is over."""
+        """Keep the weights if the epoch has the best metrics so far; else stop if patience is exhausted."""
         how, trace = self.how, self.at.trace
         sign = -1 if how.monitor == "cross-entropy" else 1
         before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
-        if sign * entry[how.monitor] >= before:  # of equally good epochs the later one has learnt more
+        if sign * entry[how.monitor] >= before:  # of equal epochs, the later one has learnt more
             trace.best = int(entry["epoch"])
             self.at.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         elif how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:
@@ -289,10 +290,10 @@ class _Loop:
 
 
 def _added(sums: list[Tensor]) -> float:
-    """Add up losses on the processor: one wait for the device per epoch, not per step."""
+    """Add up losses on the CPU: one wait for the device per epoch, not per step."""
     return float(torch.stack(sums).cpu().double().sum()) if sums else 0.0
 
 
 def mixed(seed: int, place: int) -> int:
-    """A seed for one place of a run, unrelated to that of the next place."""
+    """Return a seed for one place of a run, independent of those of other places."""
     return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])

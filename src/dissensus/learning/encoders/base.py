@@ -1,9 +1,9 @@
-"""How an input becomes a vector. An encoder knows nothing of annotations, annotators or losses.
+"""Encoders turn an input into a vector. An encoder knows nothing of annotations, annotators or losses.
 
-`CrowdClassifier.fit` copies the encoder it was given, calls `fit` (vocabulary, scale, sizes), `prepare` (inputs as
-columns, once) and `module` (fresh weights). What `fit` learns is kept in attributes ending in `_`: plain values and
-NumPy arrays, which are saved; weights belong to the module alone. The module is an ordinary `nn.Module`, of use
-without the rest: `forward(**batch)` gives one row per item, and `branch` maps that to (B, `width`).
+`CrowdClassifier.fit` copies the encoder, calls `fit` (vocabulary, scale, sizes), `prepare` (inputs as columns, once)
+and `module` (initial weights). The results of `fit` are attributes ending in `_`: plain values and NumPy arrays, which
+are saved; weights belong to the module alone. The module is an ordinary `nn.Module` that can be used on its own:
+`forward(**batch)` returns one row per item, and `branch` maps that to (B, `width`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dissensus.learning.batches import Columns
 
 
 class Encoder(Parameters, ABC):
-    """x → a vector."""
+    """A map from x to a vector."""
 
-    takes: ClassVar[str]  # what X is, in words, for tables and errors
+    takes: ClassVar[str]  # the kind of X, in words, for tables and errors
     mixes: ClassVar[bool] = False  # mixup may average inputs (else it averages the vectors)
     learning_rate: ClassVar[float] = 1e-3  # unless the user gives one
     linear: ClassVar[bool] = False  # a linear model is wanted: objective `auto` adds no networks
@@ -41,14 +41,14 @@ class Encoder(Parameters, ABC):
 
     @abstractmethod
     def prepare(self, X: Any) -> Columns:
-        """Turn inputs into columns, one entry per row of X; DataError where they cannot be used."""
+        """Turn inputs into columns, one entry per row of X; raise DataError for inputs that cannot be used."""
 
     @abstractmethod
     def module(self) -> nn.Module:
-        """Make the network, fresh: forward(**batch) with the columns of `prepare` → (B, …)."""
+        """Return the network with initial weights: forward(**batch) with the columns of `prepare` → (B, …)."""
 
     def branch(self) -> nn.Module:
-        """Make what every task has for itself between the module and its last layer: (B, …) → (B, `width`)."""
+        """Return the layers of one task between the module and its last layer: (B, …) → (B, `width`)."""
         return nn.Identity()
 
     @property

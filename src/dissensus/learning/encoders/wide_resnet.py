@@ -9,9 +9,9 @@ depth = 6 n + 4 and k = widen (Table 1). Where a block changes the number of cha
 relu(norm(x)) takes the place of x. Weights start at N(0, 2 / (a kernel's pixels · channels out)), as in the authors'
 code.
 
-Pixels stay bytes until they are in a batch: the module itself takes the training images' mean from each channel and
-divides by their standard deviation. While training, images are mirrored and moved by up to 4 pixels at random, what
-comes in at the edge being mirrored too (section 3 of the paper).
+Pixels stay bytes until they are in a batch: the module subtracts the training images' mean from each channel and
+divides by their standard deviation. While training, images are mirrored at random and shifted by up to 4 pixels, with
+mirrored edges (section 3 of the paper).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MAX_SHIFT = 4  # pixels by which an image is moved
 class WideResNet(Encoder):
     """A wide residual network.
 
-    Normalisation layers look at all images that are computed together: unlike other encoders, `accumulate` and
-    `processes` therefore change what is learnt by more than rounding.
+    Normalisation layers use all images of a batch: `accumulate` and `processes` therefore change the result by more
+    than rounding, unlike for other encoders.
     """
 
     takes = "images, items × height × width (× channels)"
@@ -120,7 +120,7 @@ class WideResNetModule(nn.Module):
     Parameters
     ----------
     center, spread : (C,) float
-        What is taken from every channel and what it is then divided by.
+        Mean and standard deviation of every channel.
     """
 
     center: Tensor
@@ -179,11 +179,11 @@ class Block(nn.Module):
 
 
 def moved(x: Tensor) -> Tensor:
-    """Move images (B, H, W, C) by up to MAX_SHIFT pixels each way, mirrored at the edges; mirror half of them."""
+    """Shift images (B, H, W, C) by up to MAX_SHIFT pixels each way, mirrored at the edges; mirror half of them."""
     items, height, width, _ = x.shape
 
     def places(length: int) -> Tensor:
-        """(B, length) where the pixels of a row or column come from."""
+        """Return the source pixels (B, length) of a row or column."""
         most = min(MAX_SHIFT, length - 1)
         by = torch.randint(-most, most + 1, (items, 1), device=x.device)
         at = torch.arange(length, device=x.device) + by
