@@ -165,7 +165,7 @@ class OtherFeatures(DataError):
 
 
 class NotAPair(DataError):
-    template = "x: row {row} is {value}, not a pair of {expected}; give a tuple per item, or two columns."
+    template = "X: row {row} is {value}, not a pair of {expected}; give a tuple per item, or two columns."
     row: int
     value: str
     expected: str
@@ -173,13 +173,13 @@ class NotAPair(DataError):
 
 
 class NotTokens(DataError):
-    template = "x: row {row} is {value}, not tokens; give a string or a sequence of strings."
+    template = "X: row {row} is {value}, not tokens; give a string or a sequence of strings."
     row: int
     value: str
 
 
 class PositionOutOfRange(DataError):
-    template = "x: row {row} has position {position} in {n_tokens:,} tokens; positions are integers that count from 0."
+    template = "X: row {row} has position {position} in {n_tokens:,} tokens; positions are integers that count from 0."
     row: int
     position: str
     n_tokens: int
@@ -187,7 +187,7 @@ class PositionOutOfRange(DataError):
 
 class NotAnImage(DataError):
     template = (
-        "x: row {row} is {found}, not an image; give numbers, height × width or height × width × channels, with the "
+        "X: row {row} is {found}, not an image; give numbers, height × width or height × width × channels, with the "
         "channels last, at most {max_channels} of them, and at least one pixel."
     )
     row: int
@@ -197,7 +197,7 @@ class NotAnImage(DataError):
 
 
 class WrongPixels(DataError):
-    template = "x: row {row} has pixels from {low:.4g} to {high:.4g}; give integers up to 255 or floats up to 1."
+    template = "X: row {row} has pixels from {low:.4g} to {high:.4g}; give integers up to 255 or floats up to 1."
     row: int
     low: float
     high: float
@@ -205,7 +205,7 @@ class WrongPixels(DataError):
 
 class OtherChannels(DataError):
     template = (
-        "x: row {row} has {channels} channel{s}, and the model takes {expected}; give all images in colour (a grey one "
+        "X: row {row} has {channels} channel{s}, and the model takes {expected}; give all images in colour (a grey one "
         "three times: np.repeat(image, 3, axis=2)), or all in grey."
     )
     row: int
