@@ -15,9 +15,9 @@ from dissensus.features import embed_images, hub
 from dissensus.features.exceptions import (
     ModelNotFound,
     ModelOfWrongType,
-    NoImages,
+    NoInputs,
+    NotAnImage,
     NotOneVectorEach,
-    NotPixels,
     PixelsNotFinite,
     PixelsOutOfRange,
     UnequalChannels,
@@ -107,13 +107,13 @@ def test_a_function_is_cached_by_its_name_only(tmp_path):
 
 
 def test_wrong_images_and_models_are_one_sentence():
-    with raised(NotPixels, row=1, shape=(4,), dtype="float64"):
+    with raised(NotAnImage, row=1, found="of shape (4,), float64"):
         embed_images([np.zeros((4, 4)), np.zeros(4)], Small())
     with raised(PixelsNotFinite, row=0, n_values=1):
         embed_images([np.array([[1.0, np.nan]])], Small())
     with raised(PixelsOutOfRange, row=0, low=-1, high=300):
         embed_images([np.array([[-1, 300]])], Small())
-    with pytest.raises(NoImages):
+    with pytest.raises(NoInputs):
         embed_images([], Small())
     with raised(ModelOfWrongType, found="int"):
         embed_images(IMAGES, 3)

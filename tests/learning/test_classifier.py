@@ -23,6 +23,7 @@ from torch import nn
 import dissensus as dz
 from crowds import blobs
 from dissensus.exceptions import BadParameter, UnknownName
+from dissensus.features.exceptions import SingleString
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity, encoders
 from dissensus.learning.exceptions import (
@@ -39,7 +40,6 @@ from dissensus.learning.exceptions import (
     OtherRun,
     OtherVersion,
     SeedNeeded,
-    SingleName,
     UnequalRows,
     UnknownLabel,
     UnnamedRows,
@@ -375,7 +375,7 @@ def test_questions_about_no_annotators_and_labels_that_do_not_match():
         assert model.predict_annotator_proba(X[:2], []).shape == (2, 0, 3)
         everybody = model.predict_annotator_proba(X[:2], table.annotators)
         np.testing.assert_array_equal(model.predict_annotator_proba(X[:2], None), everybody)
-        with raised(SingleName, argument="annotators", name="w1"):
+        with raised(SingleString, argument="annotators"):
             model.predict_annotator_proba(X[:2], "w1")
     with raised(UnequalRows, argument="score", n_rows=60, n_entries=59):
         model.score(X, truth[:59])

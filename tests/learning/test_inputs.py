@@ -6,17 +6,15 @@ import pytest
 import torch
 from PIL import Image
 
-from dissensus.features.exceptions import NotAText, SingleString
+from dissensus.features.exceptions import NotAnImage, NotAText, PixelsOutOfRange, SingleString
 from dissensus.learning import inputs
 from dissensus.learning.exceptions import (
     FeatureNotFinite,
     InputsWithoutRows,
-    NotAnImage,
     NotAPair,
     NotNumbers,
     NotTokens,
     NotTwoDimensional,
-    WrongPixels,
 )
 from faults import raised
 
@@ -146,10 +144,10 @@ def pairs_of_texts(X):
             {"row": 1, "found": "of shape (3, 8, 9), float64"},
         ),
         (np.zeros((2, 0, 4)), inputs.images, NotAnImage, {"row": 0, "found": "of shape (0, 4, 1), float64"}),
-        (COLOUR.astype(float), inputs.images, WrongPixels, {"row": 0, "low": 0, "high": 115}),
-        ([GREY[0], GREY[0] * np.nan], inputs.images, WrongPixels, {"row": 1}),
-        ([GREY[0].astype(int) - 1], inputs.images, WrongPixels, {"row": 0, "low": -1, "high": 219}),
-        ([GREY[0].astype(int) + 40], inputs.images, WrongPixels, {"row": 0, "low": 40, "high": 260}),
+        (COLOUR.astype(float), inputs.images, PixelsOutOfRange, {"row": 0, "low": 0, "high": 115}),
+        ([GREY[0], GREY[0] * np.nan], inputs.images, PixelsOutOfRange, {"row": 1}),
+        ([GREY[0].astype(int) - 1], inputs.images, PixelsOutOfRange, {"row": 0, "low": -1, "high": 219}),
+        ([GREY[0].astype(int) + 40], inputs.images, PixelsOutOfRange, {"row": 0, "low": 40, "high": 260}),
     ],
 )
 def test_what_cannot_be_used_is_named(X, ask, error, facts):

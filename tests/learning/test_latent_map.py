@@ -8,12 +8,12 @@ import torch
 
 from crowds import blobs
 from dissensus.exceptions import BadParameter
+from dissensus.features.exceptions import NoInputs
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.exceptions import (
     CodesOutOfRange,
     ModelNotFitted,
-    NoInputs,
     NoItemVectors,
     UnequalRows,
     WrongShape,

@@ -9,9 +9,10 @@ import torch
 from crowds import blobs
 from dissensus import Annotations, load_dataset, save
 from dissensus.exceptions import BadParameter, NotFitted
+from dissensus.features.exceptions import SingleString
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import MLP, ItemEmbedding
-from dissensus.learning.exceptions import ModelNotFitted, NoFeatures, NotATable, OtherFormat, SingleName, UnknownItem
+from dissensus.learning.exceptions import ModelNotFitted, NoFeatures, NotATable, OtherFormat, UnknownItem
 from dissensus.learning.objectives import LIAObjective
 from dissensus.learning.rows import use_row_sparse
 from faults import raised
@@ -245,9 +246,9 @@ def test_an_item_whose_labels_weigh_nothing_has_the_class_of_its_features():
 def test_a_text_is_no_list_of_names(model):
     """It would be one of letters."""
     model = model[0]
-    with raised(SingleName, argument="annotators", name="a1"):
+    with raised(SingleString, argument="annotators"):
         model.competence(None, "a1")
-    with raised(SingleName, argument="items", name="i1"):
+    with raised(SingleString, argument="items"):
         model.confusion("i1")
 
 

@@ -9,10 +9,11 @@ from torch import nn
 
 from crowds import blobs
 from dissensus.exceptions import BadParameter
+from dissensus.features.exceptions import NoInputs
 from dissensus.learning import CrowdClassifier, inputs
 from dissensus.learning.encoders import WideResNet
 from dissensus.learning.encoders.wide_resnet import MAX_SHIFT, Block, WideResNetModule, moved
-from dissensus.learning.exceptions import NoInputs, OtherChannels
+from dissensus.learning.exceptions import OtherChannels
 from faults import raised
 
 

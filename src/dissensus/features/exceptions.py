@@ -37,34 +37,39 @@ class UnequalTexts(DataError):
     n_other: int
 
 
+class NoInputs(DataError):
+    template = "{argument} has no rows; give at least one."
+    argument: str
+
+
 # Images ---------------------------------------------------------------------------------------------------------------
 
 
-class NotPixels(DataError):
+class NotAnImage(DataError):
     template = (
-        "images: row {row} has shape {shape} and type {dtype}; an image is an array of numbers, (height, width) or "
-        "(height, width, channels)."
+        "{argument}: row {row} is {found}, not an image; give numbers, height × width or height × width × channels, "
+        "with the channels last and at least one pixel."
     )
+    argument: str
     row: int
-    shape: tuple[int, ...]
-    dtype: str
+    found: str
+
+
+class PixelsOutOfRange(DataError):
+    template = (
+        "{argument}: row {row} has pixels from {low:.4g} to {high:.4g}; give integers from 0 to 255, or floats from 0 "
+        "to 1."
+    )
+    argument: str
+    row: int
+    low: float
+    high: float
 
 
 class PixelsNotFinite(DataError):
     template = "images: row {row} has {n_values:,} values that are infinite or NaN; replace them."
     row: int
     n_values: int
-
-
-class PixelsOutOfRange(DataError):
-    template = "images: row {row} has integers from {low} to {high}; integer pixels must lie from 0 to 255."
-    row: int
-    low: int
-    high: int
-
-
-class NoImages(DataError):
-    template = "images is empty, so the size of the vectors is unknown; give at least one image."
 
 
 class UnequalChannels(DataError):

@@ -71,7 +71,7 @@ def embed_images(
     def compute(places: list[int]) -> FloatArray:
         torch, where, rows = need("torch"), device_of(device), []
         if not places:
-            raise faults.NoImages()
+            raise faults.NoInputs(argument="images")
         with run(where) as network, torch.inference_mode():
             for batch in _batches([pixels[i] for i in places], batch_size):
                 stack = torch.from_numpy(np.stack(batch)).to(where)  # (B, H, W, C)
@@ -93,13 +93,13 @@ def _checked(image: Any, row: int) -> Any:
     pixels = np.asarray(image)
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "iuf":
-        raise faults.NotPixels(row=row, shape=np.shape(image), dtype=str(pixels.dtype))
+        raise faults.NotAnImage(argument="images", row=row, found=f"of shape {np.shape(image)}, {pixels.dtype}")
     if pixels.dtype.kind == "f":
         if n_values := int((~np.isfinite(pixels)).sum()):
             raise faults.PixelsNotFinite(row=row, n_values=n_values)
         return np.ascontiguousarray(pixels, np.float32)
     if pixels.min() < 0 or pixels.max() > 255:
-        raise faults.PixelsOutOfRange(row=row, low=int(pixels.min()), high=int(pixels.max()))
+        raise faults.PixelsOutOfRange(argument="images", row=row, low=float(pixels.min()), high=float(pixels.max()))
     return np.ascontiguousarray(pixels, np.uint8)
 
 

@@ -47,10 +47,6 @@ class InputsWithoutRows(DataError):
     found: str
 
 
-class NoInputs(DataError):
-    template = "X has no rows; give at least one."
-
-
 class UnnamedRows(DataError):
     template = (
         "X has {n_rows:,} rows for {n_items:,} items; give one per table.items, in their order, or name the rows (a "
@@ -185,24 +181,6 @@ class PositionOutOfRange(DataError):
     n_tokens: int
 
 
-class NotAnImage(DataError):
-    template = (
-        "X: row {row} is {found}, not an image; give numbers, height × width or height × width × channels, with the "
-        "channels last, at most {max_channels} of them, and at least one pixel."
-    )
-    row: int
-    found: str
-    max_channels: int
-    example: ClassVar = {"max_channels": 4}
-
-
-class WrongPixels(DataError):
-    template = "X: row {row} has pixels from {low:.4g} to {high:.4g}; give integers up to 255 or floats up to 1."
-    row: int
-    low: float
-    high: float
-
-
 class OtherChannels(DataError):
     template = (
         "X: row {row} has {channels} channel{s}, and the model takes {expected}; give all images in colour (a grey one "
@@ -218,12 +196,6 @@ class OtherChannels(DataError):
 
 
 # Names and codes ------------------------------------------------------------------------------------------------------
-
-
-class SingleName(DataError):
-    template = "{argument} must be a list of names, got the text {name!r}; write [{name!r}]."
-    argument: str
-    name: str
 
 
 class UnknownItem(DataError):

@@ -19,7 +19,7 @@ from scipy import sparse
 from torch.nn.functional import interpolate
 
 from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
-from dissensus.features.exceptions import SingleString
+from dissensus.features.exceptions import NotAnImage, PixelsOutOfRange, SingleString
 from dissensus.features.text import checked
 from dissensus.learning import exceptions as faults
 from dissensus.learning.batches import BLOCK_ROWS, Mapped
@@ -240,12 +240,12 @@ def _image(value: Any, row: int) -> ByteArray:
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.dtype.kind not in "buif" or pixels.ndim != 3 or not pixels.size or pixels.shape[2] > MAX_CHANNELS:
         found = shown(value) if pixels.ndim == 0 else f"of shape {pixels.shape}, {pixels.dtype}"
-        raise faults.NotAnImage(row=row, found=found, max_channels=MAX_CHANNELS)
+        raise NotAnImage(argument="X", row=row, found=found)
     if pixels.dtype == np.uint8:
         return pixels
     low, high, most = float(pixels.min()), float(pixels.max()), 255 if pixels.dtype.kind in "ui" else 1
     if not (low >= -PIXEL_TOLERANCE and high <= most + PIXEL_TOLERANCE):  # True for NaN as well
-        raise faults.WrongPixels(row=row, low=low, high=high)
+        raise PixelsOutOfRange(argument="X", row=row, low=low, high=high)
     if most == 255:
         return pixels.astype(np.uint8)
     return np.rint(np.clip(pixels.astype(np.float64), 0, 1) * 255).astype(np.uint8)
@@ -276,7 +276,7 @@ def codes_of(named: Any, known: Names, what: str) -> IntArray:
     if named is None:
         return np.arange(known.size)
     if isinstance(named, str):
-        raise faults.SingleName(argument=what, name=named)
+        raise SingleString(argument=what)
     return naming.match(naming.to_names(naming.to_column(named, what)), known, what)
 
 
