@@ -215,7 +215,7 @@ def added(tmp_path, monkeypatch):
     return add
 
 
-@pytest.mark.parametrize("kind", ["clustering", "method", "encoder", "reader", "section"])
+@pytest.mark.parametrize("kind", ["clustering", "method", "encoder", "objective", "reader", "section"])
 def test_a_page_about_adding_something_has_at_most_forty_lines(kind):
     page = (ROOT / "docs" / "contributing" / f"{kind}.md").read_text(encoding="utf-8")
     assert len(page.splitlines()) <= 40
@@ -284,7 +284,7 @@ def test_the_added_encoder_teaches_a_classifier(added, tmp_path):
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import encoders
 
-    added("encoder", encoders, "letters")
+    letters = added("encoder", encoders, "letters")
     table, truth = (sim := simulate(60, 6, 2, redundancy=4, seed=0)).annotations, sim.truth
     texts = [("aab" if c else "zzy") * (1 + i % 3) for i, c in enumerate(truth)]
     model = CrowdClassifier(encoder="letters", epochs=40, learning_rate=0.05, seed=0).fit(table, texts)
@@ -292,6 +292,27 @@ def test_the_added_encoder_teaches_a_classifier(added, tmp_path):
     model.save(tmp_path / "model")
     new = ["aaaa", "zyzy", ""]
     np.testing.assert_array_equal(CrowdClassifier.load(tmp_path / "model").predict_proba(new), model.predict_proba(new))
+    from dissensus.testing.encoders import check_encoder
+
+    check_encoder(letters.Letters(width=4), texts[:6])
+
+
+def test_the_added_objective_teaches_a_classifier(added):
+    pytest.importorskip("torch", reason="needs the extra that the page is about")
+    from dissensus.learning import CrowdClassifier
+    from dissensus.learning.objectives import objectives
+    from dissensus.testing.objectives import check_objective
+
+    module = added("objective", objectives, "smoothed_majority")
+    check_objective(module.SmoothedMajority())
+    sim = simulate(60, 6, 2, redundancy=4, seed=0)
+    X = np.eye(2)[sim.truth] + np.random.default_rng(0).normal(0, 0.1, (60, 2))
+    model = CrowdClassifier(encoder="identity", objective="smoothed-majority", epochs=60, device="cpu", seed=0)
+    model.fit(sim.annotations, X)
+    assert (model.predict(X) == sim.annotations.classes[sim.truth]).mean() > 0.95
+    gold = np.where(np.arange(60) < 3, sim.truth, -1)
+    few = sim.annotations.select(rows=np.zeros(sim.annotations.n_annotations, bool))
+    assert module.SmoothedMajority().fit(few, gold, 0).teaches_.tolist() == [True] * 3 + [False] * 57
 
 
 def test_the_added_reader_reads(added, tmp_path):

@@ -1,4 +1,4 @@
-"""Other packages add methods, clusterings, readers and sections: the package of docs/contributing/plugin.md."""
+"""Other packages add entries to every registry; the package here is that of docs/contributing/plugin.md."""
 
 import json
 import re
@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -34,13 +35,18 @@ def install(folder, name, code, entry_points):
     (about / "entry_points.txt").write_text("".join(lines))
 
 
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A folder of packages; what they enter in the registries is taken out again."""
-    for registry in (dz.methods, dz.clusterings, readers, sections):
+def forget_entries(registries, monkeypatch):
+    """Load all entries; what a test adds is taken out again."""
+    for registry in registries:
         len(registry)
         for name, value in (("_entries", dict(registry._entries)), ("_broken", {}), ("_complete", False)):
             monkeypatch.setattr(registry, name, value)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of packages; what they enter in the registries is taken out again."""
+    forget_entries((dz.methods, dz.clusterings, readers, sections), monkeypatch)
     (folder := tmp_path / "site").mkdir()
     monkeypatch.syspath_prepend(folder)
     before = set(sys.modules)
@@ -59,9 +65,10 @@ def drawable(monkeypatch):
 
 @pytest.fixture
 def vendor(site):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    code, learning = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     (project,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.DOTALL)
     install(site, "dissensus_vendor", code, tomllib.loads(project)["project"]["entry-points"])
+    (site / "dissensus_vendor_learning.py").write_text(learning, encoding="utf-8")
     return site
 
 
@@ -103,6 +110,37 @@ def test_a_section_of_another_package_is_on_the_page(vendor, drawable):
     report = dz.Report(table, dz.methods["majority-vote"]().fit(table), only=["vendor-cost"])
     assert "These labels cost 0.12." in report.html()
     check_section("vendor-cost")
+
+
+@pytest.fixture
+def learning(monkeypatch):
+    """The registries of encoders and objectives; what is entered in them is taken out again."""
+    pytest.importorskip("torch", reason="needs the extra learning")
+    from dissensus.learning.encoders import encoders
+    from dissensus.learning.objectives import objectives
+
+    forget_entries((encoders, objectives), monkeypatch)
+    return encoders, objectives
+
+
+def test_an_encoder_and_an_objective_of_another_package_train_a_model(learning, vendor, tmp_path):
+    encoders, objectives = learning
+    from dissensus.testing.encoders import check_encoder
+    from dissensus.testing.objectives import check_objective
+
+    assert "dissensus_vendor_learning" not in sys.modules
+    assert encoders.entry("vendor-clipped").facts["package"] == "dissensus-vendor"
+    assert "vendor-cheap" in list(objectives)
+    check_encoder(encoders["vendor-clipped"](hidden=(4,)), np.random.default_rng(0).normal(size=(6, 2)) * 3)
+    check_objective(objectives["vendor-cheap"]())
+    (tmp_path / "labels.csv").write_text(LABELS.replace("|", ","))
+    np.savez(tmp_path / "x.npz", item=[f"i{i}" for i in range(6)], x=np.arange(12.0).reshape(6, 2))
+    parts = ("--encoder", "vendor-clipped", "--objective", "vendor-cheap", "--epochs", "1", "--device", "cpu")
+    done = run("train", tmp_path / "labels.csv", "--features", tmp_path / "x.npz", *parts, "-o", tmp_path / "model")
+    assert done.exit_code == 0, done.output
+    about = json.loads((tmp_path / "model" / "summary.json").read_text())
+    assert (about["encoder"], about["objective"]) == ("vendor-clipped", "vendor-cheap")
+    assert "vendor-clipped (fully connected layers over features" in " ".join(run("train", "--help").stdout.split())
 
 
 def test_one_name_imports_one_plugin(vendor):

@@ -126,7 +126,7 @@ def test_texts_may_stand_in_the_table_of_labels(here):
     names, texts = Inputs("texts", ("text",)).read(Path("labels.csv"))
     assert (names.tolist(), texts) == (["b", "a"], ["second", "first"])
     Path("labels.csv").write_text("item,annotator,label,text\nb,x,1,second\nb,y,0,other\n")
-    with pytest.raises(DataError, match="item 'b' has 2 rows; keep one"):
+    with pytest.raises(DataError):
         Inputs("texts", ("text",)).read(Path("labels.csv"))
 
 

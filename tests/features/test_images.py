@@ -10,8 +10,19 @@ pytest.importorskip("transformers", reason="needs the `text` extra")
 import torch
 from torch import nn
 
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
 from dissensus.features import embed_images, hub
+from dissensus.features.exceptions import (
+    ModelNotFound,
+    ModelOfWrongType,
+    NoInputs,
+    NotAnImage,
+    NotOneVectorEach,
+    PixelsNotFinite,
+    PixelsOutOfRange,
+    UnequalChannels,
+)
+from faults import raised
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (5, 6, 7, 3), dtype=np.uint8)
@@ -96,23 +107,23 @@ def test_a_function_is_cached_by_its_name_only(tmp_path):
 
 
 def test_wrong_images_and_models_are_one_sentence():
-    with pytest.raises(DataError, match=r"row 1 has shape \(4,\) and type float64; an image is"):
+    with raised(NotAnImage, row=1, found="of shape (4,), float64"):
         embed_images([np.zeros((4, 4)), np.zeros(4)], Small())
-    with pytest.raises(DataError, match="row 0 has 1 values that are not finite"):
+    with raised(PixelsNotFinite, row=0, n_values=1):
         embed_images([np.array([[1.0, np.nan]])], Small())
-    with pytest.raises(DataError, match="row 0 has whole numbers from -1 to 300"):
+    with raised(PixelsOutOfRange, row=0, low=-1, high=300):
         embed_images([np.array([[-1, 300]])], Small())
-    with pytest.raises(DataError, match="no images"):
+    with pytest.raises(NoInputs):
         embed_images([], Small())
-    with pytest.raises(BadParameter, match="model must be a folder, a name, a module or a function, got int"):
+    with raised(ModelOfWrongType, found="int"):
         embed_images(IMAGES, 3)
-    with pytest.raises(BadParameter, match=r"one row per image, got \(3,\) for 5 images"):
+    with raised(NotOneVectorEach, found="(3,)", n_images=5):
         embed_images(IMAGES, lambda x: x.mean((0, 2, 3)), cache=False)
-    with pytest.raises(BadParameter, match="one row per image, got str for 5 images"):
+    with raised(NotOneVectorEach, found="str", n_images=5):
         embed_images(IMAGES, lambda x: "vectors", cache=False)
-    with pytest.raises(BadParameter, match="no model 'no/such'"):
+    with raised(ModelNotFound, model="no/such"):
         embed_images(IMAGES, "no/such")
-    with pytest.raises(BadParameter, match=r"batch_size must be .*at least 1"):
+    with raised(BadParameter, keyword="batch_size"):
         embed_images(IMAGES, Small(), batch_size=0)
 
 
@@ -174,7 +185,7 @@ def test_grey_images_become_coloured_and_other_channels_are_an_error(tmp_path):
     np.testing.assert_allclose(
         embed_images(grey, folder, cache=False), embed_images(coloured, folder, cache=False), atol=1e-6
     )
-    with pytest.raises(DataError, match="images have 2 channels, the model takes 3"):
+    with raised(UnequalChannels, channels=2, expected=3):
         embed_images(IMAGES[:, :, :, :2], folder, cache=False)
 
 

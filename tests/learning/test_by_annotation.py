@@ -6,9 +6,10 @@ import torch
 
 from crowds import blobs
 from dissensus import Annotations
-from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
+from dissensus.learning.exceptions import FittedWithoutFeatures, NotATable, UnnamedRows
 from dissensus.learning.objectives import CrowdLayerObjective, LIAObjective
+from faults import raised
 from learning.tables import fitted, sparse_table
 
 PAIRED = (CrowdLayerObjective, LIAObjective)
@@ -96,9 +97,9 @@ def test_features_tell_strangers_apart():
 def test_what_cannot_be_asked_is_named():
     model, X = trained("crowd-layer")
     table, new = other_rows(X)
-    with pytest.raises(DataError, match="X has 5 rows for 6 items"):
+    with raised(UnnamedRows, n_rows=5, n_items=6):
         model.predict_annotations(table, new[:5])
-    with pytest.raises(DataError, match="fitted without a frame of annotators"):
+    with pytest.raises(FittedWithoutFeatures):
         model.predict_annotations(table, new, annotators={"annotator": ["w1"], "age": [3]})
-    with pytest.raises(DataError, match="predict_annotations takes a table"):
+    with raised(NotATable, caller="predict_annotations"):
         model.predict_annotations(new, new)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations
-from dissensus.exceptions import DataError
 from dissensus.learning import crowdlab
+from dissensus.learning.exceptions import NoItemWithTwoLabels, WeightedLabels, WrongShape
+from faults import raised
 from tables import random_table
 
 # cleanlab 2.9.0, get_label_quality_multiannotator(labels, proba, return_weights=True), of `crowd()`
@@ -87,9 +88,9 @@ def test_posterior_and_weights_are_the_literal_ones():
 
 def test_what_cannot_be_done_is_said():
     table, proba = crowd()
-    with pytest.raises(DataError, match=r"proba must be \(60, 3\), items × classes, got \(60, 2\)"):
+    with raised(WrongShape, argument="proba", expected=(60, 3), shape=(60, 2)):
         crowdlab(table, proba[:, :2])
-    with pytest.raises(DataError, match="without weights and probabilistic labels"):
+    with pytest.raises(WeightedLabels):
         crowdlab(random_table(0, weight=lambda rng, n: rng.random(n)), np.full((23, 4), 0.25))
-    with pytest.raises(DataError, match="no item has two labels"):
+    with pytest.raises(NoItemWithTwoLabels):
         crowdlab(Annotations.from_arrays([0, 1], [0, 0], [0, 1]), np.full((2, 2), 0.5))

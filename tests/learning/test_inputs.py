@@ -6,8 +6,17 @@ import pytest
 import torch
 from PIL import Image
 
-from dissensus.exceptions import DataError
+from dissensus.features.exceptions import NotAnImage, NotAText, PixelsOutOfRange, SingleString
 from dissensus.learning import inputs
+from dissensus.learning.exceptions import (
+    FeatureNotFinite,
+    InputsWithoutRows,
+    NotAPair,
+    NotNumbers,
+    NotTokens,
+    NotTwoDimensional,
+)
+from faults import raised
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,7 @@ def test_tokens_are_given_or_parted_by_spaces():
     assert inputs.tokens("a  bc", 0) == ["a", "bc"]
     assert inputs.tokens("a \xa0 bc\n", 0) == ["a", "\xa0", "bc"]  # a no-break space is a token of gimpel_pos
     assert inputs.tokens(("a", "bc"), 0) == ["a", "bc"]
-    with pytest.raises(DataError, match="row 3 is 7, not tokens"):
+    with raised(NotTokens, row=3, value="7"):
         inputs.tokens(7, 3)
 
 
@@ -108,30 +117,39 @@ def test_an_image_of_the_size_is_left_as_it_is():
     assert inputs.resized(image, (4, 2)) is image
 
 
+def pairs_of_texts(X):
+    return inputs.pairs(X, "texts")
+
+
 @pytest.mark.parametrize(
-    ("X", "ask", "sentence"),
+    ("X", "ask", "error", "facts"),
     [
-        (["a", None], inputs.texts, "row 1 is None, not a text"),
-        ("abc", inputs.texts, "X is one string"),
-        ([("a", 1), "ab"], inputs.pairs, "row 1 is 'ab', not a pair"),
-        ([[1.0], [np.nan]], inputs.vectors, r"X has nan in row 1, column 0 \(1 such values in 1 rows\)"),
-        ([["a"]], inputs.vectors, "X must hold numbers"),
-        ([1.0, 2.0], inputs.vectors, "1 dimensions"),
-        (np.ones((3, 0)), inputs.vectors, "X has no columns, for 3 items"),
-        (7, inputs.rows, "got int"),
-        ([GREY[0], "cat.png"], inputs.images, "row 1 is 'cat.png', not an image"),
-        ([[["a", "b"]]], inputs.images, r"row 0 is of shape \(1, 2\), <U1, not an image"),
-        ([GREY[0], None], inputs.images, "row 1 is None, not an image"),
-        ([[[1, 2], [3]]], inputs.images, "row 0 is .*, not an image; give numbers, height × width"),
-        (np.zeros((2, 5)), inputs.images, r"row 0 is of shape \(5,\), float64, not an image"),
-        ([COLOUR[0], np.zeros((3, 8, 9))], inputs.images, r"row 1 .* shape \(3, 8, 9\); .* channels, which come last"),
-        (np.zeros((2, 0, 4)), inputs.images, "row 0 .* at least one pixel"),
-        (COLOUR.astype(float), inputs.images, "row 0 has pixels from 0 to 115; give whole numbers up to 255 or floats"),
-        ([GREY[0], GREY[0] * np.nan], inputs.images, "row 1 has pixels from nan to nan"),
-        ([GREY[0].astype(int) - 1], inputs.images, "row 0 has pixels from -1 to 219"),
-        ([GREY[0].astype(int) + 40], inputs.images, "row 0 has pixels from 40 to 260"),
+        (["a", None], inputs.texts, NotAText, {"argument": "X", "row": 1, "value": "None"}),
+        ("abc", inputs.texts, SingleString, {"argument": "X"}),
+        ([("a", 1), "ab"], pairs_of_texts, NotAPair, {"row": 1, "value": "'ab'", "expected": "texts"}),
+        ([[1.0], [np.nan]], inputs.vectors, FeatureNotFinite, {"row": 1, "column": 0, "n_values": 1, "n_rows": 1}),
+        ([["a"]], inputs.vectors, NotNumbers, {}),
+        ([1.0, 2.0], inputs.vectors, NotTwoDimensional, {"shape": (2,)}),
+        (np.ones((3, 0)), inputs.vectors, NotTwoDimensional, {"shape": (3, 0)}),
+        (7, inputs.rows, InputsWithoutRows, {"found": "int"}),
+        ([GREY[0], "cat.png"], inputs.images, NotAnImage, {"row": 1, "found": "'cat.png'"}),
+        ([[["a", "b"]]], inputs.images, NotAnImage, {"row": 0, "found": "of shape (1, 2, 1), <U1"}),
+        ([GREY[0], None], inputs.images, NotAnImage, {"row": 1, "found": "None"}),
+        ([[[1, 2], [3]]], inputs.images, NotAnImage, {"row": 0}),
+        (np.zeros((2, 5)), inputs.images, NotAnImage, {"row": 0, "found": "of shape (5,), float64"}),
+        (
+            [COLOUR[0], np.zeros((3, 8, 9))],
+            inputs.images,
+            NotAnImage,
+            {"row": 1, "found": "of shape (3, 8, 9), float64"},
+        ),
+        (np.zeros((2, 0, 4)), inputs.images, NotAnImage, {"row": 0, "found": "of shape (0, 4, 1), float64"}),
+        (COLOUR.astype(float), inputs.images, PixelsOutOfRange, {"row": 0, "low": 0, "high": 115}),
+        ([GREY[0], GREY[0] * np.nan], inputs.images, PixelsOutOfRange, {"row": 1}),
+        ([GREY[0].astype(int) - 1], inputs.images, PixelsOutOfRange, {"row": 0, "low": -1, "high": 219}),
+        ([GREY[0].astype(int) + 40], inputs.images, PixelsOutOfRange, {"row": 0, "low": 40, "high": 260}),
     ],
 )
-def test_what_cannot_be_used_is_named(X, ask, sentence):
-    with pytest.raises(DataError, match=sentence):
+def test_what_cannot_be_used_is_named(X, ask, error, facts):
+    with raised(error, **facts):
         ask(X)

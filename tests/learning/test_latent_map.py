@@ -7,11 +7,20 @@ import pytest
 import torch
 
 from crowds import blobs
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter
+from dissensus.features.exceptions import NoInputs
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.encoders import MLP, Identity
+from dissensus.learning.exceptions import (
+    CodesOutOfRange,
+    ModelNotFitted,
+    NoItemVectors,
+    UnequalRows,
+    WrongShape,
+)
 from dissensus.learning.latent_map import item_map, item_vectors, lay_out, nearest, separation
 from dissensus.learning.objectives import objectives
+from faults import raised
 from learning.tables import fitted
 from reproductions.annotator_map import project
 
@@ -157,27 +166,25 @@ def test_every_model_has_a_map_and_what_is_none_is_named(crowd):
     assert item_map(lia, X, most=9).size == item_vectors(lia.classifier_, X).shape[1]
     linear = small(table, X, "crowd-layer", encoder=Identity(scale=False), epochs=1)
     np.testing.assert_allclose(item_vectors(linear, X), X, rtol=1e-6)  # nothing between the input and the last layer
-    with pytest.raises(DataError, match="dict has no vectors of items; give a fitted CrowdClassifier or LIA"):
+    with raised(NoItemVectors, found="dict"):
         item_map({}, X)
-    with pytest.raises(NotFitted, match="not fitted"):
+    with raised(ModelNotFitted, model="CrowdClassifier"):
         item_map(CrowdClassifier(), X)
 
 
 def test_wrong_keywords_and_sizes_are_named(crowd):
     model, table, X, truth = crowd
-    with pytest.raises(DataError, match="X has 10 rows for 60 items"):
+    with raised(UnequalRows, n_rows=10, n_entries=60):
         item_map(model, X[:10], table=table)
-    with pytest.raises(DataError, match="X has no rows"):
+    with pytest.raises(NoInputs):
         item_map(model, X[:0])
-    with pytest.raises(
-        DataError, match=r"codes must be 60 whole numbers, one per row of X, got float64, shape \(60,\)"
-    ):
+    with raised(WrongShape, argument="codes", expected=(60,), found="float64", shape=(60,)):
         item_map(model, X, codes=truth / 2)
-    with pytest.raises(DataError, match="codes: 3 is no class; they run from 0 to 2, and −1 is none"):
+    with raised(CodesOutOfRange, argument="codes", highest=2, high=3):
         item_map(model, X, codes=truth + 1)
-    with pytest.raises(BadParameter, match="most must be"):
+    with raised(BadParameter, keyword="most"):
         item_map(model, X, most=0)
-    with pytest.raises(BadParameter, match=r"seed must be .*at least 0, got -1"):
+    with raised(BadParameter, keyword="seed"):
         item_map(model, X, seed=-1)
 
 

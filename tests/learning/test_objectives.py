@@ -9,11 +9,13 @@ from torch import nn
 
 from crowds import blobs
 from dissensus import Annotations
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders import MLP, Identity
+from dissensus.learning.exceptions import NoAnnotations
 from dissensus.learning.objectives import AnnotatorHeads, objectives
+from faults import raised
 from learning.tables import fitted, log_q, sparse_table
 from reproductions.annot_mix import AnnotationLessons, AnnotMix, AnnotMixClassifier, MixingNetwork
 from reproductions.annotator_embeddings import AnnotatorEmbeddings
@@ -217,7 +219,7 @@ def test_an_item_of_known_class_without_annotations_has_no_part_in_mixtures():
     gold = some_gold(TABLE)
     objective = AnnotMix().fit(TABLE, gold, 0)
     np.testing.assert_array_equal(objective.teaches_, np.diff(TABLE.item_ptr) > 0)
-    with pytest.raises(DataError, match="annot-mix learns from annotations, and there are none"):
+    with raised(NoAnnotations, objective="annot-mix"):
         AnnotMix().fit(TABLE.select(rows=np.zeros(len(TABLE), bool)), gold, 0)
 
 

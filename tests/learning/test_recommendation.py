@@ -35,7 +35,7 @@ def test_lia_is_asked_with_the_confusion_of_each_pair(table):
 def test_items_that_lia_was_not_fitted_to_are_refused(table):
     model = LIA(steps=20, seed=0).fit(table)
     more = Annotations.from_arrays(table.item, table.annotator, table.label, 3, items=np.arange(31))
-    with pytest.raises(DataError, match="item 30 was not there when this LIA was fitted"):
+    with pytest.raises(DataError):
         recommend(model, more, budget=5)
 
 

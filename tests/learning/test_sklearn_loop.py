@@ -18,11 +18,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from dissensus.evaluation import cross_entropy
-from dissensus.exceptions import DataError
 from dissensus.learning import LIA, ByItem, CrowdClassifier, annotation_likelihood, soft_cross_entropy
+from dissensus.learning.exceptions import ContinuousTargets, NotTargets, OtherIndex, RepeatedItem, UnequalRows
 from dissensus.questions.compare import log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
+from faults import raised
 
 
 def quick(**keywords):
@@ -112,7 +113,7 @@ def test_rows_of_a_frame_are_by_position_or_by_name_and_never_mixed_up(crowd, ki
     model = quick().fit(X[some], y)
     scores = [soft_cross_entropy(model, one, y) for one in (X[some], with_column, named.iloc[np.sort(some)])]
     assert scores == pytest.approx([scores[0]] * 3)
-    with pytest.raises(DataError, match="the index of X names other items than y has entries"):
+    with pytest.raises(OtherIndex):
         quick().fit(named.iloc[::-1].iloc[some], y)
 
 
@@ -196,14 +197,14 @@ def test_texts_are_cut_by_item(crowd):
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "message"),
+    ("y", "error", "facts"),
     [
-        (np.ones((2, 3)), lambda t: ByItem(t)[[4, 4]], "item 4 is drawn 2 times; draw every item once"),
-        (np.ones((2, 3)), lambda t: ByItem(t)[[1, 2, 3]], "X has 2 rows and y 3 entries"),
-        (np.ones((2, 3)), lambda t: np.ones((2, 3)), r"y must be a table .*; got ndarray of shape \(2, 3\)"),
-        (np.ones((2, 3)), lambda t: [0.5, 1.5], "y: 2 of 2 values are continuous"),
+        (lambda t: ByItem(t)[[4, 4]], RepeatedItem, {"item": "4", "times": 2}),
+        (lambda t: ByItem(t)[[1, 2, 3]], UnequalRows, {"argument": "y", "n_rows": 2, "n_entries": 3}),
+        (lambda t: np.ones((2, 3)), NotTargets, {"found": "ndarray", "shape": (2, 3)}),
+        (lambda t: [0.5, 1.5], ContinuousTargets, {"n_rows": 2, "value": 0.5, "row": 0}),
     ],
 )
-def test_what_is_no_y_is_one_sentence(crowd, X, y, message):
-    with pytest.raises(DataError, match=message):
-        quick().fit(X, y(crowd[0]))
+def test_targets_that_cannot_be_used_are_an_error(crowd, y, error, facts):
+    with raised(error, **facts):
+        quick().fit(np.ones((2, 3)), y(crowd[0]))

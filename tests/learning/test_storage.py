@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 import torch
 
-from dissensus.exceptions import UnreadableFile, UnwritableFile
+from dissensus.learning.exceptions import (
+    DamagedModelFile,
+    FolderNotWritable,
+    ModelFileMissing,
+    NotStorable,
+    OtherFormat,
+)
 from dissensus.learning.storage import read_tree, write_tree
+from faults import raised
 
 TREE = {
     "weights": {"a.weight": torch.arange(6.0).reshape(2, 3), "n": torch.tensor(3)},
@@ -40,7 +47,7 @@ def test_weights_that_share_memory_are_stored(tmp_path):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(UnreadableFile, match="no thing at"):
+    with raised(ModelFileMissing, kind="thing", path=tmp_path / "t"):
         read_tree(tmp_path / "t", "thing")
 
 
@@ -48,7 +55,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
 def test_a_cut_file_is_an_error(tmp_path, cut):
     path = write_tree(tmp_path / "t", TREE, "thing")
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(UnreadableFile, match="damaged"):
+    with pytest.raises(DamagedModelFile):
         read_tree(path, "thing")
 
 
@@ -57,7 +64,7 @@ def test_a_changed_bit_is_an_error(tmp_path):
     data = bytearray(path.read_bytes())
     data[-2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(UnreadableFile, match="damaged"):
+    with pytest.raises(DamagedModelFile):
         read_tree(path, "thing")
 
 
@@ -67,7 +74,7 @@ def test_a_changed_name_is_an_error(tmp_path):
     for old, new in ((b"two", b"owt"), ("xü".encode(), "yü".encode())):
         assert data.count(old) == 1
         path.write_bytes(data.replace(old, new))
-        with pytest.raises(UnreadableFile, match="damaged"):
+        with pytest.raises(DamagedModelFile):
             read_tree(path, "thing")
 
 
@@ -81,27 +88,27 @@ def test_many_names_do_not_fill_the_header(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UnwritableFile, match="cannot write into"):
+    with raised(FolderNotWritable, folder=tmp_path / "file"):
         write_tree(tmp_path / "file" / "t", TREE, "thing")
 
 
 def test_a_pickle_is_never_read(tmp_path):
     path = tmp_path / "t"
     torch.save({"a": torch.ones(2)}, path)
-    with pytest.raises(UnreadableFile, match="damaged, or no thing"):
+    with raised(DamagedModelFile, kind="thing", path=path):
         read_tree(path, "thing")
 
 
 def test_another_kind_or_format_says_which(tmp_path, monkeypatch):
     path = write_tree(tmp_path / "t", TREE, "thing")
-    with pytest.raises(UnreadableFile, match="is a thing of format 1; this version of dissensus reads a model"):
+    with raised(OtherFormat, kind="thing", format=1, expected_kind="model", expected_format=1):
         read_tree(path, "model")
     monkeypatch.setattr("dissensus.learning.storage.FORMAT", 2)
-    with pytest.raises(UnreadableFile, match="of format 1; this version of dissensus reads a thing of format 2"):
+    with raised(OtherFormat, kind="thing", format=1, expected_kind="thing", expected_format=2):
         read_tree(path, "thing")
 
 
 def test_what_cannot_be_stored_is_an_error(tmp_path):
-    with pytest.raises(TypeError, match="function"):
+    with raised(NotStorable, kind="builtin_function_or_method"):
         write_tree(tmp_path / "t", {"f": len}, "thing")
     assert not list(tmp_path.iterdir())

@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from crowds import blobs
-from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Tagger
+from dissensus.learning.exceptions import NotAPair, PositionOutOfRange
+from faults import raised
 
 X = [
     ("I saw a very long cat", 1), (["I"], 0), ("I saw a very long cat", 5), (("cats", "", "run"), 1),
@@ -93,7 +94,7 @@ def test_long_words_are_cut():
 
 @pytest.mark.parametrize("position", [2, -1, 0.5, None, "x", float("nan")])
 def test_a_position_outside_is_one_sentence(position):
-    with pytest.raises(DataError, match=r"X: row 1 has position .* in 2 tokens; positions are whole numbers"):
+    with raised(PositionOutOfRange, row=1, n_tokens=2):
         Tagger().fit([("a b", 0), ("a b", position)])
 
 
@@ -101,7 +102,7 @@ def test_two_columns_of_a_frame():
     frame = pd.DataFrame({"text": ["a b", "c"], "position": [1, 0]})
     columns = Tagger(**SMALL).fit(frame).prepare(frame)
     assert columns.take(torch.arange(2))["position"].tolist() == [1, 0]
-    with pytest.raises(DataError, match="row 0 is 'a b', not a pair"):
+    with raised(NotAPair, row=0, value="'a b'"):
         Tagger().fit(["a b"])
 
 

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from crowds import blobs
-from dissensus.exceptions import DataError
+from dissensus.features.exceptions import NotAText
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import TextCNN
+from faults import raised
 
 TEXTS = ["the cat sat on the mat today", "", "no", "a dog, a cat", "don't stop me now I'm having such a good time"]
 
@@ -49,7 +50,7 @@ def test_padding_changes_nothing():
 def test_words_are_lower_cased_and_signs_stand_alone():
     encoder = TextCNN(max_words=4).fit(["Don't STOP, me now", "naïve_x 3.5"])
     assert encoder.words_ == [",", ".", "3", "5", "don't", "me", "naïve_x", "stop"]  # `now` is beyond max_words
-    with pytest.raises(DataError, match="row 1 is None, not a text"):
+    with raised(NotAText, row=1, value="None"):
         encoder.prepare(["a", None])
 
 

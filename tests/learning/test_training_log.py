@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from dissensus.common.progress import Bar
-from dissensus.exceptions import DissensusWarning, UnwritableFile
 from dissensus.learning import CrowdClassifier
+from dissensus.learning.exceptions import FolderNotWritable, TensorBoardMissing
 from dissensus.learning.training_log import TrainingLog, tell
 from dissensus.table.simulate import simulate
+from faults import raised, warned
 
 DATA = simulate(40, 6, 3, redundancy=3, seed=2)
 X = np.eye(3)[DATA.truth] + np.random.default_rng(0).normal(0, 0.3, (40, 3))
@@ -109,7 +110,7 @@ def test_the_log_changes_nothing_and_is_not_saved(tensorboard, tmp_path):
 
 
 def test_without_tensorboard_there_is_a_sentence_and_the_file(no_tensorboard, tmp_path):
-    with pytest.warns(DissensusWarning, match=r"TensorBoard is not installed, so .* has log.csv only: pip install"):
+    with warned(TensorBoardMissing, folder=str(tmp_path), file="log.csv"):
         quick(log=tmp_path).fit(DATA.annotations, X)
     assert len(lines(tmp_path)) == 3
     quick(log=tmp_path).fit(DATA.annotations, X)  # said once
@@ -118,7 +119,7 @@ def test_without_tensorboard_there_is_a_sentence_and_the_file(no_tensorboard, tm
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UnwritableFile, match="cannot write a log into"):
+    with raised(FolderNotWritable, folder=tmp_path / "file" / "log"):
         TrainingLog(tmp_path / "file" / "log")
 
 

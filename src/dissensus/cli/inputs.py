@@ -158,8 +158,9 @@ def _once(names: Names, X: Any, path: Path) -> tuple[Names, Any]:
         return names, X
     for row, of in enumerate(first[code].tolist()):
         if row != of and not np.array_equal(X[row], X[of]):
-            item = show.name(names[row])
-            raise DataError(f"{path}: item {item!r} has {count[code[row]]} rows; keep one.")
+            from dissensus.learning.exceptions import DifferentInputs  # takes torch
+
+            raise DifferentInputs(path=path, item=repr(show.name(names[row])), n_rows=int(count[code[row]]))
     rows = np.sort(first)
     return names[rows], [X[row] for row in rows] if isinstance(X, list) else X[rows]
 

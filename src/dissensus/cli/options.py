@@ -204,6 +204,11 @@ class InputFiles:
     features: Path | None = option(None, ".npz with arrays item and x, or a table: item and numbers.", metavar="FILE")
     images: Path | None = option(None, ".npz with arrays item and x (n, H, W[, C]).", metavar="FILE")
 
+    @property
+    def names_columns(self) -> bool:
+        """True if a column of a table is named, so that the inputs are in a table."""
+        return any((self.text, self.pair, self.position))
+
 
 def _column(text: str) -> Any:
     return option(None, f"Column of the {text}.", metavar="COLUMN", panel=READING)

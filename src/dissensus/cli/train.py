@@ -103,7 +103,8 @@ def train(
     confidence by model and labels together; model, what it says by itself; taught; p_CLASS …), annotators.csv (with
     --objective lia these have difficulty and competence), history.csv, summary.json and, with --folds,
     out_of_fold.csv. Items without labels are predicted, not trained on. A run that was stopped goes on where it was
-    when the same command is given again. The texts of a tool's export are in FILE itself.
+    when the same command is given again. The texts of a tool's export are in FILE itself; --text COLUMN without --items
+    reads them from FILE, where every row of an item has the same text.
 
     Encoders: ENCODERS
 
@@ -119,14 +120,16 @@ def train(
 
     folder.check(output, (*FILES, Path(MODEL)))
     own_texts = None if any((files.items, files.features, files.images)) else source.read_one()
-    if own_texts is not None and source.holds_texts:
+    if own_texts is not None and (source.holds_texts or (files.names_columns and source.named != "-")):
         files = replace(files, items=source.file)
     file, inputs = Inputs.choose(files)
     inputs = replace(inputs, columns=tuple(name for name in inputs.columns if name != split))
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
     table = source.read_one() if own_texts is None else own_texts
-    table, X = align_inputs(table, *inputs.read(file), source.file, file)
+    table, X = align_inputs(
+        table, *inputs.read(file, source.item if own_texts is not None else None), source.file, file
+    )
     sure, truth = gold.read_file(known, table), gold.read(table)
     judging, judges = np.zeros(table.n_items, np.bool_), None
     if validation is not None or split is not None:

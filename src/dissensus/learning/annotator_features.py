@@ -1,9 +1,9 @@
-"""Turn what is known of annotators (age, trust, country, …) into numbers r_j for a network.
+"""Encode features of annotators (age, trust, country, …) as numbers r_j for a network.
 
-A column of numbers becomes two: the standardised number, and 1 where it is missing. A column of texts (or booleans)
-becomes one column per level, and "missing" is a level; levels of fewer than `MIN_ANNOTATORS` annotators are one level
-together. All are centred on the annotators of the fit, so r = 0 is the average annotator: one who is in the table but
-not in the frame, one with a level that was not there at the fit or that is too rare even together.
+A column of numbers becomes two: the standardised number, and 1 if it is missing. A column of texts (or booleans)
+becomes one column per level, and "missing" is a level; levels of fewer than `MIN_ANNOTATORS` annotators are merged. All
+columns are centred on the annotators of `fit`, so r = 0 is the average annotator. It is also used for an annotator
+without a row in the frame, and for a level that was not in `fit` or is too rare even when merged.
 """
 
 from __future__ import annotations
@@ -19,68 +19,66 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, MissingColumn
+from dissensus.learning import exceptions as faults
 from dissensus.learning.inputs import codes_of
 from dissensus.table import names as naming
-from dissensus.table.find_columns import guess_column, listed, no_column, to_arrow
+from dissensus.table.find_columns import guess_column, no_column, to_arrow
 
-MIN_ANNOTATORS = 5  # of a level, to have a column of its own
+MIN_ANNOTATORS = 5  # a level of fewer annotators has no column of its own
 ANNOTATOR = "annotator"
 
 Levels = dict[str | None, int]
-"""Level → its place among the columns of its feature; None is "missing"."""
+"""Level → index among the columns of its feature; None is "missing"."""
 
 Whom = tuple[IntArray, FloatArray | None]
-"""Codes of annotators, −1 for one who was not there, and features where they came in a frame."""
+"""Codes of annotators, −1 for an unknown one, and their features if they came in a frame."""
 
 
 def is_frame(value: Any) -> bool:
-    """True for a frame (pandas, polars, Arrow, DuckDB, or a mapping of columns), False for a list of names."""
+    """Return True for a frame (pandas, polars, Arrow, DuckDB, mapping of columns), False for a list of names."""
     return isinstance(value, Mapping) or isinstance(
         nw.from_native(value, pass_through=True), nw.DataFrame | nw.LazyFrame
     )
 
 
 def find(annotators: Any, known: Names, described: AnnotatorFeatures | None) -> Whom:
-    """Look up annotators, named (None: all) or in a frame, among those `known` to a fitted model."""
+    """Return the annotators, given by name (None: all) or in a frame, as codes of those `known` to a fitted model."""
     if not is_frame(annotators):
         return codes_of(annotators, known, "annotators"), None
     if described is None:
-        raise DataError("annotators: this model was fitted without a frame of annotators; give their names.")
+        raise faults.FittedWithoutFeatures()
     names, features = described.encode(annotators)
     return naming.match(names, known, "annotators"), features
 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatorFeatures:
-    """How a frame with a column `annotator` becomes features; made by `fit`."""
+    """Encoding of a frame with a column `annotator` as features; `fit` makes it."""
 
-    columns: dict[str, Levels | None]  # None: numbers
+    columns: dict[str, Levels | None]  # None for a column of numbers
     mean: FloatArray  # (F,)
     scale: FloatArray  # (F,)
 
     @classmethod
     def fit(cls, frame: Any, annotators: Names) -> Self:
-        """Learn levels, means and scales from those rows of a frame that are of these annotators (A,)."""
+        """Learn levels, means and scales from the rows of these annotators (A,)."""
         arrow = _arrow(frame)
         names, rows = _names(arrow), {name: values for name, values in arrow.items() if name != ANNOTATOR}
         if not rows:
-            raise DataError("annotators: the frame has no column but the annotators' names; give at least one feature.")
+            raise faults.NoAnnotatorFeatures()
         distinct, counts = np.unique(names, return_counts=True)
         if (counts > 1).any():
             name = distinct[counts > 1][0]
-            raise DataError(f"annotators: {naming.shown(name)} has {counts.max()} rows; give one row per annotator.")
+            raise faults.RepeatedRow(argument="annotators", name=naming.shown(name), n_rows=int(counts.max()))
         at = naming.match(annotators, names, "annotators")
         if (at < 0).all():
-            raise DataError(
-                f"annotators: none of the table's {annotators.size:,} annotators (such as "
-                f"{naming.shown(annotators[0])}) is in the frame; its column holds such as {naming.shown(names[0])}."
-            )
-        there = pa.array(at[at >= 0])  # in the table's order: that of the frame's rows changes no bit
+            name, other = naming.shown(annotators[0]), naming.shown(names[0])
+            raise faults.NoCommonAnnotators(n_annotators=annotators.size, name=name, other=other)
+        there = pa.array(at[at >= 0])  # in the table's order, so that the order of the frame changes no bit
         columns = {name: _levels(values.take(there), name) for name, values in rows.items()}
         raw = np.hstack([_raw(rows[name].take(there), levels, name) for name, levels in columns.items()])
         widths = [[True, False] if levels is None else [False] * _width(levels) for levels in columns.values()]
-        is_number = np.concatenate(widths).astype(bool)  # those that are scaled: not the flags of missing ones
+        is_number = np.concatenate(widths).astype(bool)  # scaled columns; flags of missing values are only centred
         known = ~np.isnan(raw)
         total = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, raw, 0).sum(axis=0) / total
@@ -88,36 +86,31 @@ class AnnotatorFeatures:
         return cls(columns, mean, np.where(is_number & (spread > 0), spread, 1.0))
 
     def encode(self, frame: Any) -> tuple[Names, FloatArray]:
-        """Names (rows,) and features (rows, F) of a frame with the same columns."""
+        """Return names (rows,) and features (rows, F) of a frame with the columns of `fit`."""
         arrow = _arrow(frame)
         for name in self.columns:
             if name not in arrow:
-                raise MissingColumn(
-                    f"annotators: no column '{name}', which was there at fit; the columns are {listed(list(arrow))}."
-                )
+                raise faults.MissingFeature(column=name, columns=tuple(arrow))
         raw = np.hstack([_raw(arrow[name], levels, name) for name, levels in self.columns.items()])
         return _names(arrow), np.nan_to_num((raw - self.mean) / self.scale, nan=0.0)
 
     def of(self, frame: Any, annotators: Names) -> FloatArray:
-        """(A, F) features of these annotators; zeros for whoever is not in the frame."""
+        """Return features (A, F) of these annotators, zeros if the frame has no row for one."""
         names, features = self.encode(frame)
         at = naming.match(annotators, names, "annotators")
         return np.where(at[:, None] >= 0, features[at], 0.0)
 
 
 def _arrow(frame: Any) -> dict[str, Any]:
-    """The columns of any frame as Arrow arrays; the column of annotators is called `annotator`."""
+    """Return the columns of any frame as Arrow arrays, the column of annotators under the name `annotator`."""
     if isinstance(frame, Mapping):
         columns = {str(name): naming.to_column(values, str(name)) for name, values in frame.items()}
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
-            raise DataError(f"annotators: columns have different lengths, {lengths}; give one value per annotator.")
+            raise faults.UnequalColumns(argument="annotators", lengths=lengths)
         frame = pa.table(columns)
     if not is_frame(frame):
-        raise DataError(
-            f"annotators must be a frame with a column 'annotator' and what is known of them, got "
-            f"{type(frame).__name__}."
-        )
+        raise faults.NotAFrame(found=type(frame).__name__)
     there = list(nw.from_native(frame).collect_schema().names())
     own = guess_column(ANNOTATOR, there)
     if own is None:
@@ -128,13 +121,12 @@ def _arrow(frame: Any) -> dict[str, Any]:
 def _names(arrow: dict[str, Any]) -> Names:
     column = naming.to_column(arrow[ANNOTATOR], ANNOTATOR)
     if naming.missing_rows(column).any():
-        row = int(np.argmax(naming.missing_rows(column)))
-        raise DataError(f"annotators: row {row} of the frame has no annotator; leave it out.")
+        raise faults.AnnotatorWithoutName(row=int(np.argmax(naming.missing_rows(column))))
     return naming.to_names(column)
 
 
 def _levels(values: Any, name: str) -> Levels | None:
-    """The level → place of a column of texts; None for numbers."""
+    """Return level → column index for a column of texts, None for numbers."""
     if _is_number(values.type):
         return None
     counts = Counter(_texts(values, name))
@@ -149,17 +141,16 @@ def _levels(values: Any, name: str) -> Levels | None:
 
 
 def _raw(values: Any, levels: Levels | None, name: str) -> FloatArray:
-    """(rows, columns of this feature); NaN where nothing is known, or the level has no column."""
+    """Return (rows, columns of this feature), NaN if the value is missing or its level has no column."""
     if levels is None:
         if not _is_number(values.type):
-            raise DataError(f"annotators: column '{name}' held numbers at fit, and now {values.type}; give numbers.")
+            raise faults.OtherColumnType(column=name, expected="numbers", found=str(values.type))
         numbers = np.asarray(pc.cast(values, pa.float64()).fill_null(np.nan))
         if np.isinf(numbers).any():
-            row = int(np.argmax(np.isinf(numbers)))
-            raise DataError(f"annotators: column '{name}' is infinite in row {row}; leave it empty where unknown.")
+            raise faults.InfiniteFeature(column=name, row=int(np.argmax(np.isinf(numbers))))
         return np.column_stack([numbers, np.isnan(numbers)])
     if _is_number(values.type):
-        raise DataError(f"annotators: column '{name}' held texts at fit, and now {values.type}; give texts.")
+        raise faults.OtherColumnType(column=name, expected="texts", found=str(values.type))
     place = np.array([levels.get(level, -1) for level in _texts(values, name)], np.int64)
     return np.where(place[:, None] >= 0, place[:, None] == np.arange(_width(levels)), np.nan)
 
@@ -168,7 +159,7 @@ def _texts(values: Any, name: str) -> list[str | None]:
     kind = values.type
     nested = pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
     if nested or pa.types.is_temporal(kind):
-        raise DataError(f"annotators: column '{name}' holds {kind}; give numbers or texts.")
+        raise faults.UnsupportedColumn(column=name, kind=str(kind))
     return [None if value is None or not str(value).strip() else str(value) for value in values.to_pylist()]
 
 

@@ -1,15 +1,16 @@
-"""Train as `objective="auto"` does: held-out items choose model, penalty, epochs, weights and temperature.
+"""Train with `objective="auto"`: held-out items choose models, penalty, epochs, weights and temperature.
 
-Vectors in memory get a pool (`objectives.auto`), because their models cost seconds. Each fold of the items is held out
-once. The linear model is then solved again with all items; a network stays the one that its fold stopped, so that the
-pool has one of each kind for every fold, whose mean is better than any of them. Any other encoder is trained once: a
-tenth of the items says when to stop and at which temperature. All is chosen by cross entropy to the votes (or gold) of
-held-out items, and `note_` says in a sentence what was.
+Vectors in memory get a pool (`objectives.auto`), because their models train in seconds. Each fold of the items is held
+out once. The linear model is then solved again on all items; the networks stay as their folds stopped them, so the
+pool has one network of each kind per fold, whose mean predicts better than any of them. Any other encoder is trained
+once, and a tenth of the items chooses the epoch and the temperature. Every choice minimises the cross entropy to the
+votes (or gold) of held-out items; `note_` reports it.
 
-The candidates are what helped on eight sets (`python -m benchmarks.learning.defaults`). Of soft labels the shares of
-the votes taught best on all of them. A softened posterior alone predicts votes worse, but a network taught by it adds
-something of its own. A crowd layer predicts classes, and is surer of them than votes are: held-out items also say how
-sure it may be, and which labels a class is given (`logistic.channel`). Read so, it has a third of the weight or more.
+The candidates are those that helped on eight sets (`python -m benchmarks.learning.defaults`). Of all soft labels the
+shares of the votes were best on every set. A network trained on a softened posterior alone predicts votes worse, but
+improves the pool. A crowd layer predicts classes, and with more confidence than votes show: held-out items estimate the
+temperature and the distribution of labels given the class (`logistic.channel`). With both, it has a third of the
+weight or more.
 """
 
 from __future__ import annotations
@@ -36,11 +37,15 @@ from dissensus.learning import logistic
 from dissensus.learning.batches import Bag, Columns, Mapped
 from dissensus.learning.checkpoint import Trace
 from dissensus.learning.devices import one_thread
-from dissensus.learning.encoders import MLP, Encoder, Identity, Transformer, encoders
+from dissensus.learning.encoders import Encoder, encoders
+from dissensus.learning.encoders.mlp import MLP
+from dissensus.learning.exceptions import NetworkChosen, NoItemsHeldOut, PoolChosen
 from dissensus.learning.network import Network
-from dissensus.learning.objectives import CrowdLayerObjective, Objective, Soft, objectives
+from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.objectives.auto import Auto, Pool, PoolMember
 from dissensus.learning.objectives.base import annotation_rows
+from dissensus.learning.objectives.crowd_layer import CrowdLayerObjective
+from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.run import Run, begin, describe, fit_without, fitted_encoder, new_part, ready, torch_seed
 from dissensus.learning.storage import with_learnt
 from dissensus.learning.trainer import BATCHES_AT_ONCE
@@ -52,24 +57,25 @@ from dissensus.learning.validation import (
     stratified_folds,
     validation_items,
 )
+from dissensus.messages import Message
 from dissensus.models.base import check_gold
 from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-PATIENCE = 8  # epochs without a better score, where nobody says otherwise
+PATIENCE = 8  # epochs without a better score, unless the user sets `patience`
 HIDDEN = (128, 128)  # widths of the layers of the pool's networks
-DROPOUT = 0.5  # of the same
-HELD_OUT = 0.1  # share of the items that is held out where training is dear
-MIN_ITEMS_SPLIT_ONCE = 20_000  # that teach; from here on training is dear, and there are no folds
-MIN_ITEMS = 10  # that teach; with fewer there is nothing to choose by
-PENALTY_WITHOUT_CHOICE = 1.0  # λ of a linear model of fewer items
-WORSE_BEFORE_END = 2  # points of the path without a better score, and it ends
-PRIOR_ITEMS = 10.0  # that speak for equal weights and temperature 1
-MIN_LABELS = 3.0  # of an annotator, on average, for what learns who gave a label
-MAX_NUMBERS_ONE_THREAD = 2**23  # items × features; smaller steps gain nothing by sharing, and wait where cores are busy
-MAX_MATRIX_CELLS = 2**23  # annotators × K × K, for a crowd layer
+DROPOUT = 0.5  # dropout of the pool's networks
+HELD_OUT = 0.1  # share of the items that is held out if training is slow
+MIN_ITEMS_SPLIT_ONCE = 20_000  # training items; with more, training is slow and there is one split
+MIN_ITEMS = 10  # training items; with fewer, no items are held out
+PENALTY_WITHOUT_CHOICE = 1.0  # λ of the linear model if no items are held out
+WORSE_BEFORE_END = 2  # worse penalties in a row that end the search
+PRIOR_ITEMS = 10.0  # weight, in items, of the prior on equal weights and temperature 1
+MIN_LABELS = 3.0  # mean labels per annotator, for candidates that model annotators
+MAX_NUMBERS_ONE_THREAD = 2**23  # items × features; smaller steps are not faster on several threads
+MAX_MATRIX_CELLS = 2**23  # annotators × K × K of a crowd layer
 
 
 CANDIDATES: dict[str, Objective] = {
@@ -77,39 +83,37 @@ CANDIDATES: dict[str, Objective] = {
     "networks on Dawid-Skene's posteriors": Soft(labels="dawid-skene"),
     "networks under a crowd layer": CrowdLayerObjective(volume="classes", volume_weight=0.3),
 }
-"""Kinds of networks that may have a part in the pool. All but the first need to know who gave a label. p(x) under a
-crowd layer is of the class, not of the votes: those are read through a channel."""
+"""Candidate networks of the pool. All but the first need to know which annotator gave a label. Under a crowd layer,
+p(x) is the distribution of the class, not of the votes: a channel maps one to the other."""
 
 
 class Split(NamedTuple):
-    """Items that judge: rows of the table, or of inputs beside it."""
+    """Validation items, as rows of the table or of separate inputs."""
 
-    held: BoolArray  # (I,) whose labels do not teach
+    held: BoolArray  # (I,) items whose labels are not trained on
     rows: IntArray  # (V,)
     truth: FloatArray  # (V, K)
 
 
 class Member(NamedTuple):
-    """A model as the splits know it."""
+    """A member of the pool, as the splits score it."""
 
     name: str
-    logits: FloatArray  # (V of all splits, K) of the items that judge
-    score: float  # cross entropy to them
+    logits: FloatArray  # (V of all splits, K) for validation items
+    score: float  # cross entropy on validation items
     networks: Sequence[nn.Module] = ()  # one per split
-    channel: logistic.Channel | None = None  # what is said of classes, where the networks predict classes
+    channel: logistic.Channel | None = None  # labels given the class, if the networks predict classes
 
 
 def pools(model: CrowdClassifier, X: Any) -> bool:
-    """Whether the objective is auto and inputs are vectors in memory, of which a pool is made."""
-    encoder = new_part(model.encoder, encoders, Encoder)
-    frozen = isinstance(encoder, Transformer) and not encoder.tune
-    features = isinstance(encoder, MLP | Identity) and not isinstance(given.plain(X), Mapped)
+    """Return True if the objective is auto and the inputs are vectors in memory, which get a pool."""
+    encoder: Encoder = new_part(model.encoder, encoders, Encoder)
     auto = isinstance(new_part(model.objective, objectives, Objective), Auto)
-    return auto and model.processes == 1 and (frozen or features)
+    return auto and model.processes == 1 and bool(encoder.fixed()) and not isinstance(given.plain(X), Mapped)
 
 
 def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tuple[Run, Trace]:
-    """Train a pool of models of vectors; any other encoder once. `data` is what `run.begin` takes."""
+    """Train a pool of models of vectors, or any other encoder once; `data` is the data of `run.begin`."""
     if not pools(model, data[1]):
         return _train_once(model, on_step, *data)
     with waiting("training") if on_step is None else nullcontext(on_step) as after_epoch:
@@ -119,14 +123,13 @@ def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tu
 def _train_once(
     model: CrowdClassifier, on_step: OnStep | None, table: Annotations, X: Any, gold: Any, validation: Any, about: Any
 ) -> tuple[Run, Trace]:
-    """Train one network; items that are held out say when to stop, and how sure it may be."""
+    """Train one network; held-out items choose the epoch and the temperature."""
     if validation is None and np.count_nonzero(np.diff(table.item_ptr)) >= MIN_ITEMS:
         validation = HELD_OUT
     run = begin(model, table, X, gold, validation, about)
     judge = run.evaluate
     if judge is None:
-        note = "auto chose soft labels; there are too few items to hold any out."
-        return replace(run, note=note), run.train(on_step)
+        return replace(run, note=str(NoItemsHeldOut(penalty=None))), run.train(on_step)
     run.trainer.set_params(patience=model.patience or PATIENCE)
     trace = run.train(on_step)
     logits = run.network.ask(run.network.logits, judge.columns, rows=judge.rows, at_once=judge.at_once)
@@ -135,17 +138,16 @@ def _train_once(
         for parameter in run.network.head[-1].parameters():
             parameter.mul_(scale)
     score = _score(judge.truth, scale * logits)
-    note = (
-        f"auto chose soft labels and epoch {trace.best} of {len(trace.epochs)}, at temperature {1 / scale:.2f}, by "
-        f"{len(judge.rows):,} held-out items: cross entropy {score:.4f}, where the mean of the votes has "
-        f"{_score_of_mean(known_truth(table, run.gold)[run.taught], judge.truth):.4f}."
-    )
+    note = NetworkChosen(
+        epoch=trace.best or 0, n_epochs=len(trace.epochs), temperature=1 / scale, n_items=len(judge.rows), score=score,
+        baseline=_score_of_mean(known_truth(table, run.gold)[run.taught], judge.truth),
+    )  # fmt: skip
     rows = [_candidate("network", 1, score, scale)]
-    return replace(run, note=note, candidates=rows, judged=(softmax(scale * logits, axis=1), judge.truth)), trace
+    return replace(run, note=str(note), candidates=rows, judged=(softmax(scale * logits, axis=1), judge.truth)), trace
 
 
 class _Choice:
-    """A choice among models of vectors: what is known before it, and the steps."""
+    """The choice among models of vectors: its data and its steps."""
 
     def __init__(
         self,
@@ -163,7 +165,7 @@ class _Choice:
         self.objective: Auto = new_part(model.objective, objectives, Objective).fit(table, self.gold, self.seed)
         describe(self.objective, about, table)
         self.truth = known_truth(table, self.gold)
-        self.beside: Any = None  # inputs of items that judge, where these are not the table's
+        self.beside: Any = None  # inputs of the validation items, if they are not in the table
         self.held_out = np.zeros(table.n_items, np.bool_)
         self.splits = self._splits(validation)
         self.taught = self._taught(self.held_out)
@@ -171,7 +173,7 @@ class _Choice:
         self.trace = Trace(stopped=True)
 
     def _splits(self, validation: Any) -> list[Split]:
-        """Folds; or one split, where the caller says by what to judge or items are many."""
+        """Return folds; or one split, if the caller gives validation data or there are many items."""
         teaches, held = self.objective.teaches_, []
         if validation is not None and not is_number(validation):
             self.beside, truth = validation_items(validation, self.table.classes)
@@ -188,7 +190,7 @@ class _Choice:
         return np.flatnonzero(self.objective.teaches_ & ~held)
 
     def train(self) -> tuple[Run, Trace]:
-        """Train all candidates, and pool them."""
+        """Train all candidates and pool them."""
         inputs = list(self._inputs())
         small = _vectors(inputs[0][1]).size <= MAX_NUMBERS_ONE_THREAD
         with one_thread() if small else nullcontext():
@@ -205,21 +207,24 @@ class _Choice:
         kept = list(zip(members, weights.tolist(), strict=True))
         rows = [_candidate(one.name, len(one.networks), one.score, weight) for one, weight in kept]
         run = self._run(kept, penalty, encoder, columns)
-        return replace(run, note=self._note(kept, penalty, score), candidates=rows, judged=judged), self.trace
+        note: Message = NoItemsHeldOut(penalty=penalty)
+        if self.splits:
+            note = PoolChosen(
+                weights={member.name: weight for member, weight in kept}, penalty=penalty, n_splits=len(self.splits),
+                n_items=len(self.judged), score=score, linear=linear.score,
+                baseline=_score_of_mean(self.truth[self.taught], self.judged),
+            )  # fmt: skip
+        return replace(run, note=str(note), candidates=rows, judged=judged), self.trace
 
     def _inputs(self) -> Iterator[tuple[Encoder, Columns, Columns]]:
-        """Encoders that may be the right ones, with the inputs of the table and of items that judge."""
-        some: list[Encoder] = [self.encoder]
-        if isinstance(self.encoder, MLP | Identity):  # scaled one by one, or as they are to each other
-            scales = (True, "all") if self.encoder.scale is True and self.splits else (self.encoder.scale,)
-            some = [Identity(scale=scale) for scale in scales]
-        for one in some:
+        """Yield candidate encoders, with the inputs of the table and of the validation items."""
+        for one in self.encoder.fixed()[: None if self.splits else 1]:
             encoder = fitted_encoder(one, self.X, self.taught, self.table.n_items)
             columns = encoder.prepare(self.X)
             yield encoder, columns, columns if self.beside is None else encoder.prepare(self.beside)
 
     def _linear(self, encoder: Encoder, columns: Columns, judging: Columns) -> tuple[Member, float]:
-        """Follow the path of penalties until it is clear that the best is behind."""
+        """Fit the linear model along the path of penalties, and stop when scores get worse."""
         x, other = _vectors(columns), _vectors(judging)
         penalty, best, behind = PENALTY_WITHOUT_CHOICE, Member("linear model", self.judged, np.inf), 0
         solutions: list[FloatArray | None] = [None] * len(self.splits)
@@ -240,19 +245,19 @@ class _Choice:
         return best, penalty
 
     def _candidates(self) -> Iterator[str]:
-        """The kinds of networks that this table and encoder allow."""
+        """Yield the kinds of networks that this table and encoder allow."""
         table = self.table
-        if not self.splits or isinstance(self.encoder, Identity):
+        if not self.splits or self.encoder.linear:
             return
         named = table.n_annotators > 1 and table.n_annotations >= MIN_LABELS * table.n_annotators
         fits = table.n_annotators * table.n_classes**2 <= MAX_MATRIX_CELLS
-        fits &= all(not split.held[table.item].all() for split in self.splits)  # gold alone teaches no annotator
+        fits &= all(not split.held[table.item].all() for split in self.splits)  # gold alone trains no annotator
         for place, (name, objective) in enumerate(CANDIDATES.items()):
             if (named or place == 0) and (fits or not objective.models_annotators):
                 yield name
 
     def _networks(self, kind: int, name: str, columns: Columns, judging: Columns) -> Member:
-        """Train one network for every split, until the items that judge find it no better."""
+        """Train one network per split, until its score on validation items stops improving."""
         model, table, of_classes = self.model, self.table, CANDIDATES[name].models_annotators
         size = _vectors(columns).shape[1]
         learnt = {"center_": np.zeros(size), "spread_": np.ones(size)}
@@ -261,7 +266,7 @@ class _Choice:
         for number, split in enumerate(self.splits):
             objective = new_part(CANDIDATES[name], objectives, Objective)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate need not be perfect
+                warnings.simplefilter("ignore", ConvergenceWarning)  # a candidate may be imperfect
                 fit_without(objective, split.held, table, self.gold, self.seed)
             network = Network.fresh(layers, objective, (self.seed + number) % 2**32)
             judge = Validation(judging, split.rows, split.truth, BATCHES_AT_ONCE * model.batch_size)
@@ -286,12 +291,12 @@ class _Choice:
 
     @property
     def hidden(self) -> tuple[int, ...]:
-        """Widths of the networks' layers: the encoder's where these were asked for."""
-        own = isinstance(self.encoder, MLP) and tuple(self.encoder.hidden) != MLP.hidden
-        return tuple(self.encoder.hidden) if own else HIDDEN  # type: ignore[attr-defined]
+        """Return the layer widths of the networks: the encoder's, if the user set them."""
+        own, default = (tuple(getattr(of, "hidden", ())) for of in (self.encoder, type(self.encoder)))
+        return HIDDEN if own == default else own
 
     def _by_labels(self, judge: Validation) -> Validation:
-        """Judge by the labels of held-out items, each through its annotator's matrix; beside the table, the average."""
+        """Score a crowd layer by the held-out labels, each through its annotator's matrix, or the average one."""
         if self.beside is None:
             rows = annotation_rows(self.table)
         else:
@@ -301,7 +306,7 @@ class _Choice:
         return replace(judge, labels=Columns(annotations=rows))
 
     def _run(self, kept: list[tuple[Member, float]], penalty: float, encoder: Encoder, columns: Columns) -> Run:
-        """The pool as one network: the linear model of all items that teach, and the networks of all splits."""
+        """Build the pool as one network: the linear model on all training items, and the networks of all splits."""
         used = [(member, weight) for member, weight in kept[1:] if weight > 0]
         self.objective.members_ = [
             {"hidden": list(self.hidden), "networks": len(member.networks), "of_classes": member.channel is not None}
@@ -322,21 +327,9 @@ class _Choice:
             self.model, self.table, encoder, network, columns, self.taught, gold=self.gold, held_out=self.held_out
         )
 
-    def _note(self, kept: list[tuple[Member, float]], penalty: float, score: float) -> str:
-        if not self.splits:
-            return f"auto chose a linear model with penalty {penalty:g}; there are too few items to choose by."
-        parts = [f"{member.name} {weight:.2f}" for member, weight in kept if weight >= 0.005]
-        how = f"{len(self.splits)} folds of" if len(self.splits) > 1 else "held-out"
-        return (
-            f"auto chose the weights {', '.join(parts)} (penalty {penalty:g}) by {how} "
-            f"{len(self.judged):,} items: cross entropy {score:.4f}, where the linear model alone has "
-            f"{kept[0][0].score:.4f} and the mean of the votes "
-            f"{_score_of_mean(self.truth[self.taught], self.judged):.4f}."
-        )
-
 
 def _vectors(columns: Columns) -> FloatArray:
-    """(I, D) float32, the only column."""
+    """Return the only column (I, D) float32 as an array."""
     column = columns.columns["x"]
     assert isinstance(column, torch.Tensor)
     return np.asarray(column.numpy())

@@ -1,9 +1,8 @@
-"""What batches are gathered from: columns with one entry per item, prepared once, on the device where they fit.
+"""Columns that batches are gathered from: one entry per item, prepared once, on the device if they fit there.
 
-A column is a tensor (one row per item), `Mapped` (the same in a file, of which only what is drawn is read), a `Bag`
-(any number of rows per item, side by side, with `row` saying whose they are: so an annotation costs the same whoever
-gave it) or `Padded` (a sequence per item, padded to the longest of the batch). `part(start, stop)` is a range of the
-items, nothing copied: what one of several processes needs.
+A column is a tensor (one row per item), `Mapped` (the same in a file, of which only the rows of a batch are read), a
+`Bag` (any number of rows per item, concatenated, with `row` as their item: an annotation costs the same for every
+annotator) or `Padded` (a sequence per item, padded to the longest of the batch).
 """
 
 from __future__ import annotations
@@ -17,15 +16,16 @@ import torch
 from torch import Tensor
 
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.learning.exceptions import UnequalColumns
 
 Batch = dict[str, Tensor]
-BLOCK_ROWS = 2**16  # rows of a file that are read at a time
+BLOCK_ROWS = 2**16  # rows of a file that are read at once
 
 
 class Mapped:
-    """Some rows of an array that is mapped from a file (`at` None: all), centred, scaled, float32 when they are drawn.
+    """Rows of an array that is mapped from a file (`at` None: all), which are centred, scaled and float32 when read.
 
-    Another process is told where they are and opens the file for itself: it reads what it draws.
+    Pickling stores the location; another process opens the file and reads the rows that it needs.
     """
 
     def __init__(self, array: Any, at: IntArray | None = None, center: Any = 0.0, spread: Any = 1.0):
@@ -33,18 +33,12 @@ class Mapped:
         self.shape, self.ndim = (len(array) if at is None else at.size, *array.shape[1:]), array.ndim
 
     def scaled(self, center: FloatArray, spread: FloatArray) -> Mapped:
-        """The same, less center (D,), divided by spread (D,)."""
+        """Return the same rows, less center (D,), divided by spread (D,)."""
         return Mapped(self.array, self.at, center, spread)
 
-    def pick(self, at: Any) -> Mapped:
-        """These rows of them; a range of all rows is not looked up."""
-        if self.at is None and isinstance(at, slice):
-            return Mapped(self.array[at], None, self.center, self.spread)
+    def pick(self, at: IntArray) -> Mapped:
+        """Select rows; none is read."""
         return Mapped(self.array, at if self.at is None else self.at[at], self.center, self.spread)
-
-    def part(self, start: int, stop: int) -> Mapped:
-        """Rows start … stop − 1."""
-        return self.pick(slice(start, stop))
 
     def __len__(self) -> int:
         return int(self.shape[0])
@@ -58,28 +52,28 @@ class Mapped:
 
     def __reduce__(self) -> Any:
         whole = self.array
-        while isinstance(whole.base, np.memmap):  # only the first one says where in the file it begins
+        while isinstance(whole.base, np.memmap):  # only the first array knows the offset in the file
             whole = whole.base
         offset = whole.offset + self.array.ctypes.data - whole.ctypes.data
         where = (str(self.array.filename), self.array.dtype, "r", offset, self.array.shape)
         return _opened, (where, self.at, self.center, self.spread)
 
     def take(self, name: str, rows: Tensor) -> Batch:
-        """These rows, in memory."""
+        """Read these rows."""
         return {name: torch.from_numpy(self[rows.cpu().numpy()]).to(rows.device)}
 
     def blocks(self) -> Iterator[Tensor]:
-        """All rows, some at a time."""
+        """Yield all rows, `BLOCK_ROWS` at a time."""
         for start in range(0, max(len(self), 1), BLOCK_ROWS):
             yield torch.from_numpy(self[start : start + BLOCK_ROWS])
 
     def to(self, device: Any) -> Tensor:
-        """All rows, in the memory of a device."""
+        """Read all rows into the memory of a device."""
         return torch.cat([block.to(device) for block in self.blocks()])
 
     @property
     def nbytes(self) -> int:
-        """Bytes that all rows take in memory."""
+        """Bytes of all rows in memory."""
         return 4 * len(self) * int(self.shape[1])
 
 
@@ -98,21 +92,15 @@ class Bag:
         return len(self.ptr) - 1
 
     def take(self, name: str, rows: Tensor) -> Batch:
-        """The rows of these items one after another; `row` is the place of each row's item in the batch."""
+        """Concatenate the rows of these items; `row` is the index in the batch of each row's item."""
         start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
         row = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), length)
-        first = torch.cumsum(length, 0) - length  # where an item's rows begin in the batch
+        first = torch.cumsum(length, 0) - length  # first row of each item in the batch
         at = start[row] + torch.arange(len(row), device=rows.device) - first[row]
         return {key: column[at] for key, column in self.columns.items()} | {"row": row}
 
-    def part(self, start: int, stop: int) -> Self:
-        """The rows of items start … stop − 1."""
-        ptr = self.ptr[start : stop + 1]
-        rows = {key: column[ptr[0] : ptr[-1]] for key, column in self.columns.items()}
-        return replace(self, columns=rows, ptr=ptr - ptr[0])
-
     def to(self, device: Any) -> Self:
-        """The same on another device."""
+        """Return the same columns on another device."""
         rows = {key: column.to(device) for key, column in self.columns.items()}
         return replace(self, columns=rows, ptr=self.ptr.to(device))
 
@@ -127,10 +115,10 @@ class Padded(Bag):
     """Sequences of different lengths, in the only column; a batch is (B, longest, …)."""
 
     pad: float = 0
-    shortest: int = 1  # a batch is at least so long: windows of a convolution must fit
+    shortest: int = 1  # minimum length of a batch: windows of a convolution must fit
 
     def take(self, name: str, rows: Tensor) -> Batch:
-        """The padded sequences of these rows."""
+        """Return the padded sequences of these rows."""
         (values,) = self.columns.values()
         start, length = self.ptr[rows], self.ptr[rows + 1] - self.ptr[rows]
         longest = max(int(length.max()) if len(rows) else 0, self.shortest)
@@ -146,10 +134,10 @@ class Columns:
 
     def __init__(self, **columns: Tensor | Mapped | Bag):
         self.columns = columns
-        sizes = {len(column) for column in columns.values()}
-        if len(sizes) != 1:
-            raise ValueError(f"columns of {sorted(sizes)} items; they must be equally many.")
-        self.n = sizes.pop()
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) != 1:
+            raise UnequalColumns(argument="Columns", lengths=lengths)
+        self.n = next(iter(lengths.values()))
 
     def __len__(self) -> int:
         return self.n
@@ -160,20 +148,11 @@ class Columns:
         return sum(column.nbytes for column in self.columns.values())
 
     def to(self, device: Any) -> Self:
-        """The same on another device."""
+        """Return the same columns on another device."""
         return type(self)(**{name: column.to(device) for name, column in self.columns.items()})
 
-    def part(self, start: int, stop: int) -> Self:
-        """Items start … stop − 1."""
-        return type(self)(
-            **{
-                name: column[start:stop] if isinstance(column, Tensor) else column.part(start, stop)
-                for name, column in self.columns.items()
-            }
-        )
-
     def tensors(self) -> Iterator[Tensor]:
-        """All that the columns hold; a file some rows at a time, which make the same bytes as all at once."""
+        """Yield all tensors, a file in blocks; the bytes are those of one read."""
         for column in self.columns.values():
             if isinstance(column, Bag):
                 yield from (column.ptr, *column.columns.values())
@@ -181,7 +160,7 @@ class Columns:
                 yield from column.blocks() if isinstance(column, Mapped) else [column]
 
     def take(self, rows: Tensor) -> Batch:
-        """The batch of these items."""
+        """Return the batch of these items."""
         batch: Batch = {}
         for name, column in self.columns.items():
             batch |= {name: column[rows]} if isinstance(column, Tensor) else column.take(name, rows)

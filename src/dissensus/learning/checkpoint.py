@@ -1,7 +1,7 @@
-"""The state of a training, and the file from which a killed training goes on to the same bits on the CPU.
+"""The state of a training run, and the file from which a killed run continues to the same bits on the CPU.
 
-The file holds weights, the optimiser's state, the generators, the place in the epoch and the best weights so far. Of
-several processes all read it, and the first writes it.
+The file holds weights, the optimiser's state, the generators, the position in the epoch and the best weights so far.
+With several processes, all read it and the first writes it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dissensus.exceptions import UnreadableFile
 from dissensus.learning.devices import gpus
+from dissensus.learning.exceptions import OtherRun
 from dissensus.learning.storage import make_folder, read_tree, write_tree
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -24,19 +24,19 @@ KIND = "checkpoint"
 
 @dataclass
 class Trace:
-    """What happened: one entry per epoch, and which one was kept."""
+    """Metrics per epoch, and which epoch was kept."""
 
     epochs: list[dict[str, float]] = field(default_factory=list)
-    best: int | None = None  # the epoch whose weights were kept, from 1; None: the last
-    stopped: bool = False  # by patience, before the epochs ran out
+    best: int | None = None  # the epoch whose weights were kept, from 1; None for the last
+    stopped: bool = False  # True if patience ended the run early
 
 
 @dataclass
 class State:
-    """Where a training is."""
+    """Position and results of a training run."""
 
     trace: Trace = field(default_factory=Trace)
-    best: dict[str, Tensor] | None = None  # the weights of the best epoch so far
+    best: dict[str, Tensor] | None = None  # weights of the best epoch so far
     epoch: int = 0  # finished epochs
     place: int = 0  # finished steps of this epoch
     step: int = 0  # finished steps of all epochs
@@ -44,7 +44,7 @@ class State:
 
 
 class Checkpoint:
-    """The file of a run in a folder, written every so many seconds; without a folder there is none."""
+    """The checkpoint file of a run, written every `checkpoint_every` seconds; without a folder, nothing is written."""
 
     def __init__(self, how: Any, key: str, fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer):
         self.path = None if how.checkpoint is None else Path(how.checkpoint) / CHECKPOINT
@@ -55,15 +55,12 @@ class Checkpoint:
         self.written = time.monotonic()
 
     def read(self) -> State:
-        """Restore weights, optimiser and generators, and return where the run was; without a file, its beginning."""
+        """Restore weights, optimiser and generators, and return the state; without a file, the initial state."""
         if self.path is None or not self.path.exists():
             return State()
         found = read_tree(self.path, KIND)
         if found["key"] != self.key:
-            raise UnreadableFile(
-                f"{self.path} is the checkpoint of another run (other data or keywords); remove it, or name another "
-                "folder."
-            )
+            raise OtherRun(path=self.path)
         self.model.load_state_dict(found["model"])
         self.optimizer.load_state_dict(found["optimizer"])
         torch.set_rng_state(found["rng"])
@@ -72,11 +69,11 @@ class Checkpoint:
         return State(**found["state"] | {"trace": Trace(**found["state"]["trace"])})
 
     def due(self) -> bool:
-        """True if it is time for the next."""
+        """Return True if the next checkpoint is due."""
         return bool(time.monotonic() - self.written > self.every)
 
     def write(self, state: State) -> None:
-        """Write where the run is, if this is the first process and there is a folder."""
+        """Write the state, if this is the first process and there is a folder."""
         self.written = time.monotonic()
         if self.path is None or not self.writes:
             return

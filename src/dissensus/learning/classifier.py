@@ -1,23 +1,22 @@
-"""The scikit-learn face: a model of new items, taught by annotations.
+"""The scikit-learn interface: a classifier of new items, trained on annotations.
 
-Any encoder (how an input becomes a vector) works with any objective (how annotations supervise it), trained by the one
-trainer.
+Any encoder (how an input becomes a vector) works with any objective (how annotations supervise it), in one trainer.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from scipy.special import softmax
 from torch import Tensor
 
-from dissensus.common.parameters import param
+from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures, find
 from dissensus.learning.auto import train_auto
@@ -27,8 +26,10 @@ from dissensus.learning.competence import WHERE, difficulty_and_competence
 from dissensus.learning.conformal import LabelSets, label_sets
 from dissensus.learning.encoders import Encoder, encoders
 from dissensus.learning.network import CELLS, Network
-from dissensus.learning.objectives import Auto, Objective, Soft, objectives
+from dissensus.learning.objectives import Objective, objectives
+from dissensus.learning.objectives.auto import Auto
 from dissensus.learning.objectives.base import as_tensor
+from dissensus.learning.objectives.soft import Soft
 from dissensus.learning.optimizers import stored_optimizer
 from dissensus.learning.posterior import annotators_by, combine
 from dissensus.learning.run import Run, begin, new_part, tie_seed, torch_seed
@@ -44,7 +45,7 @@ from dissensus.table.annotations import ANONYMOUS, Annotations
 
 
 class CrowdClassifier(Learner, Training):
-    """A classifier taught by the disagreeing labels of many annotators.
+    """A classifier that is trained on the labels of many annotators who disagree.
 
     Items without annotations (and without gold) are predicted, not trained on.
 
@@ -69,7 +70,7 @@ class CrowdClassifier(Learner, Training):
     objective: str | Objective = param(
         "auto", "how annotations supervise it: a name, or an `Objective` with its keywords; auto: held-out items choose"
     )
-    learning_rate: float | None = param(None, "learning rate of the encoder; None: what suits it", low=0)
+    learning_rate: float | None = param(None, "learning rate of the encoder; None: the encoder's default", low=0)
     head_learning_rate: float | None = param(
         None, "of the last layers and of annotators; None: the encoder's, but at least 0.001, and 0.001", low=0
     )
@@ -78,33 +79,33 @@ class CrowdClassifier(Learner, Training):
     classes_: Annotated[Names, "K names"]  # axes and range of a result are checked when it is loaded
     items_: Annotated[Names, "I names"]
     annotators_: Annotated[Names, "A names"]
-    posterior_: Annotated[FloatArray, "I K nearly-simplex"]  # by features and annotations together
-    proba_: Annotated[FloatArray, "I K nearly-simplex"]  # by the network alone
+    posterior_: Annotated[FloatArray, "I K nearly-simplex"]  # given features and annotations
+    proba_: Annotated[FloatArray, "I K nearly-simplex"]  # given features alone
     confusion_: Annotated[FloatArray, "A K K nearly-simplex"]  # [annotator, true, given]
-    population_confusion_: Annotated[FloatArray, "K K nearly-simplex"]  # of an annotator who was not there
-    power_: Annotated[int, "optional whole"] = 1  # of the network's P(vote), to be P(class)
+    population_confusion_: Annotated[FloatArray, "K K nearly-simplex"]  # for an unknown annotator
+    power_: Annotated[int, "optional whole"] = 1  # power τ that turns the network's P(vote) into P(class)
     reliability_: Annotated[FloatArray, "A share?"]
-    difficulty_: Annotated[FloatArray | None, "optional I real"]  # P(an average annotator is wrong), for LIA
-    competence_: Annotated[FloatArray | None, "optional A 3 share?"]  # P(right), on all, the easiest, the hardest items
+    difficulty_: Annotated[FloatArray | None, "optional I real"]  # P(an average annotator is wrong), of objective lia
+    competence_: Annotated[FloatArray | None, "optional A 3 share?"]  # P(right) on all, the easiest, the hardest items
     hits_: Annotated[FloatArray, "A count"]
     total_: Annotated[FloatArray, "A count"]
     n_annotations_: Annotated[IntArray, "A count"]
     teaches_: Annotated[BoolArray, "I flag"]
     held_out_: Annotated[BoolArray, "I flag"]
-    history_: list[dict[str, float]]  # all metrics per epoch
+    history_: list[dict[str, float]]  # metrics per epoch
     trace_: Annotated[FloatArray, "T any"]  # mean training loss per epoch
     n_iter_: Annotated[int, "whole"]
     tie_seed_: Annotated[int, "whole"]
-    annotator_features_: AnnotatorFeatures | None  # how a frame of annotators was read
-    best_epoch_: int | None  # whose weights were kept, where there was validation
-    monitor_: str  # what it was chosen by
+    annotator_features_: AnnotatorFeatures | None  # encoding of the annotators' features
+    best_epoch_: int | None  # the epoch whose weights were kept, if there was validation
+    monitor_: str  # metric that chose it
     converged_: Annotated[bool, "flag"]
-    note_: str  # what objective "auto" chose, and why
-    candidates_: list[dict[str, Any]]  # what it chose from: name, networks, cross entropy on held-out items, weight
+    note_: str  # what objective "auto" chose, in a sentence
+    candidates_: list[dict[str, Any]]  # its candidates: name, networks, cross entropy on held-out items, weight
     judged_: tuple[FloatArray, FloatArray] | None  # (V, K) P(class) of held-out items, and their gold or votes
 
     def trainer(self) -> Trainer:
-        """The trainer with these keywords."""
+        """Return the trainer with these keywords."""
         keywords = {name: getattr(self, name) for name in Training.parameter_names()}
         keywords["monitor"] = self.monitor or new_part(self.objective, objectives, Objective).monitor
         return Trainer(**{**keywords, "seed": torch_seed(self.seed)})
@@ -137,16 +138,14 @@ class CrowdClassifier(Learner, Training):
         gold : (I,) int, optional
             Known classes of some items, as codes into `table.classes`; −1 where unknown. Every objective uses them.
         annotators : frame, optional
-            What is known of the annotators: a column `annotator` and others, numbers or texts, with gaps. For
-            objectives such as "lia", which then know an annotator who was not there by the features.
+            Features of the annotators: a column `annotator`, and columns of numbers or texts, with gaps. Used by
+            objectives such as "lia", which then predict an unknown annotator from the features.
         validation : float or (X, labels), optional
-            Share of the teaching items to hold out (left out: none, unless objective "auto" does); or inputs with
-            their classes (names or, where classes are no integers, codes as in `gold`) or with an Annotations table of
-            theirs.
+            Share of the training items to hold out (default: none, unless objective "auto" does); or inputs with their
+            classes (names or, unless classes are integers, codes as in `gold`) or with an Annotations table.
         on_step : callable, optional
-            Called after every epoch with (epoch, mean loss), and with all that a logger wants where it has a parameter
-            `entry` (`training_log`). Left out, a bar shows the progress in a terminal or a notebook, where training
-            takes longer than a second.
+            Called after every epoch with (epoch, mean loss), and with all metrics if it has a parameter `entry`
+            (`training_log`). By default a bar shows the progress if training takes longer than a second.
         """
         table, X, gold = table_first(table, X, gold)
         given.check_table(table)
@@ -168,23 +167,20 @@ class CrowdClassifier(Learner, Training):
     ) -> Self:
         """Learn from one distribution per input, such as the labels of its cluster; for objective "soft".
 
-        The same as `fit` to a table in which one annotator gave every item its distribution. `y` (n, K) has one for
-        each row of `X`, over `classes` (left out: 0, 1, …, K − 1). `validation` and `on_step` are as for `fit`; the
-        labels of `validation` may be distributions too.
+        The same as `fit` to a table in which one annotator gives every item its distribution. `y` (n, K) has one per
+        row of `X`, over `classes` (default: 0, 1, …, K − 1). `validation` and `on_step` are as in `fit`; the labels of
+        `validation` may be distributions too.
         """
         objective = new_part(self.objective, objectives, Objective)
         if not (isinstance(objective, Soft) and isinstance(objective.labels, str) and objective.labels == "normalized"):
-            raise BadParameter(
-                f"fit_distributions takes objective 'soft' with labels 'normalized', which learns the distributions as "
-                f"they are; got {self.objective!r}."
-            )
+            raise faults.SoftObjectiveNeeded(objective=repr(self.objective))
         table = _one_row_each(X, y, classes, "y")
         if isinstance(validation, tuple) and len(validation) == 2 and np.ndim(validation[1]) == 2:
             validation = validation[0], _one_row_each(*validation, table.classes, "validation")
         return self.fit(table, X, validation=validation, on_step=on_step)
 
     def _end(self, run: Run, trace: Trace) -> Self:
-        """Take over the trained network, and compute the results for the items and annotators of the table."""
+        """Store the trained network, and compute the results for the items and annotators of the table."""
         table, lessons, objective = run.table, run.lessons, run.objective
         self.classes_, self.items_, self.annotators_ = table.classes, table.items, table.annotators
         self.tie_seed_ = tie_seed(self.seed)
@@ -203,7 +199,7 @@ class CrowdClassifier(Learner, Training):
         self.proba_, self.power_ = softmax(self._ask(self.network_.logits, lessons.inputs), axis=1), 1
         if objective.has_posterior:
             targets = lessons.targets
-            if self.held_out_.any():  # the posterior is of all labels, also of those that did not teach
+            if self.held_out_.any():  # the posterior uses all labels, also those of held-out items
                 whole = new_part(self.objective, objectives, Objective).fit(table, run.gold, run.trainer.seed)
                 targets = whole.targets()
             log_q = self._ask(self.network_.log_posterior, lessons.inputs, targets)
@@ -222,7 +218,7 @@ class CrowdClassifier(Learner, Training):
     # Answers ----------------------------------------------------------------------------------------------------------
 
     def likelihoods(self) -> Likelihoods:
-        """What the model believes of its items, and how probable it thinks every label of any annotator."""
+        """Return the posterior of the items, and the likelihood of every label given the class."""
         self._check_fitted()
         everyone = given_first(self.confusions_of())
         return Likelihoods(self.posterior_, lambda _, annotators: everyone[annotators][None], True)  # −1 takes the last
@@ -233,29 +229,27 @@ class CrowdClassifier(Learner, Training):
         return np.asarray(softmax(self._ask(self.network_.logits, self.encoder_.prepare(X)), axis=1))
 
     def predict(self, X: Any) -> Names:
-        """(rows,) the most probable class names."""
+        """Return the most probable class names (rows,)."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_sets(self, X: Any, coverage: float = 0.9) -> LabelSets:
-        """Sets of classes that hold the right one with probability `coverage`; see `dissensus.learning.conformal`.
+        """Return sets of classes that contain the right one with probability `coverage` (see `conformal`).
 
-        The right one is what held-out items were judged by: their class where gold was known, else the label of an
-        annotator drawn at random. Needs objective "auto", or `validation` at `fit`.
+        The right one is that of the held-out items: their class if gold was known, else the label of an annotator drawn
+        at random. Needs objective "auto", or `validation` at `fit`.
         """
         self._check_fitted()
         if self.judged_ is None:
-            raise BadParameter(
-                "predict_sets needs items that were held out; give validation to fit, or auto ten items that teach."
-            )
+            raise faults.HeldOutItemsNeeded()
         return label_sets(self.predict_proba(X), self.classes_, *self.judged_, coverage)
 
     def predict_annotator_proba(self, X: Any, annotators: Any) -> FloatArray:
-        """(rows, annotators, K) P(label | x, annotator): what each of them would say.
+        """(rows, annotators, K) P(label | x, annotator).
 
-        By the objective where it models annotators, else through their confusion matrices, Σ_c P(c | x) M_j[c, y]. One
-        who was not there at `fit` is taken for an average one; or for one of its features, where `annotators` is a
-        frame with the columns that `fit` had, in the place of names. None is all of `fit`.
+        Predicted by the objective if it models annotators, else through confusion matrices, Σ_c P(c | x) M_j[c, y]. An
+        unknown annotator is treated as an average one; or, if `annotators` is a frame with the columns that `fit` had,
+        as one with these features. None stands for all annotators of `fit`.
         """
         self._check_fitted()
         codes, features = find(annotators, self.annotators_, self.annotator_features_)
@@ -270,21 +264,21 @@ class CrowdClassifier(Learner, Training):
         return np.asarray(proba / proba.sum(axis=2, keepdims=True))
 
     def predict_annotations(self, table: Annotations, X: Any, *, annotators: Any = None) -> FloatArray:
-        """(N, K) P(label | x, annotator) for the rows of a table, in their order: what each annotator would say.
+        """(N, K) P(label | x, annotator) for the rows of a table, in their order.
 
-        `X` has one row per `table.items`, new ones or those of `fit`; the labels of `table` are not looked at. The
-        answers are those of `predict_annotator_proba`, for the pairs that are there: memory is that of the rows.
-        `annotators` is a frame of the table's annotators with the columns that `fit` had; who is not in it has
+        `X` has one row per `table.items`, new ones or those of `fit`; the labels of `table` are not used. The results
+        are those of `predict_annotator_proba`, but only for the pairs in the table, so memory grows with the rows.
+        `annotators` is a frame of the table's annotators with the columns that `fit` had; one without a row has
         average features.
         """
         self._check_fitted()
         given.check_table(table, "predict_annotations")
         X, table = given.aligned(X, table), table.to_classes(self.classes_)
-        known = naming.match(table.annotators, self.annotators_, "annotators")  # (A,) −1: was not there
+        known = naming.match(table.annotators, self.annotators_, "annotators")  # (A,) −1: unknown
         features = None
         if annotators is not None:
             if self.annotator_features_ is None:
-                raise DataError("annotators: this model was fitted without a frame of annotators; leave it out.")
+                raise faults.FittedWithoutFeatures()
             features = self.annotator_features_.of(annotators, table.annotators)
         network, head, objective = self.network_, self.network_.head, self.objective_
         confusion = torch.as_tensor(self.confusions_of())
@@ -301,21 +295,21 @@ class CrowdClassifier(Learner, Training):
         return self._ask_rows(self.encoder_.prepare(X), table, modelled if objective.models_annotators else confused)
 
     def score(self, X: Any, labels: Any) -> float:
-        """Accuracy against class names, or codes with −1 for unknown."""
+        """Return the accuracy against class names, or codes with −1 for unknown."""
         self._check_fitted()
         truth = one_hot(np.asarray(labels) if isinstance(labels, ByItem) else labels, self.classes_)
-        if given.rows(X) != len(truth):
-            raise DataError(f"score: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
+        given.check_rows(X, len(truth), "labels", "score")
         known = truth.sum(axis=1) > 0
         if not known.any():
-            raise DataError("score: no label is known; there is nothing to compare with.")
+            raise faults.NoKnownLabels(argument="score")
         return float((self.predict_proba(X).argmax(axis=1) == truth.argmax(axis=1))[known].mean())
 
     def to_frame(self, kind: str = "items") -> Any:
-        """Results as an Arrow table: one row per item of `fit`, per annotator, or per epoch ("history")."""
+        """Return results as an Arrow table: one row per item, per annotator, or per epoch ("history")."""
         import pyarrow as pa
 
         self._check_fitted()
+        check_argument("kind", kind, Literal["items", "annotators", "history"])
         if kind == "items":
             columns = item_columns(self.classes_, self.tie_seed_, self.items_, self.posterior_, self.difficulty_)
             columns |= {"model": self.classes_[self.proba_.argmax(axis=1)], "taught": self.teaches_ & ~self.held_out_}
@@ -327,13 +321,11 @@ class CrowdClassifier(Learner, Training):
             }  # fmt: skip
             if self.competence_ is not None:
                 columns |= {f"competence_{where}": self.competence_[:, at] for at, where in enumerate(WHERE)}
-        elif kind == "history":
-            columns = {key: [entry[key] for entry in self.history_] for key in (self.history_ or [{}])[0]}
         else:
-            raise BadParameter(f"kind must be 'items', 'annotators' or 'history', got {kind!r}.")
+            columns = {key: [entry[key] for entry in self.history_] for key in (self.history_ or [{}])[0]}
         return pa.table(columns)
 
-    # On disk ----------------------------------------------------------------------------------------------------------
+    # Storage ----------------------------------------------------------------------------------------------------------
 
     def _tree(self) -> dict[str, Any]:
         results = {
@@ -344,11 +336,11 @@ class CrowdClassifier(Learner, Training):
         described = self.annotator_features_
         parameters = self.get_params(deep=False)
         parameters["optimizer"] = stored_optimizer(parameters["optimizer"])
-        parameters["checkpoint"] = parameters["log"] = None  # folders of the machine that trained
+        parameters["checkpoint"] = parameters["log"] = None  # folders of this machine
         return {
             "parameters": {k: v for k, v in parameters.items() if k not in ("encoder", "objective")},
             "encoder": stored_part(self.encoder_, encoders),
-            "asked": stored_part(new_part(self.encoder, encoders, Encoder), encoders),  # auto may fit another one
+            "asked": stored_part(new_part(self.encoder, encoders, Encoder), encoders),  # auto may fit another encoder
             "objective": stored_part(self.objective_, objectives),
             "annotators": None if described is None else dataclasses.asdict(described),
             "results": results,
@@ -366,7 +358,7 @@ class CrowdClassifier(Learner, Training):
         )
         model.check_parameters()
         results, schema = tree["results"], annotated_results(cls)
-        check_arrays(dict.fromkeys(schema) | results, schema)  # one that is missing is none
+        check_arrays(dict.fromkeys(schema) | results, schema)  # a missing result counts as None
         with_learnt(model, results)
         model.encoder_, model.objective_ = encoder, objective
         described = tree["annotators"]
@@ -379,7 +371,7 @@ class CrowdClassifier(Learner, Training):
     # Inside -----------------------------------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[..., Tensor], *columns: Columns, rows: IntArray | None = None) -> FloatArray:
-        """Ask the network on the device asked for; see `Network.ask`."""
+        """Apply a function to the network's inputs on the device; see `Network.ask`."""
         network, at_once = self.network_.to(self.place()), BATCHES_AT_ONCE * self.batch_size
         return network.ask(question, *columns, rows=rows, at_once=at_once)
 
@@ -388,8 +380,8 @@ class CrowdClassifier(Learner, Training):
     ) -> FloatArray:
         """(N, K) distributions of the rows of a table, whose item i is row i of `columns`.
 
-        Items are encoded once: time and memory are those of the rows, never of items × annotators. `ask` maps the
-        encoder's output of some items (B, …), the place among them of n rows (n,), and which rows these are, to (n, K).
+        Items are encoded once: time and memory grow with the rows, never with items × annotators. `ask` maps the
+        encoder's output of some items (B, …), the index in it of n rows (n,), and which rows these are, to (n, K).
         """
         K, items = self.objective_.n_classes_, np.flatnonzero(np.diff(table.item_ptr))
         if not items.size:
@@ -397,7 +389,7 @@ class CrowdClassifier(Learner, Training):
 
         def some(inputs: Batch, asked: Batch) -> Tensor:
             z, at = self.network_.encoder(**inputs), asked["at"].cpu().numpy()
-            parts = torch.split(torch.arange(len(at)), max(CELLS // K**2, 1))  # an item may have more rows than that
+            parts = torch.split(torch.arange(len(at)), max(CELLS // K**2, 1))  # one item may have many rows
             return torch.cat([ask(z, asked["row"][part.to(z.device)], at[part.numpy()]).cpu() for part in parts])
 
         bag = Columns(rows=Bag({"at": torch.arange(len(table))}, as_tensor(table.item_ptr, torch.int64)))
@@ -405,7 +397,7 @@ class CrowdClassifier(Learner, Training):
         return np.asarray(found / found.sum(axis=1, keepdims=True))
 
     def confusions_of(self) -> FloatArray:
-        """(A + 1, K, K) those of the annotators; the last is that of one who was not there."""
+        """Return the confusion matrices (A + 1, K, K); the last is that of an unknown annotator."""
         return np.concatenate([self.confusion_, self.population_confusion_[None]])
 
 
@@ -413,8 +405,7 @@ def _one_row_each(X: Any, y: Any, classes: Any, what: str) -> Annotations:
     """Make a table in which one annotator gives each row of X its distribution y (n, K)."""
     y = np.asarray(y, np.float64)
     if y.ndim != 2:
-        raise DataError(f"{what} must hold one distribution per row, got shape {y.shape}.")
-    if given.rows(X) != len(y):
-        raise DataError(f"{what}: {given.rows(X):,} rows of X for {len(y):,} distributions; give equally many.")
+        raise faults.NotDistributions(argument=what, shape=y.shape)
+    given.check_rows(X, len(y), "distributions", what)
     items = np.arange(len(y))
     return Annotations.from_arrays(items, [ANONYMOUS] * len(y), proba=y, classes=classes, items=items)

@@ -1,10 +1,10 @@
-"""Ask LIA about pairs of items and annotators: how hard items are and how able annotators are.
+"""Difficulty of items and competence of annotators, by LIA, for pairs of items and annotators.
 
     difficulty_[i] = 1 − Σ_k q_i(k) Q_i·[k, k]         P(an average annotator is wrong on i)
     competence_[j] = mean_i Σ_k q_i(k) Q_ij[k, k]      P(j is right): on all items, the easiest and the hardest quarter
 
-q is the posterior (I, K). The means are over the items that teach or, where these are many, over a sample that stands
-evenly in their order of difficulty: all of items × annotators is never looked at.
+q is the posterior (I, K). The means are over the training items or, if there are many, over a sample at regular steps
+in their order of difficulty: never over all of items × annotators.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
 MAX_SAMPLED_ITEMS = 200
-MIN_SAMPLED_ITEMS = 12  # however many annotators there are
-MAX_NUMBERS = 2**26  # items of the sample × annotators × K × K, while the sample is not too small
+MIN_SAMPLED_ITEMS = 12  # also with many annotators
+MAX_NUMBERS = 2**26  # sampled items × annotators × K × K, unless the sample would be too small
 WHERE = ("all", "easiest", "hardest")
 """Columns of `competence_`; the last two are quarters of the sample."""
 
@@ -40,7 +40,7 @@ def ask_pairs(
     ask: Callable[[Tensor, Tensor], Tensor],
     rows: IntArray | None = None,
 ) -> FloatArray:
-    """(items, annotators, …) what `ask` makes of Q (B, J, K, K) and of the rows (B,) of `columns`, some at a time."""
+    """Apply `ask` to Q (B, J, K, K) and the rows (B,) of `columns`, in chunks; return (items, annotators, …)."""
     objective, network = model.objective_, model.network_.to(model.place())
     assert isinstance(objective, LIAObjective)
     (codes, features), pairs, parts = whom, max(CELLS // objective.n_classes_**2, 1), []
@@ -58,7 +58,7 @@ def ask_pairs(
 
 
 def share_right(posterior: FloatArray) -> Callable[[Tensor, Tensor], Tensor]:
-    """For `ask_pairs`: (B, J) Σ_k q_i(k) Q_ij[k, k], by the posterior of all rows."""
+    """Return a function for `ask_pairs`: (B, J) Σ_k q_i(k) Q_ij[k, k], by the posterior of all rows."""
     q = torch.as_tensor(posterior)
     return lambda confusion, at: torch.einsum("ik,ijkk->ij", q[at], confusion.cpu().double())
 
@@ -80,7 +80,7 @@ def difficulty_and_competence(
 
 
 def sample(difficulty: FloatArray, among: IntArray, n_annotators: int, n_classes: int) -> IntArray:
-    """Return items (S,), the easiest first: all of `among`, or some that stand evenly in their order of difficulty."""
+    """Return items (S,), the easiest first: all of `among`, or some at regular steps in their order of difficulty."""
     order = among[np.argsort(difficulty[among], kind="stable")]
     size = max(MAX_NUMBERS // max(n_annotators * n_classes**2, 1), MIN_SAMPLED_ITEMS)
     size = min(size, MAX_SAMPLED_ITEMS, order.size)

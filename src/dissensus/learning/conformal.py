@@ -1,13 +1,13 @@
-"""Sets of labels that hold the label with a probability that is asked for: split conformal prediction.
+"""Sets of labels that contain the right label with a given probability: split conformal prediction.
 
     t = the largest t with  Σ_i Σ_k P_ik 1[p_k(x_i) ≥ t]  ≥  coverage · (n + 1)        over n held-out items
     set of x = {k: p_k(x) ≥ t}
 
-P_i is what a held-out item is judged by: one-hot gold, or the shares of its votes. The set then holds the class of a
-new item, or what an annotator drawn at random says of it, with at least that probability, whatever the model, as long
-as new items are like those held out (Vovk et al. 2005; with votes an item is a group of labels). Of all sets with that
-coverage those of the most probable classes are the smallest (Sadinle et al. 2019). A set may be empty: of such an item
-no class is as probable as it mostly is.
+P_i is the truth of a held-out item: one-hot gold, or the shares of its votes. The set then contains the class of a new
+item, or the label of an annotator drawn at random, with at least that probability, for any model, if new items are
+exchangeable with those held out (Vovk et al. 2005; with votes an item is a group of labels). Of all sets with that
+coverage those of the most probable classes are the smallest (Sadinle et al. 2019). A set is empty if no class is as
+probable as usual.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, Names
 from dissensus.evaluation import Estimate, bootstrap
 
-FOLDS = 10  # of the held-out items, to say what the coverage is
+FOLDS = 10  # of the held-out items, for the estimate of the coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,19 +34,19 @@ class LabelSets:
 
     members: BoolArray  # (rows, K)
     classes: Names  # (K,)
-    threshold: float  # classes at least so probable are in the set
-    covered: Estimate  # share of held-out labels in their sets, each by a threshold of other items
+    threshold: float  # classes with at least this probability are in the set
+    covered: Estimate  # share of held-out labels in their sets, each with a threshold from other items
     n_held_out: int
 
     def to_lists(self) -> list[list[object]]:
-        """The names in each set."""
+        """Return the names in each set."""
         return [self.classes[row].tolist() for row in self.members]
 
 
 def label_sets(
     proba: FloatArray, classes: Names, held_out: FloatArray, truth: FloatArray, coverage: float
 ) -> LabelSets:
-    """Sets of the classes in `proba` (rows, K), by the probabilities (n, K) and the truth (n, K) of held-out items."""
+    """Return sets of the classes in `proba` (rows, K), by probabilities (n, K) and truth (n, K) of held-out items."""
     check_argument("coverage", coverage, float, above=0, below=1)
     fold, inside = np.arange(len(truth)) % FOLDS, np.zeros(len(truth))
     for number in range(FOLDS):
@@ -58,7 +58,7 @@ def label_sets(
 
 
 def threshold(held_out: FloatArray, truth: FloatArray, coverage: float) -> float:
-    """T above; 0, at which all classes are in, where held-out items are too few for the coverage."""
+    """Return t above; 0, with all classes in the set, if held-out items are too few for the coverage."""
     order = np.argsort(-held_out, axis=None, kind="stable")
     inside = np.cumsum(truth.ravel()[order])
     at = np.searchsorted(inside, coverage * (len(truth) + 1) - 1e-9)

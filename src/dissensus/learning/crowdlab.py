@@ -1,16 +1,16 @@
-"""CROWDLAB: labels and a classifier's predictions, weighted by how far each is to be trusted (Goh et al. 2022).
+"""CROWDLAB: labels and a classifier's predictions, weighted by their estimated accuracy (Goh et al. 2022).
 
     q_i ∝ w_M p(x_i) + Σ_{annotations (j, y) of i} w_j P(· | y)        P(k | y) = P where k = y, else (1 − P) / (K − 1)
     w_j = 1 − (1 − A_j) / (1 − A_0)        w_M = (1 − (1 − A_M) / (1 − A_0)) · √(mean number of labels of an item)
 
-A_j: how often the other annotators of an item say what j says, over pairs of labels; A_M: how often the classifier's
-class is the consensus, A_0: how often the most frequent class is, and P: the mean share of an item's labels that are
-the consensus, the three over items with two labels or more. Weights are at least `MIN_WEIGHT`. Whoever shares no item
-has the mean A of the others. The consensus is the majority, ties broken by p, then, with the weights that this gives,
-the largest q; the final weights and q are by that (as the authors' package cleanlab has it, `consensus_method=
-"best_quality"`).
+A_j: how often the other annotators of an item agree with j, over pairs of labels; A_M: how often the classifier's class
+is the consensus, A_0: how often the most frequent class is, and P: the mean share of an item's labels that are the
+consensus, the three over items with two labels or more. Weights are at least `MIN_WEIGHT`. An annotator without common
+items has the mean A of the others. The consensus is the majority, ties broken by p, then, with the resulting weights,
+the largest q; it gives the final weights and q (`consensus_method="best_quality"` of the authors' package cleanlab).
 
-p must be of a classifier that did not see the item's labels: `out_of_fold(model, table, X).proba`. This trains nothing.
+p must come from a classifier that has not seen the item's labels: `out_of_fold(model, table, X).proba`. Nothing is
+trained here.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import DataError
+from dissensus.learning.exceptions import NoItemWithTwoLabels, WeightedLabels, WrongShape
 from dissensus.table.annotations import Annotations
 
-MIN_WEIGHT = 1e-6  # of an annotator, of the classifier, and of the error rate of the most frequent class
+MIN_WEIGHT = 1e-6  # of annotators, of the classifier, and of the error rate of the most frequent class
 
 
 @dataclass(frozen=True, eq=False)
 class Crowdlab:
-    """Consensus of every item, and what annotators and the classifier weigh in it."""
+    """Consensus of every item, and the weights of annotators and classifier."""
 
     items: Names
     annotators: Names
@@ -49,13 +49,14 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
     ((80, 2), (8,))
     """
     proba = np.asarray(proba, np.float64)
-    if proba.shape != (table.n_items, table.n_classes):
-        raise DataError(f"proba must be ({table.n_items}, {table.n_classes}), items × classes, got {proba.shape}.")
+    if proba.shape != (expected := (table.n_items, table.n_classes)):
+        found = str(proba.dtype)
+        raise WrongShape(argument="proba", kind="numbers", expected=expected, found=found, shape=proba.shape)
     if table.proba is not None or table.weight is not None:
-        raise DataError("CROWDLAB counts labels; give a table without weights and probabilistic labels.")
+        raise WeightedLabels()
     votes = np.asarray(table.votes(), np.float64)
     if not (votes.sum(axis=1) > 1).any():
-        raise DataError("CROWDLAB compares annotators, and no item has two labels; take the classifier alone.")
+        raise NoItemWithTwoLabels()
     consensus = np.where(votes == votes.max(axis=1, keepdims=True), proba, -1.0).argmax(axis=1)
     for _ in range(2):
         posterior, annotator_weight, model_weight = _weigh(table, votes, proba, consensus)
@@ -66,7 +67,7 @@ def crowdlab(table: Annotations, proba: FloatArray) -> Crowdlab:
 def _weigh(
     table: Annotations, votes: FloatArray, proba: FloatArray, consensus: IntArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Posterior (I, K), weights of annotators (A,) and of the classifier, by a consensus (I,)."""
+    """Compute posterior (I, K), weights of annotators (A,) and of the classifier, given a consensus (I,)."""
     A, K = table.n_annotators, table.n_classes
     n = votes.sum(axis=1)
     several, rows = n > 1, np.arange(len(n))

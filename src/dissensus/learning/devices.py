@@ -1,9 +1,10 @@
-"""Choose where a training runs: devices, and lightning-fabric for precision and processes."""
+"""The device of a training run, and lightning-fabric for precision and processes."""
 
 from __future__ import annotations
 
 import importlib
 import logging
+import math
 import threading
 import warnings
 from collections.abc import Iterable, Iterator
@@ -15,22 +16,22 @@ import torch
 from threadpoolctl import threadpool_limits
 
 from dissensus.common.parameters import param
-from dissensus.exceptions import BadParameter
+from dissensus.learning.exceptions import MissingDevice, UnknownDevice, WrongPrecision
 
 _TURN = threading.RLock()
 MUST = "must be 'auto', 'cpu', 'cuda', 'cuda:1' … or 'mps'"
 
 
 def place(device: str) -> torch.device:
-    """The device asked for, or the best that there is."""
+    """Return the device, or for "auto" the best one of this machine."""
     kind, _, index = str(device).partition(":")
     if kind not in ("auto", "cpu", "cuda", "mps") or (index and not (kind == "cuda" and index.isdecimal())):
-        raise BadParameter(f"device {MUST}, got {device!r}.")
+        raise UnknownDevice(device=str(device))
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if kind == "auto":  # never mps, where nobody has tried it
+    if kind == "auto":  # never mps, which is untested
         kind = "cuda" if there["cuda"] else "cpu"
     if not there[kind] or (index and int(index) >= torch.cuda.device_count()):
-        raise BadParameter(f"this machine has no device {device!r}; take 'auto' or 'cpu'.")
+        raise MissingDevice(device=device)
     return torch.device(kind, int(index)) if index else torch.device(kind)
 
 
@@ -38,15 +39,20 @@ DEVICE: Any = param("auto", "device to compute on", check=lambda device: place(d
 
 
 def gpus(device: torch.device) -> list[int]:
-    """Indices of the GPUs whose generators a run draws from."""
+    """Return the indices of the GPUs whose generators a run uses."""
     return [device.index or 0] if device.type == "cuda" else []
+
+
+def free_memory(device: torch.device) -> float:
+    """Return the free bytes of a GPU; infinity for other devices."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
 
 
 @contextmanager
 def own_draws(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[None]:
-    """Draw from torch's one generator of the process, from a `seed` on; it is left as it was.
+    """Use torch's random generators from a `seed` on, and restore them afterwards.
 
-    Threads take turns: what one draws is not drawn by another, so that fits at once are those made alone.
+    Threads take turns, so that concurrent fits give the same bits as single ones.
     """
     with _TURN, torch.random.fork_rng(list(devices)):
         if seed is not None:
@@ -56,7 +62,7 @@ def own_draws(seed: int | None = None, devices: Iterable[int] = ()) -> Iterator[
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch and NumPy compute on one core; they are left as they were."""
+    """Compute on one core in torch and NumPy, and restore the number of threads afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -67,7 +73,7 @@ def one_thread() -> Iterator[None]:
 
 
 def make_fabric(device: str, precision: str, processes: int) -> Any:
-    """A fabric for the device, precision and processes asked for."""
+    """Make a fabric for a device, a precision and a number of processes."""
     where, exact = place(device), precision
     if exact == "auto":
         exact = "bf16-mixed" if where.type == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
@@ -75,7 +81,7 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
     level = log.level
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*(GPU|MPS) available but not used.*")
-        log.setLevel(logging.ERROR)  # lightning's advice on devices and precision
+        log.setLevel(logging.ERROR)  # hide lightning's advice on devices and precision
         try:
             return make(
                 accelerator=where.type,
@@ -84,13 +90,13 @@ def make_fabric(device: str, precision: str, processes: int) -> Any:
                 strategy="ddp_spawn" if processes > 1 else "auto",
             )
         except ValueError as error:
-            raise BadParameter(f"device {device!r}, precision {precision!r}: {error}") from error
+            raise WrongPrecision(device=device, precision=precision, reason=str(error)) from error
         finally:
             log.setLevel(level)
 
 
 def fabric_module() -> str:
-    """Name the module with `Fabric`: lightning-fabric, or lightning, which holds it under another name."""
+    """Return the name of the module with `Fabric`: lightning-fabric, or lightning, which contains it."""
     if find_spec("lightning_fabric") is not None:
         return "lightning_fabric"
     if find_spec("lightning") is None:
@@ -99,5 +105,5 @@ def fabric_module() -> str:
 
 
 def fabric_class() -> Any:
-    """The class `Fabric`, imported when a training begins: it takes 3 s."""
+    """Import `Fabric` when a training begins: it takes 3 s."""
     return importlib.import_module(fabric_module()).Fabric

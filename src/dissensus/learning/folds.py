@@ -1,9 +1,9 @@
-"""Predict items by networks that have not seen them: each item by the network that the other folds taught.
+"""Predict every item by a network that has not seen it: by the one trained on the other folds.
 
-    p_i = softmax(network taught by all folds but item i's)        q_i(c) ∝ p_i(c)^τ Π_{j∈M_i} Θ_j[c, y_ij]
+    p_i = softmax(network trained on all folds but item i's)        q_i(c) ∝ p_i(c)^τ Π_{j∈M_i} Θ_j[c, y_ij]
 
-A network that learnt its items by heart gives no second opinion on them; this does. Θ and τ are learnt with p as in
-`posterior.py`. An item's own gold is hidden from both, so that either can be compared with it.
+A network that has memorised its items gives no second opinion on them; these networks do. Θ and τ are learnt with p as
+in `posterior.py`. An item's own gold is hidden from both, so that both can be compared with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.exceptions import DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.posterior import combine
@@ -26,22 +27,22 @@ from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import to_arrow
 from dissensus.table.io import read_frame
 
-STEM = "out_of_fold"  # of the file in a trained model's folder
+STEM = "out_of_fold"  # name of the file in a trained model's folder
 
 
 @dataclass(frozen=True, eq=False)
 class OutOfFold:
-    """Answers about items by networks that have not seen them; I items, K classes."""
+    """Predictions by networks that have not seen the item; I items, K classes."""
 
     items: Names  # (I,)
     classes: Names  # (K,)
-    proba: FloatArray  # (I, K) what the network says
-    posterior: FloatArray  # (I, K) that and the item's annotations together
-    fold: IntArray  # (I,) from 0; −1 for items that teach nothing, whose `proba` is the mean over all networks
+    proba: FloatArray  # (I, K) by the network alone
+    posterior: FloatArray  # (I, K) by the network and the item's annotations
+    fold: IntArray  # (I,) from 0; −1 for items without labels, whose `proba` is the mean over all networks
     tie_seed: int = 0
 
     def to_frame(self) -> Any:
-        """One row per item, as an Arrow table.
+        """Return one row per item, as an Arrow table.
 
         Columns: item, fold, label and confidence by the posterior, model (the network's class), p_<class> of the
         posterior, model_<class> of the network.
@@ -56,11 +57,11 @@ class OutOfFold:
 
     @classmethod
     def from_frame(cls, frame: Any, model: CrowdClassifier) -> OutOfFold:
-        """Read what `to_frame` gave (also as text, as CSV holds it), of a model fitted to the same items."""
+        """Read the result of `to_frame` (also as text, from CSV), for a model fitted to the same items."""
         columns = to_arrow(frame, ["item", "fold", *(f"{p}_{name}" for p in ("p", "model") for name in model.classes_)])
         names = [str(name) for name in columns["item"].to_pylist()]
         if names != [str(name) for name in model.items_]:
-            raise DataError("these out-of-fold predictions are of other items than the model's.")
+            raise faults.PredictionsOfOtherItems()
         proba, posterior = (
             np.array([[float(p) for p in columns[f"{prefix}_{name}"].to_pylist()] for name in model.classes_]).T
             for prefix in ("model", "p")
@@ -70,13 +71,13 @@ class OutOfFold:
 
 
 def load_trained(folder: str | Path) -> tuple[CrowdClassifier, OutOfFold | None]:
-    """The model in a folder that `dissensus train` wrote, and its out-of-fold predictions where it has any."""
+    """Load the model in a folder of `dissensus train`, and its out-of-fold predictions if there are any."""
     model = CrowdClassifier.load(folder, device="cpu")
     found = [path for path in sorted(Path(folder).glob(f"{STEM}.*")) if path.is_file()]
     try:
         return model, OutOfFold.from_frame(read_frame(found[0]), model) if found else None
     except (ValueError, KeyError) as error:
-        raise UnreadableFile(f"{found[0]}: {error}") from error
+        raise faults.UnreadablePredictions(path=found[0], reason=str(error)) from error
 
 
 def out_of_fold(
@@ -94,9 +95,9 @@ def out_of_fold(
     """Predict every item by a network that has not seen its annotations.
 
     The keywords are those of `model`, which is not changed; its checkpoints go to one sub-folder per fold. `table`,
-    `X`, `gold`, `annotators` and `validation` (a share of the items that teach each network) are as in
-    `CrowdClassifier.fit`. The `folds` are equally large; names and `seed` decide which item is in which, not the order.
-    `on_step` is called after every epoch with (epochs of all networks so far, mean loss).
+    `X`, `gold`, `annotators` and `validation` (a share of the training items of each network) are as in
+    `CrowdClassifier.fit`. The `folds` are equally large; names and `seed` assign the items, not their order. `on_step`
+    is called after every epoch with (epochs of all networks so far, mean loss).
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
@@ -110,20 +111,15 @@ def out_of_fold(
     """
     gold = check_gold(gold, table)
     if not isinstance(model, CrowdClassifier):
-        raise BadParameter(
-            f"out_of_fold takes a CrowdClassifier, got {type(model).__name__}; of LIA, give "
-            "model.classifier(table, features=True)."
-        )
+        raise faults.ClassifierNeeded(found=type(model).__name__)
     if annotators is not None:
-        AnnotatorFeatures.fit(annotators, table.annotators)  # what is wrong with them is so in every fold
+        AnnotatorFeatures.fit(annotators, table.annotators)  # a fault in them is one in every fold
     elif getattr(model, "annotator_features_", None) is not None:
-        raise BadParameter(
-            "out_of_fold: this model was fitted with features of annotators; give annotators, the frame that fit had."
-        )
+        raise faults.FittedWithFeatures()
     teaches = np.diff(table.item_ptr) > 0
     teaches = teaches if gold is None else teaches | (gold >= 0)
     if not 2 <= folds <= teaches.sum():
-        raise BadParameter(f"folds must be from 2 to {teaches.sum():,}, the items that teach, got {folds}.")
+        raise faults.FoldsOutOfRange(folds=folds, n_items=int(teaches.sum()))
     fold = stratified_folds(table, np.zeros((table.n_items, 1)), teaches, folds, seed)
     proba = np.zeros((table.n_items, table.n_classes))
     done = 0
@@ -143,7 +139,8 @@ def out_of_fold(
                 on_step=None if on_step is None else lambda epoch, loss, done=done: on_step(done + epoch, loss),  # type: ignore[misc]
             )
         except DataError as error:
-            raise type(error)(f"without fold {number + 1} of {folds}: {error}") from error
+            error.within(f"without fold {number + 1} of {folds}")
+            raise
         done += network.n_iter_
         proba[here] = network.proba_[here]
         proba[fold < 0] += network.proba_[fold < 0] / folds

@@ -1,8 +1,8 @@
 """Read inputs X as plain Python and NumPy: vectors, texts, pairs or images, one row per item.
 
 X may be an array, a sparse matrix (which becomes dense), a list, or a column (or several) of any frame that narwhals
-knows: pandas, polars, pyarrow, DuckDB. Every function returns rows in the order given, or raises one sentence that
-names the first row it cannot use.
+knows: pandas, polars, pyarrow, DuckDB. Every function returns rows in the given order, or raises an error with the
+first row that it cannot use.
 """
 
 from __future__ import annotations
@@ -19,37 +19,36 @@ from scipy import sparse
 from torch.nn.functional import interpolate
 
 from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError, DataWarning
+from dissensus.features.exceptions import NotAnImage, PixelsOutOfRange, SingleString
 from dissensus.features.text import checked
+from dissensus.learning import exceptions as faults
 from dissensus.learning.batches import BLOCK_ROWS, Mapped
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 from dissensus.table.names import shown
 
-MAX_CHANNELS = 4  # colours and transparency; more of them are rows that stand where channels should
-PIXEL_TOLERANCE = 1e-3  # pixels may be so far outside 0 to 1: what arithmetic on images leaves behind
+MAX_CHANNELS = 4  # colours and transparency; with more, the channels are probably not last
+PIXEL_TOLERANCE = 1e-3  # pixels may exceed 0 to 1 by this much, from rounding
 ITEM = "item"  # column or index that names the rows of a frame
 BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 def check_table(table: Any, caller: str = "fit") -> None:
-    """Raise DataError where it is no table of annotations."""
+    """Raise DataError unless it is a table of annotations."""
     if not isinstance(table, Annotations):
-        raise DataError(
-            f"{caller} takes a table of annotations, got {type(table).__name__}; `dissensus.read` makes one."
-        )
+        raise faults.NotATable(caller=caller, found=type(table).__name__)
     check_kind(table.kind, CLASS_KINDS, "training")
 
 
 def plain(X: Any) -> Any:
-    """X without names of its rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
+    """Return X without names of rows: an array, a sparse matrix, a list, or a narwhals frame or series in memory.
 
-    `Mapped`: a table of numbers that is mapped from a file, row after row. Not with mode "c": what is written to that
-    is in memory alone.
+    A table of numbers that is mapped from a file row by row becomes `Mapped`; not with mode "c", whose changes are in
+    memory alone.
     """
     if isinstance(X, str):
-        raise DataError("X is one string; give one per item, in a list.")
+        raise SingleString(argument="X")
     if isinstance(X, np.memmap) and X.filename is not None and X.mode != "c":
         return Mapped(X) if X.ndim == 2 and X.flags.c_contiguous and X.dtype.kind in "fiub" else X
     if isinstance(X, np.ndarray | Mapped) or sparse.issparse(X):
@@ -63,42 +62,37 @@ def plain(X: Any) -> Any:
 
 
 def aligned(X: Any, table: Annotations, items: Any = None) -> Any:
-    """One row per item of the table, in their order: joined by name where X names its rows, or `items` does.
+    """Return one row per item of the table, in their order; joined by name if X or `items` names the rows.
 
-    DataError where an item has no row, and where rows that have no names are not as many as the items.
+    Raise DataError if an item has no row, or if rows without names are not as many as the items.
     """
     named = _names(X, table) if items is None else naming.to_names(naming.to_column(items, "items"))
     n = rows(X)
     if named is None:
         if n != table.n_items:
-            raise DataError(
-                f"X has {n:,} rows for {table.n_items:,} items; give one per table.items, in their order, or name them "
-                "(a column `item`, a mapping, or items=)."
-            )
+            raise faults.UnnamedRows(n_rows=n, n_items=table.n_items)
         return X
-    if named.size != n:
-        raise DataError(f"items names {named.size:,} rows and X has {n:,}; give one name per row.")
+    check_rows(X, named.size, "names", "items")
     known, count = np.unique(named, return_counts=True)
     if (count > 1).any():
-        raise DataError(f"X: item {shown(known[count > 1][0])} has {count.max()} rows; keep one.")
+        name = f"item {shown(known[count > 1][0])}"
+        raise faults.RepeatedRow(argument="X", name=name, n_rows=int(count.max()))
     at = naming.match(table.items, named, "items")
-    extra = naming.match(named, table.items, "items") < 0
-    left = ""
-    if extra.any():
-        left = f"{extra.sum():,} rows of X are of items that the table does not have, such as {shown(named[extra][0])}"
-    if (at < 0).any():
-        raise DataError(
-            f"X has no row for {(at < 0).sum():,} of {table.n_items:,} items, such as {shown(table.items[at < 0][0])}"
-            f"{f' ({left})' if left else ''}; add them, or leave the items out of the table."
-        )
-    if left:
-        warnings.warn(f"{left}; they are left aside.", DataWarning, stacklevel=3)
+    missing, extra = at < 0, naming.match(named, table.items, "items") < 0
+    n_unused, unused = int(extra.sum()), shown(named[extra][0]) if extra.any() else ""
+    if missing.any():
+        raise faults.MissingInputs(
+            n_missing=int(missing.sum()), n_items=table.n_items, item=shown(table.items[missing][0]),
+            n_unused=n_unused, unused=unused,
+        )  # fmt: skip
+    if n_unused:
+        warnings.warn(faults.UnusedInputs(n_rows=n_unused, item=unused), stacklevel=3)
     X = plain(X) if np.array_equal(at, np.arange(n)) else plain(take(X, at))
     return nw.maybe_reset_index(X).to_native() if isinstance(X, nw.DataFrame | nw.Series) else X
 
 
 def _names(X: Any, table: Annotations) -> Names | None:
-    """The items of the rows of X: keys of a mapping, a column or an index `item`, or an index that has all items."""
+    """Return the items of the rows of X: keys of a mapping, a column or index `item`, or an index with all items."""
     if isinstance(X, Mapping):
         return naming.to_names(naming.to_column(list(X), "X"))
     frame = nw.from_native(X, allow_series=True, pass_through=True)
@@ -123,11 +117,17 @@ def rows(X: Any) -> int:
     try:
         return int(shape[0]) if shape else len(X)
     except TypeError:
-        raise DataError(f"X must have one row per item, got {type(X).__name__}; a list or an array has rows.") from None
+        raise faults.InputsWithoutRows(found=type(X).__name__) from None
+
+
+def check_rows(X: Any, n: int, entries: str, argument: str) -> None:
+    """Raise UnequalRows if X does not have `n` rows, one for each of the `entries` of an argument."""
+    if (n_rows := rows(X)) != n:
+        raise faults.UnequalRows(argument=argument, n_rows=n_rows, n_entries=n, entries=entries)
 
 
 def take(X: Any, at: Any) -> Any:
-    """The rows of X at these places, in that order."""
+    """Return the rows of X at these indices, in that order."""
     X = plain(X)
     if isinstance(X, Mapped):
         return X.pick(np.asarray(at))
@@ -142,84 +142,75 @@ def take(X: Any, at: Any) -> Any:
 
 
 def vectors(X: Any) -> Any:
-    """(I, D) float32 features; a file that is mapped into memory stays as it is (`blocks` reads it)."""
+    """Return features (I, D) float32; a file that is mapped into memory is read in blocks, for a check only."""
     X = plain(X)
     if sparse.issparse(X):
         X = X.astype(np.float32).toarray()
     if isinstance(X, nw.DataFrame | nw.Series):
         X = X.to_numpy()
     try:
-        with np.errstate(over="ignore"):  # the error below says that it is infinite
+        with np.errstate(over="ignore"):  # infinite values are reported below
             array = X if isinstance(X, Mapped) else np.asarray(X, np.float32)
     except (TypeError, ValueError):
-        raise DataError(
-            "X must hold numbers, one row of features per item; for texts take a text encoder, such as 'transformer'."
-        ) from None
-    if array.ndim == 2 and not array.shape[1]:
-        raise DataError(f"X has no columns, for {array.shape[0]:,} items; give at least one feature.")
-    if array.ndim != 2:
-        raise DataError(f"X must be a table, items × features; got {array.ndim} dimensions, shape {array.shape}.")
+        raise faults.NotNumbers() from None
+    if array.ndim != 2 or not array.shape[1]:
+        raise faults.NotTwoDimensional(shape=array.shape)
     first, values, rows_hit = None, 0, 0
     for number, block in enumerate(blocks(array)):
         bad = np.argwhere(~np.isfinite(block))
         if len(bad):
-            first = first or (number * BLOCK_ROWS + bad[0, 0], bad[0, 1], block[tuple(bad[0])])
+            first = first or (number * BLOCK_ROWS + int(bad[0, 0]), int(bad[0, 1]), float(block[tuple(bad[0])]))
             values, rows_hit = values + len(bad), rows_hit + np.unique(bad[:, 0]).size
     if first is not None:
-        raise DataError(
-            f"X has {first[2]} in row {first[0]}, column {first[1]} ({values:,} such values in {rows_hit:,} rows); "
-            "leave those items out, or fill the gaps."
-        )
+        row, column, value = first
+        raise faults.FeatureNotFinite(value=value, row=row, column=column, n_values=values, n_rows=rows_hit)
     return array
 
 
 def column_names(X: Any) -> list[str] | None:
-    """The features' names, where X is a frame that has some."""
+    """Return the names of the features, if X is a frame that has some."""
     X = plain(X)
     named = isinstance(X, nw.DataFrame) and all(isinstance(name, str) for name in X.columns)
     return X.columns if named else None
 
 
 def by_column(X: Any, names: list[str] | None) -> Any:
-    """X with the columns that `fit` had, in their order, where both have names."""
+    """Return X with the columns of `fit`, in their order, if both have names."""
     there = column_names(X)
     if names is None or there is None or there == names:
         return X
     known, found = set(names), set(there)
-    lacks, new = [name for name in names if name not in found], [name for name in there if name not in known]
-    if lacks or new:
-        wrong = [f"lacks {len(lacks):,} of them, such as {shown(lacks[0])}"] if lacks else []
-        wrong += [f"has {len(new):,} others, such as {shown(new[0])}"] if new else []
-        raise DataError(f"X must have the {len(names):,} columns that fit had, in any order; it {' and '.join(wrong)}.")
+    missing = tuple(name for name in names if name not in found)
+    unexpected = tuple(name for name in there if name not in known)
+    if missing or unexpected:
+        raise faults.OtherFeatures(n_columns=len(names), missing=missing, unexpected=unexpected)
     return plain(X).select(names).to_native()
 
 
 def blocks(array: Any) -> Iterator[FloatArray]:
-    """The rows of `vectors` as float32, some at a time."""
+    """Yield the rows of `vectors` as float32, `BLOCK_ROWS` at a time."""
     for start in range(0, len(array), BLOCK_ROWS):
         yield np.asarray(array[start : start + BLOCK_ROWS], np.float32)
 
 
 def texts(X: Any) -> list[str]:
-    """One text per item; an empty one is a text too."""
+    """Return one text per item; it may be empty."""
     return checked(_values(X), "X")
 
 
-def pairs(X: Any) -> list[tuple[Any, Any]]:
-    """Two values per item, such as (text, target) or (tokens, position): two columns of a frame, or a list of pairs."""
+def pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:
+    """Return two values per item, `expected` in words: two columns of a frame, or a list of pairs."""
     values = _values(X)
-    for i, value in enumerate(values):
+    for row, value in enumerate(values):
         if isinstance(value, str) or not isinstance(value, Iterable) or len(tuple(value)) != 2:
-            raise DataError(
-                f"X: row {i} is {shown(value)}, not a pair; give two values per item, as a tuple or two columns."
-            )
+            raise faults.NotAPair(row=row, value=shown(value), expected=expected)
     return [tuple(value) for value in values]
 
 
 def tokens(value: Any, row: int) -> list[str]:
-    """The tokens of one item: a sequence of strings, or one string that is split at plain blanks.
+    """Return the tokens of one item: a sequence of strings, or one string that is split at blanks.
 
-    Other white space does not split: a no-break space is a token of its own in tweets of gimpel_pos.
+    Only plain blanks split: a no-break space is a token of its own in tweets of gimpel_pos.
     """
     if isinstance(value, str):
         return [token for token in BLANKS.split(value) if token]
@@ -228,15 +219,15 @@ def tokens(value: Any, row: int) -> list[str]:
     except TypeError:
         found = [None]
     if not all(isinstance(token, str) for token in found):
-        raise DataError(f"X: row {row} is {shown(value)}, not tokens; give a string or a sequence of strings.")
+        raise faults.NotTokens(row=row, value=shown(value))
     return found
 
 
 def images(X: Any) -> list[ByteArray]:
-    """One (height, width, channels) array of bytes per item; a grey image has one channel.
+    """Return one array of bytes (height, width, channels) per item; a grey image has one channel.
 
-    X is an array (I, H, W) or (I, H, W, C), or a list or column of images of any sizes, (H, W) or (H, W, C) each: whole
-    numbers from 0 to 255, floats from 0 to 1 (rounded to 255ths), or true and false.
+    X is an array (I, H, W) or (I, H, W, C), or a list or column of images of any sizes, (H, W) or (H, W, C) each:
+    integers from 0 to 255, floats from 0 to 1 (rounded to 255ths), or booleans.
     """
     return [_image(value, i) for i, value in enumerate(list(X) if isinstance(X, np.ndarray) else _values(X))]
 
@@ -246,31 +237,22 @@ def _image(value: Any, row: int) -> ByteArray:
         pixels = np.asarray(value)
     except (TypeError, ValueError):  # rows of pixels of different lengths
         pixels = np.empty(0, object)
-    if pixels.dtype.kind not in "buif" or pixels.ndim not in (2, 3):
-        what = shown(value) if pixels.ndim == 0 else f"of shape {pixels.shape}, {pixels.dtype}"
-        raise DataError(
-            f"X: row {row} is {what}, not an image; give numbers, height × width or height × width × channels."
-        )
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
-    if not pixels.size or pixels.shape[2] > MAX_CHANNELS:
-        raise DataError(
-            f"X: row {row} is an image of shape {pixels.shape}; give height × width × channels, at least one pixel and "
-            f"at most {MAX_CHANNELS} channels, which come last."
-        )
+    if pixels.dtype.kind not in "buif" or pixels.ndim != 3 or not pixels.size or pixels.shape[2] > MAX_CHANNELS:
+        found = shown(value) if pixels.ndim == 0 else f"of shape {pixels.shape}, {pixels.dtype}"
+        raise NotAnImage(argument="X", row=row, found=found)
     if pixels.dtype == np.uint8:
         return pixels
     low, high, most = float(pixels.min()), float(pixels.max()), 255 if pixels.dtype.kind in "ui" else 1
-    if not (low >= -PIXEL_TOLERANCE and high <= most + PIXEL_TOLERANCE):  # also where it is NaN
-        raise DataError(
-            f"X: row {row} has pixels from {low:.4g} to {high:.4g}; give whole numbers up to 255 or floats up to 1."
-        )
+    if not (low >= -PIXEL_TOLERANCE and high <= most + PIXEL_TOLERANCE):  # True for NaN as well
+        raise PixelsOutOfRange(argument="X", row=row, low=low, high=high)
     if most == 255:
         return pixels.astype(np.uint8)
     return np.rint(np.clip(pixels.astype(np.float64), 0, 1) * 255).astype(np.uint8)
 
 
 def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
-    """Resize an image to this height and width, bilinear; a shrunk pixel is a mean over all it covers."""
+    """Resize an image to this height and width, bilinear; a smaller image has means of the pixels."""
     if image.shape[:2] == size:
         return image
     planes = torch.tensor(image, dtype=torch.float32).permute(2, 0, 1)[None]  # (1, C, H, W)
@@ -279,7 +261,7 @@ def resized(image: ByteArray, size: tuple[int, int]) -> ByteArray:
 
 
 def _values(X: Any) -> list[Any]:
-    """One value per row; of several columns a tuple."""
+    """Return one value per row; a tuple if there are several columns."""
     X = plain(X)
     if isinstance(X, nw.DataFrame):
         columns = [column.to_list() for column in X.iter_columns()]
@@ -290,18 +272,25 @@ def _values(X: Any) -> list[Any]:
 
 
 def codes_of(named: Any, known: Names, what: str) -> IntArray:
-    """Codes of names among those of a fit, −1 for one who was not there; None for all."""
+    """Return codes of names among the known ones, −1 for an unknown name; None stands for all."""
     if named is None:
         return np.arange(known.size)
     if isinstance(named, str):
-        raise DataError(f"{what} must be a list of names, got the text {named!r}; write [{named!r}].")
+        raise SingleString(argument=what)
     return naming.match(naming.to_names(naming.to_column(named, what)), known, what)
 
 
+def check_codes(codes: IntArray, n_classes: int, argument: str) -> None:
+    """Raise CodesOutOfRange unless all codes are classes, or −1 for unknown."""
+    if codes.size and (codes.min() < -1 or codes.max() >= n_classes):
+        low, high = int(codes.min()), int(codes.max())
+        raise faults.CodesOutOfRange(argument=argument, highest=n_classes - 1, low=low, high=high)
+
+
 def item_codes(items: Any, known: Names) -> IntArray:
-    """Codes of items among those of a fit, by their names; None for all."""
+    """Return codes of items by their names; None stands for all fitted items."""
     codes = codes_of(items, known, "items")
     if (codes < 0).any():
         bad = naming.to_names(naming.to_column(items, "items"))[codes < 0][0]
-        raise DataError(f"items: {shown(bad)} is none of the {known.size:,} fitted items.")
+        raise faults.UnknownItem(item=shown(bad), n_items=known.size)
     return codes

@@ -1,11 +1,11 @@
-"""A map of items: what a trained network makes of them, in two dimensions by t-SNE (van der Maaten & Hinton 2008).
+"""Map of items in two dimensions, by t-SNE of a trained network's vectors (van der Maaten & Hinton 2008).
 
-Figure 4 of Weerasooriya et al. 2021 is such a map, coloured by class. The vector of an item is what the network's last
-layer reads of it (`Objective.item_vectors`).
+Figure 4 of Weerasooriya et al. 2021 is such a map, coloured by class. The vector of an item is the input of the
+network's last layer (`Objective.item_vectors`).
 
-t-SNE keeps neighbourhoods. It does not keep distances between groups, nor how wide they are. So how well classes are
-separated is counted before the map is made, among the vectors: the share of an item's nearest neighbours with its own
-class, against what there would be by chance; and how many of these neighbours the map has kept is said beside.
+t-SNE keeps neighbourhoods, but neither distances between groups nor their widths. So the separation of classes is
+computed from the vectors: the share of an item's nearest neighbours with its own class, compared with chance. The share
+of these neighbours that are neighbours on the map is reported as well.
 """
 
 from __future__ import annotations
@@ -20,51 +20,52 @@ from threadpoolctl import threadpool_limits
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import DataError
+from dissensus.features.exceptions import NoInputs
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.validation import shuffled
 from dissensus.models.base import arg_max
 from dissensus.table.annotations import Annotations
 
-MAX_ITEMS = 1500  # on a map, drawn by their names
-MIN_TSNE_VECTORS = 10  # different ones, from which t-SNE has something to work with
+MAX_ITEMS = 1500  # more items are sampled, by their names
+MIN_TSNE_VECTORS = 10  # different vectors; with fewer, the map is by PCA
 PERPLEXITY = 30.0  # scikit-learn's own default
 NEIGHBOURS = 10
-VECTOR_DIGITS = 6  # what differs less is the same, and has one place
+VECTOR_DIGITS = 6  # decimal digits; equal vectors have one place
 
 
 @dataclass(frozen=True, eq=False)
 class Separation:
-    """How far the neighbours of an item are of its own class."""
+    """Classes of an item's nearest neighbours."""
 
-    neighbours: int  # that were looked at, of each item
-    same: FloatArray  # (n,) share of an item's neighbours that have its class; NaN where it has none
+    neighbours: int  # per item
+    same: FloatArray  # (n,) share of an item's neighbours with its class; NaN without a class
     count: IntArray  # (K,) items
 
     @property
     def mean(self) -> float:
-        """Over all items that have a class."""
+        """Mean share over all items that have a class."""
         return float(np.nanmean(self.same)) if np.isfinite(self.same).any() else float("nan")
 
     @property
     def mean_chance(self) -> float:
-        """What `mean` would be if vectors said nothing of classes: the share of the others that are of an item's."""
+        """Expected mean share if vectors were independent of classes: the share of other items with an item's class."""
         others, known = max(self.same.size - 1, 1), self.count.sum()
         return float((self.count * (self.count - 1)).sum() / (known * others)) if known else float("nan")
 
 
 @dataclass(frozen=True, eq=False)
 class ItemMap:
-    """Where items stand, and what their classes are."""
+    """Places and classes of items."""
 
     item: IntArray  # (n,) rows of X
     place: FloatArray  # (n, 2)
-    code: IntArray  # (n,) of the class, −1 where there is none
+    code: IntArray  # (n,) class, −1 if unknown
     how: str  # "t-SNE" or "PCA"
-    size: int  # of the vectors
-    separation: Separation  # of these n, among the vectors
-    kept: float  # share of an item's nearest neighbours among the vectors that are so on the map
+    size: int  # length of the vectors
+    separation: Separation  # of these n items, by their vectors
+    kept: float  # share of an item's nearest neighbours by vectors that are neighbours on the map
     of: int  # rows of X
 
 
@@ -86,10 +87,10 @@ def item_map(
     check_argument("most", most, int, low=1)
     check_argument("seed", seed, int, low=0)
     found, n = trained(model), given.rows(X)
-    if table is not None and table.n_items != n:
-        raise DataError(f"X has {n:,} rows for {table.n_items:,} items; give one per item, in their order.")
+    if table is not None:
+        given.check_rows(X, table.n_items, "items", "item_map")
     if not n:
-        raise DataError("X has no rows; there is nothing to map.")
+        raise NoInputs(argument="X")
     rows = np.sort(shuffled(np.arange(n) if table is None else table.items, seed)[:most])
     some = given.take(X, rows)
     vectors = item_vectors(found, some)
@@ -108,7 +109,7 @@ def item_map(
 
 
 def item_vectors(model: Any, X: Any) -> FloatArray:
-    """Return what the network's last layer reads of items, (rows, D)."""
+    """Return the input of the network's last layer, (rows, D)."""
     found = trained(model)
 
     def ask(batch: Any) -> Any:
@@ -119,13 +120,13 @@ def item_vectors(model: Any, X: Any) -> FloatArray:
 
 
 def lay_out(vectors: FloatArray, *, seed: int = 0) -> tuple[FloatArray, str]:
-    """Lay vectors (n, D) out in (n, 2), equal ones at one place; also return the method used."""
+    """Lay vectors (n, D) out in (n, 2), equal ones at one place; also return the name of the method."""
     different, which = np.unique(vectors, axis=0, return_inverse=True)
     if len(different) < MIN_TSNE_VECTORS:
         return principal(different)[which], "PCA"
-    perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # of neighbours it looks at three times as many
+    perplexity = min(PERPLEXITY, (len(different) - 1) / 3)  # t-SNE uses three times as many neighbours
     fitted = TSNE(perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
-    with threadpool_limits(1):  # sums over threads would depend on how many there are
+    with threadpool_limits(1):  # sums over threads depend on their number
         return np.asarray(fitted.fit_transform(different), np.float64)[which], "t-SNE"
 
 
@@ -133,7 +134,7 @@ def principal(rows: FloatArray) -> FloatArray:
     """Project (n, E) on its two first principal components, (n, 2)."""
     rows = np.asarray(rows, np.float64)
     left, size, right = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # no library decides what is up
+    sign = np.sign(right[np.arange(len(right)), np.abs(right).argmax(axis=1)])  # the same orientation everywhere
     place = (left * size * sign)[:, :2]
     return np.pad(place, ((0, 0), (0, 2 - place.shape[1])))
 
@@ -146,7 +147,7 @@ def nearest(vectors: FloatArray, neighbours: int = NEIGHBOURS) -> IntArray:
 
 
 def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
-    """Count how many neighbours, rows (n, k), share the class (n,) of a row; −1 is no class, and shared with nobody."""
+    """Compute how many neighbours, rows (n, k), have the class (n,) of a row; −1 is no class."""
     known = code >= 0
     count = np.bincount(code[known], minlength=n_classes)
     same = np.full(len(code), np.nan)
@@ -156,24 +157,23 @@ def separation(near: IntArray, code: IntArray, n_classes: int) -> Separation:
 
 
 def trained(model: Any) -> CrowdClassifier:
-    """Return the CrowdClassifier that it is, or has."""
+    """Return the fitted CrowdClassifier that a model is or contains."""
     found = getattr(model, "classifier_", model)
     if not isinstance(found, CrowdClassifier):
-        raise DataError(f"{type(model).__name__} has no vectors of items; give a fitted CrowdClassifier or LIA.")
+        raise faults.NoItemVectors(found=type(model).__name__)
     found._check_fitted()
     return found
 
 
 def _codes(classes: Names, table: Annotations | None, codes: Any, n: int) -> IntArray:
-    """Return classes (n,) as they were given, or majority labels."""
+    """Return the given classes (n,), or majority labels."""
     if codes is None:
         assert table is not None
         votes = table.votes()
         return np.where(votes.sum(axis=1) > 0, arg_max(votes, table.items, classes, 0), -1)
     found = np.asarray(codes)
     if found.shape != (n,) or found.dtype.kind not in "iu":
-        raise DataError(f"codes must be {n:,} whole numbers, one per row of X, got {found.dtype}, shape {found.shape}.")
-    bad = found[(found < -1) | (found >= classes.size)]
-    if bad.size:
-        raise DataError(f"codes: {bad[0]} is no class; they run from 0 to {classes.size - 1}, and −1 is none.")
+        kind = str(found.dtype)
+        raise faults.WrongShape(argument="codes", kind="integers", expected=(n,), found=kind, shape=found.shape)
+    given.check_codes(found, classes.size, "codes")
     return found

@@ -1,17 +1,17 @@
-"""LIA for features, or for no features at all: the objective `lia` on two layers, with the schedule that suits it.
+"""LIA with or without features: the objective `lia` on two layers, with a schedule of its own.
 
     model = LIA().fit(table, X)        x_i by an MLP
     model = LIA().fit(table)           LIA-E: a learnt vector per item
-    model = LIA().fit(table, X, annotators=frame)      what is known of annotators: an unseen one has a competence too
+    model = LIA().fit(table, X, annotators=frame)      features of annotators: also for unknown annotators
 
-A `CrowdClassifier` (`classifier_`) does the work; here are the questions that only LIA answers:
+A `CrowdClassifier` (`classifier_`) does the work; only LIA also estimates
 
     competence[i, j] = Σ_k q_i(k) Q_ij[k, k]        P(j is right on i)
     difficulty_[i] = 1 − competence[i, an average annotator]
 
 The equations are in `dissensus.learning.objectives.lia`. Layers, dropout and steps were chosen by the likelihood of
-the annotations of new items (two folds of labelme, rte, sentiment_polarity, medical_causes; no gold): the paper's, four
-layers of 16 without dropout and many steps, learn such features by heart.
+the annotations of new items (two folds of labelme, rte, sentiment_polarity, medical_causes; no gold): the paper's four
+layers of 16, without dropout and with many steps, memorise such features.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ from torch import Tensor
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import Whom, find
 from dissensus.learning.classifier import CrowdClassifier
 from dissensus.learning.competence import ask_pairs, embedding, share_right
 from dissensus.learning.devices import DEVICE
-from dissensus.learning.encoders import MLP, Encoder, ItemEmbedding
+from dissensus.learning.encoders import Encoder
+from dissensus.learning.encoders.item_embedding import ItemEmbedding
+from dissensus.learning.encoders.mlp import MLP
+from dissensus.learning.exceptions import NoFeatures
 from dissensus.learning.inputs import vectors
 from dissensus.learning.objectives.lia import LIAKeywords, LIAObjective
 from dissensus.learning.sklearn_loop import Learner, table_first
@@ -43,11 +45,11 @@ from dissensus.learning.trainer import Training
 from dissensus.models.base import Likelihoods, arg_max, given_first
 from dissensus.table.annotations import Annotations
 
-MIN_EPOCHS = 20  # passes over the items, however few steps are asked for: every round is to see all items
+MIN_EPOCHS = 20  # passes over the items, also with few steps: every round needs all items
 
 
 class LIA(Learner, LIAKeywords):
-    """Truth, difficulty and competence.
+    """Model of truth, difficulty and competence.
 
     >>> from dissensus.table.simulate import simulate
     >>> crowd = simulate(80, 8, 2, seed=1)
@@ -77,8 +79,8 @@ class LIA(Learner, LIAKeywords):
     checkpoint: str | Path | None = Training.declared()["checkpoint"]  # type: ignore[assignment]
 
     embedding_: FloatArray  # (A, annotator_size)
-    posterior_: FloatArray  # (I, K) the E step
-    classifier_: CrowdClassifier  # all its results, such as `difficulty_` and `proba_` (h), are LIA's own
+    posterior_: FloatArray  # (I, K) of the last E step
+    classifier_: CrowdClassifier  # its results, such as `difficulty_` and `proba_` (h), are attributes of LIA as well
 
     def fit(
         self,
@@ -91,15 +93,15 @@ class LIA(Learner, LIAKeywords):
     ) -> Self:
         """Learn from annotations.
 
-        `X` (I, D) are features, one row per `table.items`; without, a vector is learnt for each item. `gold` (I,) are
-        known classes, −1 where unknown. `annotators` is a frame with a column `annotator` and what is known of them,
+        `X` (I, D) are features, one row per `table.items`; without them, a vector is learnt for each item. `gold` (I,)
+        are known classes, −1 if unknown. `annotators` is a frame with a column `annotator` and columns of features,
         numbers or texts.
         """
         table, X, gold = table_first(table, X, gold)
         given.check_table(table)
         X = None if X is None else given.aligned(X, table)
         model = self.classifier(table, features=X is not None)
-        self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # ours, whatever becomes of X
+        self._inputs = table.items if X is None else np.array(vectors(X), np.float32)  # a copy, in case X changes
         self.classifier_ = model.fit(table, self._inputs, gold=gold, annotators=annotators, on_step=on_step)
         if X is not None:
             with_learnt(self.classifier_.encoder_, {"columns_": given.column_names(X)})
@@ -107,14 +109,14 @@ class LIA(Learner, LIAKeywords):
         return self
 
     def classifier(self, table: Annotations, *, features: bool) -> CrowdClassifier:
-        """Make the classifier that `fit` trains, not fitted."""
+        """Return the classifier that `fit` trains, not fitted."""
         self.check_parameters()
         objective = LIAObjective(**{name: getattr(self, name) for name in LIAObjective.parameter_names()})
         items = max(int(np.count_nonzero(np.diff(table.item_ptr))), 1)
         return self._preset(objective, features=features, items=items, labels=table.n_annotations)
 
     def _preset(self, objective: LIAObjective, *, features: bool, items: int, labels: float) -> CrowdClassifier:
-        """Make the classifier that does the work; the numbers of items and labels decide its epochs and batches."""
+        """Return the classifier; the numbers of items and labels determine its epochs and batches."""
         layers: dict[str, Any] = {"hidden": self.hidden, "dropout": self.dropout}
         encoder = MLP(**layers) if features else ItemEmbedding(size=self.item_size, **layers)
         size = max(round(self.batch * items / max(labels, 1)), 1)
@@ -134,7 +136,7 @@ class LIA(Learner, LIAKeywords):
     # Answers ----------------------------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any = None) -> FloatArray:
-        """(rows, K) P(class | x) by h alone; without X, `posterior_` of the fitted items."""
+        """Return P(class | x) (rows, K) by h alone; without X, `posterior_` of the fitted items."""
         self._check_fitted()
         if X is None:
             return self.posterior_
@@ -142,26 +144,26 @@ class LIA(Learner, LIAKeywords):
         return self.classifier_.predict_proba(X)
 
     def predict(self, X: Any = None) -> Names:
-        """(rows,) the most probable class names."""
+        """Return the most probable class names (rows,)."""
         return self._names_of(self.predict_proba(X), self.classes_, fitted=X is None)
 
     def competence(self, items: Any = None, annotators: Any = None) -> FloatArray:
         """(items, annotators) P(the annotator is right on the item).
 
-        Names of fitted items and of annotators, None for all; one who was not there is taken for an average one, or,
-        where `annotators` is a frame with the columns that `fit` had, for one of its features.
+        Names of fitted items and of annotators, None for all; an unknown annotator is treated as an average one, or,
+        if `annotators` is a frame with the columns that `fit` had, as one with these features.
         """
         codes, whom = self._found(items, annotators)
         return self._pairs(codes, whom, share_right(self.posterior_[codes]))
 
     def confusion(self, items: Any = None, annotators: Any = None) -> FloatArray:
-        """(items, annotators, K, K) [true, given] P(the annotator says this of the item | its class)."""
+        """(items, annotators, K, K) [true, given] P(label of the annotator | class of the item)."""
         return self._pairs(*self._found(items, annotators))
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, K) Σ_k q_i(k) Q_ij[k, ·] for the rows of a table of fitted items: P(label | item, annotator).
 
-        q is of the labels that were fitted, not of those of `table`: rows that were held out are predicted.
+        q comes from the fitted labels, not from those of `table`: held-out rows are predicted.
         """
         self._check_fitted()
         table, model = table.to_classes(self.classes_), self.classifier_
@@ -177,14 +179,14 @@ class LIA(Learner, LIAKeywords):
         return model._ask_rows(model.encoder_.prepare(self._inputs[items]), table, ask)
 
     def likelihoods(self) -> Likelihoods:
-        """What the model believes of its items, and how probable it thinks every label of any pair."""
+        """Return the posterior of the items, and the likelihood of every label of any pair."""
 
         def of(items: IntArray, annotators: IntArray) -> FloatArray:
             return given_first(self._pairs(items, (annotators, None)))
 
         return Likelihoods(self.posterior_, of, False)
 
-    # On disk ----------------------------------------------------------------------------------------------------------
+    # Storage ----------------------------------------------------------------------------------------------------------
 
     def _tree(self) -> dict[str, Any]:
         return {
@@ -206,22 +208,21 @@ class LIA(Learner, LIAKeywords):
     def _pairs(
         self, items: IntArray, whom: Whom, ask: Callable[[Tensor, Tensor], Tensor] = lambda Q, at: Q
     ) -> FloatArray:
-        """Ask about pairs of fitted items and annotators; left out, the confusion matrix of each pair."""
-        some = self.classifier_.encoder_.prepare(self._inputs[items])  # not all: `recommend` asks for one at a time
+        """Apply `ask` to pairs of fitted items and annotators; by default, return the confusion matrix of each pair."""
+        some = self.classifier_.encoder_.prepare(self._inputs[items])  # only these: `recommend` asks for one at a time
         return ask_pairs(self.classifier_, some, whom, ask)
 
     def _found(self, items: Any, annotators: Any) -> tuple[IntArray, Whom]:
-        """Codes of items, and codes of annotators with features where a frame has them; None for all."""
+        """Return codes of items, and codes of annotators with features if they come in a frame; None stands for all."""
         self._check_fitted()
         return given.item_codes(items, self.items_), find(annotators, self.annotators_, self.annotator_features_)
 
     def _check_features(self, encoder: Encoder) -> None:
-        """Raise DataError where new items are asked about, and none can be told from another."""
+        """Raise NoFeatures if new items cannot be told apart, because the model was fitted without features."""
         if isinstance(encoder, ItemEmbedding):
-            name = type(self).__name__
-            raise DataError(f"this {name} was fitted without features and knows nothing of new items; fit it with X.")
+            raise NoFeatures(model=type(self).__name__)
 
     def _names_of(self, proba: FloatArray, classes: Names, *, fitted: bool) -> Names:
-        """(rows,) the most probable classes; of fitted items, ties are drawn."""
+        """Return the most probable classes (rows,); ties of fitted items are broken at random."""
         best = arg_max(proba, self.items_, classes, self.tie_seed_) if fitted else proba.argmax(axis=1)
         return np.asarray(classes[best])

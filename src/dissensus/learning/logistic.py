@@ -2,8 +2,8 @@
 
     minimise over W (D, K), b (K,)   Σ_i −Σ_k P_ik log softmax(x_i W + b)_k / n  +  λ/2 ‖W‖²
 
-λ is halved from the largest on, each solution being the start of the next, so that the whole path costs little more
-than its last point. With features of size one, λ does not depend on how many items or features there are.
+λ is halved from the largest on, and each solution is the start of the next, so that the whole path costs little more
+than its last point. With features of size one, λ does not depend on the numbers of items and features.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from scipy.special import log_softmax, softmax
 
 from dissensus.common.types import FloatArray
 
-PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # λ, from nearly the mean of the labels to nearly none
-MAX_ITERATIONS = 200  # of L-BFGS, for one λ
-SCALES = (0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # of the logits of classes, before they become votes
-CHANNEL_STEPS = 60  # of EM
+PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # λ, from almost constant predictions to almost no penalty
+MAX_ITERATIONS = 200  # of L-BFGS per λ
+SCALES = (0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # candidate scales of the logits of classes
+CHANNEL_STEPS = 60  # EM steps per scale
 MIN_PROBABILITY = 1e-12
 
 
 def solve(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray | None = None) -> FloatArray:
-    """(D + 1, K) W, and b in the last row, for features x (n, D) and distributions (n, K)."""
+    """Return W and, in the last row, b (D + 1, K) for features x (n, D) and distributions (n, K)."""
     (n, D), K = x.shape, target.shape[1]
 
     def value(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -41,15 +41,16 @@ def solve(x: FloatArray, target: FloatArray, penalty: float, start: FloatArray |
 
 
 def logits(x: FloatArray, solution: FloatArray) -> FloatArray:
-    """(n, K) x W + b, in float64."""
+    """Return x W + b (n, K), in float64."""
     return np.asarray((x @ solution[:-1].astype(x.dtype)).astype(np.float64) + solution[-1])
 
 
 def pool(members: FloatArray, target: FloatArray, prior: float) -> FloatArray:
-    """(M,) weights w ≥ 0 of models with logits (M, n, K): the least cross entropy of softmax(Σ_m w_m z_m) to `target`.
+    """Return weights w ≥ 0 (M,) of models with logits (M, n, K) that minimise the cross entropy to `target`.
 
-    Their sum is the inverse of a temperature: one model alone is scaled, several are averaged and scaled. A convex
-    problem. `prior` items speak for equal weights that sum to one, so that few items move them little.
+    The prediction is softmax(Σ_m w_m z_m). The sum of the weights is the inverse of a temperature: one model alone is
+    scaled, several are averaged and scaled. A convex problem. `prior` is the weight, in items, of a prior on equal
+    weights that sum to one, so that few items change them little.
     """
     members = members - members.mean(axis=2, keepdims=True)
     equal = np.full(len(members), 1 / len(members))
@@ -69,20 +70,20 @@ def pool(members: FloatArray, target: FloatArray, prior: float) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Channel:
-    """How classes become votes: P(vote | x) = T softmax(scale · logits)."""
+    """Distribution of votes given classes: P(vote | x) = T softmax(scale · logits)."""
 
     scale: float
     labels: FloatArray  # T (K, K) [given, true]
 
     def __call__(self, logits: FloatArray) -> FloatArray:
-        """(n, K) log P(vote)."""
+        """Return log P(vote) (n, K)."""
         return np.asarray(np.log(np.maximum(softmax(self.scale * logits, axis=1) @ self.labels.T, MIN_PROBABILITY)))
 
 
 def channel(logits: FloatArray, target: FloatArray) -> Channel:
     """Find the channel from logits of classes (n, K) to shares of votes (n, K) with the least cross entropy.
 
-    T by EM for each scale; one vote per class speaks for all labels alike.
+    T by EM for each scale; one pseudo-vote per class is shared equally by all labels.
     """
     K = target.shape[1]
     best, least = Channel(1.0, np.eye(K)), np.inf

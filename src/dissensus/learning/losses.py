@@ -1,12 +1,12 @@
-"""How far a predicted distribution is from a target distribution, one value per item.
+"""Divergences of a predicted distribution from a target distribution, one value per item.
 
 With P the target (B, K) and Q = softmax(logits):
 
     cross_entropy   −Σ P log Q          kl   Σ P log(P/Q)          inverse_kl   Σ Q log(Q/P)
 
-0 · log 0 = 0 throughout; `inverse_kl` is infinite where P is 0 and Q is not. Ordinary functions of tensors, in nats or
-to another base (Fornaciari et al. 2021, Eqs. 1, 2 and 4, have 2; their Eq. 4 lost its minus sign). Logits in half
-precision are taken to float32 first: a sum of logarithms has few digits to spare.
+0 · log 0 = 0 throughout; `inverse_kl` is infinite if P is 0 and Q is not. They are functions of tensors, in nats or to
+another base (Fornaciari et al. 2021, Eqs. 1, 2 and 4, have 2; their Eq. 4 lost its minus sign). Logits in half
+precision are converted to float32 first, because a sum of logarithms needs the digits.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dissensus.learning.batches import Batch
 
 
 def cross_entropy(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
-    """(B,) −Σ P log Q of a target P (B, K)."""
+    """Return −Σ P log Q (B,) for a target P (B, K)."""
     log_q = log_softmax(logits)
     return -torch.where(target > 0, target * log_q, 0).sum(dim=-1) / math.log(base)
 
 
 def kl(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
-    """(B,) KL(P‖Q) = Σ P log(P/Q)."""
+    """Return KL(P‖Q) = Σ P log(P/Q) (B,)."""
     log_q = log_softmax(logits)
     return torch.where(target > 0, torch.xlogy(target, target) - target * log_q, 0).sum(dim=-1) / math.log(base)
 
 
 def inverse_kl(target: Tensor, logits: Tensor, base: float = math.e) -> Tensor:
-    """(B,) KL(Q‖P) = Σ Q log(Q/P)."""
+    """Return KL(Q‖P) = Σ Q log(Q/P) (B,)."""
     log_q = log_softmax(logits)
     q = log_q.exp()
     return torch.where(q > 0, q * (log_q - target.log()), 0).sum(dim=-1) / math.log(base)
@@ -51,22 +51,22 @@ DIVERGENCES: dict[Divergence, Callable[[Tensor, Tensor, float], Tensor]] = {
 
 
 def hard_loss(logits: Tensor, label: Tensor) -> Tensor:
-    """The sum over items of −log Q(label), in nats; label (B,) codes, −1 adds nothing."""
+    """Return the sum over items of −log Q(label), in nats; label (B,) codes, −1 adds nothing."""
     return functional.nll_loss(log_softmax(logits), label, ignore_index=-1, reduction="sum")
 
 
 def label_log_likelihood(log_label: Tensor, targets: Batch) -> Tensor:
-    """(n,) log P of given labels by log_label (n, K); the mean, for a probabilistic annotation."""
+    """Return log P (n,) of given labels by log_label (n, K); the mean, for a probabilistic annotation."""
     if "proba" in targets:
         return torch.where(targets["proba"] > 0, targets["proba"] * log_label, 0).sum(dim=1)
     return log_label.gather(1, targets["label"].unsqueeze(1)).squeeze(1)
 
 
 def weighted_sum(values: Tensor, targets: Batch) -> Tensor:
-    """The sum over annotations of values (n,), each times the weight of the annotation."""
+    """Return the sum over annotations of values (n,), each times the weight of the annotation."""
     return (values * targets["weight"] if "weight" in targets else values).sum()
 
 
 def log_softmax(logits: Tensor) -> Tensor:
-    """Log Q in float32 or better, also under autocast."""
+    """Return log Q in float32 or better, also under autocast."""
     return functional.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)

@@ -1,8 +1,8 @@
-"""An encoder and an objective's head as one module, and the data that teach it.
+"""An encoder and an objective's head as one module, and its training data.
 
-Mixup (Zhang et al. 2018) with any objective: x̃ = λ x_a + (1 − λ) x_b, and since every loss here is a sum over what was
-annotated, ℓ̃ = λ ℓ(annotations of a) + (1 − λ) ℓ(annotations of b), with λ ~ Beta(α, α) drawn once per batch. Inputs
-that cannot be averaged (texts) are mixed as vectors instead.
+Mixup (Zhang et al. 2018) with any objective: x̃ = λ x_a + (1 − λ) x_b. Every loss here is a sum over annotations, so
+ℓ̃ = λ ℓ(annotations of a) + (1 − λ) ℓ(annotations of b), with λ ~ Beta(α, α) drawn once per batch. For inputs that
+cannot be averaged (texts), vectors are mixed instead.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from dissensus.learning.devices import own_draws
 from dissensus.learning.encoders.base import Encoder
 from dissensus.learning.objectives.base import Objective
 
-CELLS = 2**22  # pairs of an item and an annotator × K × K that are looked at together
-ITEMS_AT_ONCE = 4096  # items that a network is asked about together, where nobody says otherwise
+CELLS = 2**22  # pairs of an item and an annotator × K × K that are computed at once
+ITEMS_AT_ONCE = 4096  # items that are predicted at once by default
 
 Mix = tuple[Tensor, Tensor, Batch]
-"""How a batch is mixed with itself: λ, the places (B,) of the partners, and their targets. Not a class of ours: fabric
-moves and casts what is in tuples and dicts."""
+"""How a batch is mixed with itself: λ, indices (B,) of the partners, and their targets. It is a tuple, because fabric
+moves and casts the contents of tuples and dicts."""
 
 
 @dataclass(frozen=True)
 class Lessons:
-    """Inputs and targets of the same items; with `mixup` (α) a batch comes with its mixture."""
+    """Training data: inputs and targets of the same items; with `mixup` (α) a batch comes with its mixture."""
 
     inputs: Columns
     targets: Columns
@@ -43,15 +43,11 @@ class Lessons:
         return self.inputs.nbytes + self.targets.nbytes
 
     def to(self, device: Any) -> Lessons:
-        """The same on another device."""
+        """Return the same data on another device."""
         return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
-    def part(self, start: int, stop: int) -> Lessons:
-        """Items start … stop − 1."""
-        return replace(self, inputs=self.inputs.part(start, stop), targets=self.targets.part(start, stop))
-
     def take(self, rows: Tensor) -> tuple[Batch, Batch, Mix | None]:
-        """A batch as `Network.forward` takes it."""
+        """Return a batch as `Network.forward` takes it."""
         mix = None
         if self.mixup is not None:
             partner = torch.randperm(len(rows)).to(rows.device)
@@ -72,13 +68,13 @@ class Network(nn.Module):
 
     @classmethod
     def fresh(cls, encoder: Encoder, objective: Objective, seed: int = 0) -> Self:
-        """Draw fresh weights, first the encoder's, then the head's; torch's generator is left as it was."""
+        """Draw initial weights, first the encoder's, then the head's; torch's generator is restored."""
         with own_draws(seed):
             module = encoder.module()
             return cls(module, objective.head(encoder.branch, encoder.width), objective, mixes=encoder.mixes)
 
     def forward(self, inputs: Batch, targets: Batch, mix: Mix | None = None) -> Tensor:
-        """The sum of the batch's losses."""
+        """Return the sum of the batch's losses."""
         if mix is None:
             return self.objective.loss(self.head, self.encoder(**inputs), targets)
         weight, partner, others = mix
@@ -92,7 +88,7 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def begin_epoch(self, epoch: int, epochs: int, walk: Callable[[], Iterator[tuple[Any, ...]]]) -> None:
-        """Let the objective prepare the epoch; `walk()` gives all items that teach, as `forward` takes them."""
+        """Let the objective prepare the epoch; `walk()` yields all training items, as `forward` takes them."""
         if not self.objective.begins(epoch, epochs):
             return
 
@@ -105,22 +101,22 @@ class Network(nn.Module):
         self.train()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compile the encoder alone: it is nearly all of the work, and sizes of targets change with every batch."""
+        """Compile the encoder alone: it does nearly all of the work, and sizes of targets change with every batch."""
         self.encoder.compile(*args, **kwargs)
 
     def logits(self, inputs: Batch) -> Tensor:
-        """(B, K) unnormalised log P(class | x)."""
+        """Return unnormalised log P(class | x) (B, K)."""
         return self.objective.logits(self.head, self.encoder(**inputs))
 
     def log_posterior(self, inputs: Batch, targets: Batch) -> Tensor:
-        """(B, K) unnormalised log P(class | x, annotations)."""
+        """Return unnormalised log P(class | x, annotations) (B, K)."""
         return self.objective.log_posterior(self.head, self.encoder(**inputs), targets)
 
     # Answers ----------------------------------------------------------------------------------------------------------
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(iter(self.parameters())).device
 
     def placed(self, codes: IntArray, features: FloatArray | None = None) -> tuple[Tensor, Tensor | None]:
@@ -136,7 +132,7 @@ class Network(nn.Module):
         rows: IntArray | None = None,
         at_once: int = ITEMS_AT_ONCE,
     ) -> FloatArray:
-        """Ask about all rows, or these, some at a time; `question` maps a batch of each of the columns to (B, …)."""
+        """Apply `question` to all rows, or these, in chunks; it maps a batch of each of the columns to (B, …)."""
         self.eval()
         device, found = self.device, []
         places = torch.arange(len(columns[0])) if rows is None else torch.as_tensor(rows.astype(np.int64))

@@ -1,10 +1,10 @@
-"""Optimisers by name, and how their learning rates change from step to step.
+"""Optimisers by name, and schedules of their learning rates.
 
     factor = (step + 1) / (warm + 1)                 in the first `warmup` of all steps
-             1;  1 − t;  (1 + cos πt) / 2            constant, linear, cosine; t: share of the other steps that is over
+             1;  1 − t;  (1 + cos πt) / 2            constant, linear, cosine; t: finished share of the other steps
              Π of the factors of past epochs         {epoch: factor}
 
-Parameters that are marked `row_sparse` go to `RowAdam`, whatever the optimiser of the others is.
+Parameters that are marked `row_sparse` go to `RowAdam`, with any optimiser of the others.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from dissensus.common.parameters import is_number, is_whole, param
-from dissensus.exceptions import BadParameter
+from dissensus.learning.exceptions import WrongOptimizer
 from dissensus.learning.rows import Joint, RowAdam
 
 Wanted = str | Mapping[str, Any] | Callable[..., torch.optim.Optimizer]
@@ -34,7 +34,7 @@ OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 def stored_optimizer(wanted: Wanted) -> Any:
     """Name of the optimiser, or a mapping with its keywords, for a file."""
-    if callable(wanted):  # its repr may hold an address
+    if callable(wanted):  # its repr may contain an address
         return getattr(wanted, "__qualname__", type(wanted).__qualname__)
     return wanted if isinstance(wanted, str) else dict(wanted)
 
@@ -42,7 +42,7 @@ def stored_optimizer(wanted: Wanted) -> Any:
 def make_optimizer(wanted: Wanted, groups: Groups, weight_decay: float) -> torch.optim.Optimizer:
     """Make the optimiser of these groups; row-sparse parameters go to `RowAdam`."""
     dense, sparse = split(groups)
-    if not dense:  # an encoder that learns nothing, and rows alone after it
+    if not dense:  # an encoder without weights, and only rows in the head
         return RowAdam(sparse)
     made: torch.optim.Optimizer
     if callable(wanted):
@@ -50,17 +50,17 @@ def make_optimizer(wanted: Wanted, groups: Groups, weight_decay: float) -> torch
     else:
         name, options = _named(wanted)
         kind, defaults = OPTIMIZERS[name]
-        # one pass over the weights instead of ten: a third of the time of a small network's step
+        # One pass over the weights instead of ten takes a third of the time of a small network's step.
         fused = all(p.device.type in ("cpu", "cuda") for group in dense for p in group["params"])
         try:
             made = kind(dense, **{"weight_decay": weight_decay, "fused": fused, **defaults, **options})
         except (TypeError, ValueError) as error:
-            raise BadParameter(f"optimizer {wanted!r}: {error}.") from error
+            raise WrongOptimizer(optimizer=repr(wanted), reason=str(error)) from error
     return Joint(made, RowAdam(sparse)) if sparse else made
 
 
 def split(groups: Groups) -> tuple[Groups, Groups]:
-    """The groups of dense and of row-sparse parameters."""
+    """Return the groups of dense and of row-sparse parameters."""
     found: tuple[Groups, Groups] = ([], [])
     for group in groups:
         for sparse in (False, True):
@@ -70,7 +70,7 @@ def split(groups: Groups) -> tuple[Groups, Groups]:
 
 
 def rate_factor(schedule: Schedule, warmup: float, step: int, steps: int, epoch: int) -> float:
-    """The factor of the learning rates in this step of so many."""
+    """Return the factor of the learning rates in step `step` of `steps`."""
     warm = max(round(warmup * steps), 0)
     if step < warm:
         return (step + 1) / (warm + 1)
@@ -99,7 +99,7 @@ OPTIMIZER: Any = param(
 )
 SCHEDULE: Any = param(
     "constant",
-    "how the learning rates change; a factor holds from that epoch on (the first is 0), and factors multiply up",
+    "schedule of the learning rates; a factor applies from its epoch on (the first is 0), and factors multiply",
     check=_is_schedule,
     must="must be 'constant', 'linear', 'cosine' or {epoch: factor}",
 )

@@ -5,10 +5,10 @@ For row r with gradient g_r, at its own t_r-th step (Kingma & Ba 2015, Algorithm
     t_r ← t_r + 1      m_r ← β1 m_r + (1 − β1) g_r      v_r ← β2 v_r + (1 − β2) g_r²
     θ_r ← θ_r − lr · (m_r / (1 − β1^t_r)) / (√(v_r / (1 − β2^t_r)) + ε)
 
-A row's moments are those of Adam over the steps in which the row had a gradient, and of no others: untouched rows do
-not move and their moments do not decay, so an annotator with a label every hundredth batch has the momentum of its own
-last labels. A step costs what the rows it touches cost, however many there are. (`torch.optim.SparseAdam` counts t over
-all steps instead, so the first step of a row that comes late is (1 − β1)/√(1 − β2) = 3.2 times too long.)
+A row's moments are those of Adam over the steps in which the row had a gradient: other rows do not change and their
+moments do not decay, so an annotator with a label every hundredth batch has the momentum of its own last labels. The
+time of a step grows with the rows it touches, not with all rows. (`torch.optim.SparseAdam` counts t over all steps
+instead, so a late first step of a row is (1 − β1)/√(1 − β2) = 3.2 times too long.)
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from torch.optim.optimizer import ParamsT
 
 
 class RowEmbedding(nn.Embedding):
-    """An embedding that starts at these rows (A, D).
+    """An embedding with these initial rows (A, D).
 
-    Gradients are dense, as every optimiser takes them; with `sparse`, which our trainer sets, they hold only the rows
-    asked for.
+    Gradients are dense, for any optimiser; with `sparse`, which the trainer sets, they have only the rows of a batch.
     """
 
     def __init__(self, rows: Tensor):
@@ -37,17 +36,17 @@ class RowEmbedding(nn.Embedding):
         self._mark()
 
     def forward(self, codes: Tensor) -> Tensor:
-        """(…, D) rows of codes (…)."""
+        """Return rows (…, D) of codes (…)."""
         if self.sparse:
             return super().forward(codes)
-        return self.weight.index_select(0, codes.reshape(-1)).reshape(*codes.shape, -1)  # which vmap can batch
+        return self.weight.index_select(0, codes.reshape(-1)).reshape(*codes.shape, -1)  # can be batched by vmap
 
     def _mark(self) -> None:
-        self.weight.row_sparse = True  # type: ignore[attr-defined]  # read by whoever makes the optimiser
+        self.weight.row_sparse = True  # type: ignore[attr-defined]  # read by `optimizers.split`
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
-        self._mark()  # a copy of a parameter has lost it
+        self._mark()  # copies of a parameter lose the mark
 
 
 def use_row_sparse(module: nn.Module, sparse: bool = True) -> None:
@@ -58,14 +57,14 @@ def use_row_sparse(module: nn.Module, sparse: bool = True) -> None:
 
 
 class RowAdam(Optimizer):
-    """Adam, row by row, for sparse gradients as `embedding(…, sparse=True)` gives them."""
+    """Adam, row by row, for the sparse gradients of `embedding(…, sparse=True)`."""
 
     def __init__(self, params: ParamsT, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Move the rows that have a gradient."""
+        """Update the rows that have a gradient."""
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             for param in group["params"]:
@@ -76,7 +75,7 @@ class RowAdam(Optimizer):
     def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
         (beta1, beta2), state = betas, self.state[param]
         if not state:
-            state["moments"] = param.new_zeros((len(param), 2, *param.shape[1:]))  # m and v of a row side by side
+            state["moments"] = param.new_zeros((len(param), 2, *param.shape[1:]))  # m and v of a row are adjacent
             state["steps"] = param.new_zeros((len(param), *[1] * (param.ndim - 1)))  # (A, 1)
         rows, grad = touched_rows(param)
         steps = state["steps"].index_select(0, rows) + 1  # (rows, 1); index_select is four times as fast as [rows]
@@ -109,57 +108,45 @@ class Joint(Optimizer):
         self.dense.state = self.rows.state = self.state
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """A step of both."""
+        """Take a step of both optimisers."""
         loss = None if closure is None else closure()
         self.dense.step()
         self.rows.step()
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the state of a Joint of the same two kinds."""
+        """Restore the state of a Joint of the same two kinds."""
         super().load_state_dict(state_dict)
         self._share()
 
 
 def rows_or_mean(table: Tensor, codes: Tensor, totals: Tensor) -> Tensor:
-    """(n, D) rows of annotators; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels."""
+    """Return rows of annotators (n, D); the mean, weighted by labels, for −1 and for no labels in `totals` (A,)."""
     known = (codes >= 0) & (totals[codes] > 0)
     share = (totals / totals.sum()).unsqueeze(1)
     return torch.where(known[:, None], table[codes], (share * table).sum(dim=0))
 
 
 def one_minus_power(beta: float, steps: Tensor) -> Tensor:
-    """1 − β^t without cancellation: a plain difference loses four digits of float32 where β is 0.999 and t is 1."""
+    """Return 1 − β^t without cancellation: a difference loses four digits of float32 if β is 0.999 and t is 1."""
     return -torch.expm1(steps * (math.log(beta) if beta > 0 else -math.inf))
 
 
 def touched_rows(param: Tensor) -> tuple[Tensor, Tensor]:
-    """(rows,) and (rows, D): the rows of a parameter that have a gradient, each once, and their gradients."""
+    """Return the rows (rows,) of a parameter that have a gradient, each once, and their gradients (rows, D)."""
     assert param.grad is not None
-    param.grad = param.grad.coalesce()  # kept: whoever asks next finds it sorted and summed
+    param.grad = param.grad.coalesce()  # stored, so that the next call finds it sorted and summed
     return param.grad.indices()[0], param.grad.values()
 
 
-def drop_zero_rows(params: Iterable[Tensor]) -> None:
-    """Remove rows of zeros from row-sparse gradients: such rows were not touched."""
-    for param in params:
-        if param.grad is not None and param.grad.is_sparse:
-            rows, values = touched_rows(param)
-            keep = (values != 0).flatten(1).any(dim=1)
-            param.grad = torch.sparse_coo_tensor(rows[None, keep], values[keep], param.shape, is_coalesced=True)
-
-
 def clip_gradients(params: Iterable[Tensor], max_norm: float) -> Tensor:
-    """Scale all gradients together to a norm of at most `max_norm`, as torch does, also row-sparse ones.
-
-    Returns the norm that they had.
-    """
+    """Scale all gradients, also row-sparse ones, to a joint norm of at most `max_norm`; return the norm before."""
     holders = []
     for param in params:
         if param.grad is not None and param.grad.is_sparse:
             _, values = touched_rows(param)
             holder = torch.empty_like(values)
-            holder.grad = values  # the same memory: what is scaled here is scaled there
+            holder.grad = values  # the same memory, so scaling it scales the gradient
             holders.append(holder)
         else:
             holders.append(param)

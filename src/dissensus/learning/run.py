@@ -1,7 +1,6 @@
-"""Prepare a training: what keywords, annotations and inputs become before the first step.
+"""Prepare a training run from keywords, annotations and inputs.
 
-Items that are validated against have no part in what is taught. The encoder's vocabulary or scales are those of the
-items that teach.
+Validation items have no influence on training. The encoder's vocabulary or scales are those of the training items.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from dissensus.common.parameters import is_number
 from dissensus.common.progress import waiting
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.annotator_features import AnnotatorFeatures
 from dissensus.learning.batches import Columns
@@ -30,35 +30,36 @@ from dissensus.learning.objectives import Objective, objectives
 from dissensus.learning.optimizers import split
 from dissensus.learning.trainer import BATCHES_AT_ONCE, Trainer
 from dissensus.learning.validation import Validation, hold_out, known_truth, validation_items
+from dissensus.messages import ParameterName
 from dissensus.models.base import check_gold
 from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
     from dissensus.learning.classifier import CrowdClassifier
 
-MIN_HEAD_RATE = 1e-3  # learning rate of the last layers, which start from nothing
+MIN_HEAD_RATE = 1e-3  # learning rate of the last layers, which are never pretrained
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A training, ready to be done."""
+    """A training run, ready to start."""
 
     table: Annotations
     encoder: Encoder
     objective: Objective
     network: Network
     lessons: Lessons
-    taught: IntArray  # the items that teach
+    taught: IntArray  # the training items
     groups: list[dict[str, Any]]
     trainer: Trainer
     gold: IntArray | None = None
-    described: AnnotatorFeatures | None = None  # what is known of annotators
-    held_out: BoolArray | None = None  # (I,) items that would teach, but are validated against
+    described: AnnotatorFeatures | None = None  # encoding of the annotators' features
+    held_out: BoolArray | None = None  # (I,) items with labels that are validated against
     evaluate: Validation | None = None
-    key: str = ""  # what it is about, for its checkpoint
+    key: str = ""  # hash of data and keywords, for the checkpoint
     note: str = ""  # what objective "auto" chose
-    candidates: list[dict[str, Any]] = field(default_factory=list)  # what it chose from
-    judged: tuple[FloatArray, FloatArray] | None = None  # (V, K) each: what it says of held-out items, and their truth
+    candidates: list[dict[str, Any]] = field(default_factory=list)  # its candidates
+    judged: tuple[FloatArray, FloatArray] | None = None  # (V, K) each: predictions for held-out items, and their truth
 
     def train(self, on_step: Callable[..., None] | None = None) -> Trace:
         """Train; without `on_step` a bar shows the progress."""
@@ -78,7 +79,7 @@ def begin(
     annotators: Any = None,
     like: Run | None = None,
 ) -> Run:
-    """Prepare a training; inputs that `like` has prepared are not prepared again."""
+    """Prepare a run; inputs that the run `like` has prepared are used again."""
     given.check_table(table)
     X = given.aligned(X, table)
     model.check()
@@ -90,7 +91,7 @@ def begin(
     held_out = hold_out(validation, table, teaches, seed) if inside else np.zeros(table.n_items, np.bool_)
     taught = np.flatnonzero(teaches & ~held_out)
     if not taught.size:
-        raise DataError(f"all {teaches.sum():,} items with annotations are held out; hold out a smaller share.")
+        raise faults.NothingLeftToTrainOn(n_items=int(teaches.sum()))
     if held_out.any():
         fit_without(objective, held_out, table, gold, seed)
     if like is not None and np.array_equal(like.taught, taught):
@@ -101,9 +102,7 @@ def begin(
         columns = encoder.prepare(X)
         objective.see(columns, taught)
     if model.processes > 1 and getattr(objective, "_others", None) is not None:
-        raise BadParameter(
-            "lia lets all other items speak of an item, in one process; say left_out=False or processes=1."
-        )
+        raise faults.OneProcessNeeded()
     evaluate, at_once = None, BATCHES_AT_ONCE * model.batch_size
     if inside:
         evaluate = Validation(columns, np.flatnonzero(held_out), known_truth(table, gold)[held_out], at_once)
@@ -149,22 +148,22 @@ def _key(run: Run, model: CrowdClassifier) -> str:
 def fit_without(
     objective: Objective, held_out: BoolArray, table: Annotations, gold: IntArray | None, seed: int
 ) -> None:
-    """Fit to the other items: what is held out has no part in what is taught, not even through a method's labels."""
+    """Fit to the other items, so that held-out labels have no influence, not even through a method's posterior."""
     known = None if gold is None else np.where(held_out, np.int32(-1), gold)
     objective.fit(table.select(rows=~held_out[table.item]), known, seed)
 
 
 def fitted_encoder(encoder: Encoder, X: Any, taught: IntArray, n_items: int) -> Encoder:
-    """Fit an encoder to the items that teach."""
+    """Fit an encoder to the training items."""
     try:
         return encoder.fit(X if taught.size == n_items else given.take(X, taught))
     except DataError:
-        new_part(encoder, encoders, Encoder).fit(X)  # says the same, with the row's number in X
+        new_part(encoder, encoders, Encoder).fit(X)  # raises the same error with the row's number in X
         raise
 
 
 def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder) -> list[dict[str, Any]]:
-    """The parameters that learn, with their learning rates: the encoder's, the head's, then the rows of both."""
+    """Return the trainable parameters with their learning rates: the encoder's, the head's, then the rows of both."""
     rate = encoder.learning_rate if model.learning_rate is None else model.learning_rate
     head = max(rate, MIN_HEAD_RATE) if model.head_learning_rate is None else model.head_learning_rate
     rows = network.objective.rows_rate if model.head_learning_rate is None else model.head_learning_rate
@@ -176,36 +175,32 @@ def parameter_groups(model: CrowdClassifier, network: Network, encoder: Encoder)
 
 
 def new_part(wanted: Any, registry: Registry[Any], kind: type) -> Any:
-    """A copy of an encoder or objective, or a fresh one by its name."""
+    """Return a copy of an encoder or objective, or a new one by its name."""
     if isinstance(wanted, str):
         return registry[wanted]()
     if isinstance(wanted, kind):
         return type(wanted)(**wanted.get_params(deep=False))  # type: ignore[attr-defined]
-    raise BadParameter(
-        f"{registry.what} must be a name, such as '{next(iter(registry))}', or a {kind.__name__}, got {wanted!r}."
-    )
+    part, name = ParameterName(registry.what), next(iter(registry))
+    raise faults.WrongPart(part=part, name=name, kind=kind.__name__, found=repr(wanted))
 
 
 def torch_seed(seed: int | None) -> int:
-    """The seed of a training's first weights and draws."""
+    """Return the seed of a run's initial weights and draws."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint32)[0])
 
 
 def tie_seed(seed: int | None) -> int:
-    """The seed of the draw that breaks ties between classes."""
+    """Return the seed of the draw that breaks ties between classes."""
     return int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
 
 
 def describe(objective: Objective, annotators: Any, table: Annotations) -> AnnotatorFeatures | None:
-    """Tell the objective what is known of the annotators."""
+    """Give the objective the features of the annotators."""
     if annotators is None:
         return None
     if not objective.describes_annotators:
-        able = [name for name in objectives if objectives[name].describes_annotators]
-        raise BadParameter(
-            f"objective '{objectives.name_of(type(objective))}' has no use for features of annotators; leave "
-            f"annotators out, or take {' or '.join(map(repr, able))}."
-        )
+        able = tuple(name for name in objectives if objectives[name].describes_annotators)
+        raise faults.UnusedAnnotatorFeatures(objective=objectives.name_of(type(objective)), able=able)
     described = AnnotatorFeatures.fit(annotators, table.annotators)
     objective.annotator_features_ = described.of(annotators, table.annotators)
     return described

@@ -3,12 +3,12 @@
     g = ∇L(θ)      ε = ρ g / ‖g‖               adaptive: ε = ρ T² g / ‖T g‖, T = |θ|
     the optimiser's own step at θ, with the gradient ∇L(θ + ε)
 
-‖·‖ runs over all parameters together. ε does not depend on the scale of the loss, so a scaled one (mixed precision) or
-a sum in place of a mean gives the same. Where the norm is zero or not finite there is no ascent and the step is the
-optimiser's own. Of row-sparse gradients only the rows of the batch are moved.
+‖·‖ is over all parameters together. ε does not depend on the scale of the loss, so a scaled loss (mixed precision) or a
+sum in place of a mean gives the same. If the norm is zero or not finite there is no ascent and the step is the
+optimiser's own. With row-sparse gradients only the rows of the batch are changed.
 
-Both passes see the same network: the second one draws the same random numbers (dropout) from torch's generators, and
-leaves the running statistics of normalisation layers alone. With ρ = 0 the step is the optimiser's own, to the bit.
+Both passes use the same network: the second one draws the same random numbers (dropout) from torch's generators, and
+does not change the running statistics of normalisation layers. With ρ = 0 the step is the optimiser's own, to the bit.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
 from dissensus.common.parameters import check_argument, is_number, param
-from dissensus.exceptions import BadParameter
+from dissensus.learning.exceptions import UnknownSharpnessKeyword
 from dissensus.learning.rows import touched_rows
 
 
 def sam_options(sam: float | Mapping[str, Any]) -> dict[str, Any]:
-    """The keywords of `SAM`, given as ρ or as a mapping."""
+    """Return the keywords of `SAM`, given as ρ or as a mapping."""
     options = dict(sam) if isinstance(sam, Mapping) else {"rho": sam}
     if extra := set(options) - {"rho", "adaptive"}:
-        raise BadParameter(f"sam has keywords rho and adaptive, got {', '.join(sorted(extra))}.")
+        raise UnknownSharpnessKeyword(names=tuple(sorted(extra)))
     return options
 
 
 def _is_sam(sam: Any) -> bool:
-    """True for ρ, or a mapping with rho and adaptive; BadParameter where what it holds is wrong."""
+    """Return True for ρ, or a mapping with rho and adaptive; raise BadParameter if their values are wrong."""
     known = isinstance(sam, Mapping) or is_number(sam)
     return known and SAM(torch.optim.SGD([torch.zeros(1)]), **sam_options(sam)) is not None
 
@@ -57,11 +57,11 @@ class SAM(Optimizer):
     base : torch.optim.Optimizer
         Takes the steps; groups, learning rates, state and `state_dict` are its own.
     rho : float
-        ρ, how far the worst point is looked for.
+        ρ, the distance to the worst point.
     adaptive : bool
         Distances in proportion to the size of each parameter.
     model : nn.Module, optional
-        The network, where it has layers with running statistics: the second pass leaves those alone.
+        The network, if it has layers with running statistics, which the second pass must not change.
     """
 
     def __init__(self, base: Optimizer, rho: float = 0.05, adaptive: bool = False, model: nn.Module | None = None):
@@ -76,17 +76,17 @@ class SAM(Optimizer):
         self.param_groups, self.state = self.base.param_groups, self.base.state
 
     def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
-        """One step with the gradient at θ + ε; returns the loss at θ. `closure` as in `around`."""
+        """Take a step with the gradient at θ + ε; return the loss at θ. `closure` as in `around`."""
         loss = self.around(closure)
         self.base.step()
         return loss
 
     @torch.no_grad()
     def around(self, closure: Callable[[], Any]) -> Any:
-        """Leave the gradients of θ + ε at θ, for whoever clips or unscales them and takes the step; the loss at θ.
+        """Leave the gradients of θ + ε at θ, for a caller that clips or unscales them and takes the step.
 
-        `closure` clears the gradients, goes forward and backward over all items of the step (in parts, where they are
-        accumulated) and returns the loss; it is called twice.
+        Return the loss at θ. `closure` clears the gradients, goes forward and backward over all items of the step (in
+        parts, if gradients are accumulated) and returns the loss; it is called twice.
         """
         closure = torch.enable_grad()(closure)
         params = [parameter for group in self.base.param_groups for parameter in group["params"]]
@@ -107,16 +107,16 @@ class SAM(Optimizer):
         return loss
 
     def _ascend(self, params: list[Tensor]) -> list[Callable[[], Any]]:
-        """Move to θ + ε; returns what has to be called to be at θ again, to the bit."""
+        """Move to θ + ε; return functions that restore θ, to the bit."""
         moves, norms = [], []
         for weight in params:
             assert weight.grad is not None
             rows, grad = touched_rows(weight) if weight.grad.is_sparse else (None, weight.grad)
-            values = weight.clone() if rows is None else weight.index_select(0, rows)  # copies, to come back exactly
+            values = weight.clone() if rows is None else weight.index_select(0, rows)  # copies, to restore exact values
             slope = grad * values.abs() if self.adaptive else grad
             norms.append(torch.linalg.vector_norm(slope, dtype=torch.promote_types(slope.dtype, torch.float32)))
             moves.append((weight, rows, values, grad * values**2 if self.adaptive else grad))
-        norm = float(torch.stack(norms).norm()) if norms else 0.0  # the one time that the processor waits for a device
+        norm = float(torch.stack(norms).norm()) if norms else 0.0  # the only wait for the device
         if not 0 < norm < float("inf"):
             return []
         for weight, rows, values, direction in moves:
@@ -124,18 +124,18 @@ class SAM(Optimizer):
         return [partial(_write, weight, rows, values) for weight, rows, values, _ in moves]
 
     def state_dict(self) -> dict[str, Any]:
-        """The base optimiser's."""
+        """Return the state of the base optimiser."""
         return self.base.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Into the base optimiser."""
+        """Restore the state of the base optimiser."""
         self.base.load_state_dict(state_dict)
         self._share()
 
 
 @torch.no_grad()
 def _write(parameter: Tensor, rows: Tensor | None, values: Tensor) -> None:
-    """Put values into a parameter, or into these rows of it."""
+    """Copy values into a parameter, or into these rows of it."""
     if rows is None:
         parameter.copy_(values)
     else:

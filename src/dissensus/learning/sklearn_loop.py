@@ -1,10 +1,10 @@
-"""scikit-learn's loop: `fit(X, y)` where y are annotations by item, and scores for `GridSearchCV` and its kin.
+"""Support for scikit-learn: `fit(X, y)` with annotations by item as y, and scores for `GridSearchCV` and others.
 
     search = GridSearchCV(CrowdClassifier(), {"encoder__dropout": [0, 0.5]}, scoring=soft_cross_entropy)
     search.fit(X, ByItem(table))
 
-A learner's `fit` takes (table, X) or, as scikit-learn calls it, (X, y). There y is a table whose items are the rows of
-X, in their order; a `ByItem`, which can be cut by item; or one class per row.
+`fit` takes (table, X) or, as in scikit-learn, (X, y). There y is a table whose items are the rows of X, in their order;
+a `ByItem`, which can be indexed by item; or one class per row.
 """
 
 from __future__ import annotations
@@ -21,24 +21,23 @@ from scipy import sparse
 from dissensus.common.parameters import Parameters
 from dissensus.common.types import IntArray, Names
 from dissensus.evaluation import cross_entropy
-from dissensus.exceptions import DataError, NotFitted
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.devices import own_draws, place
-from dissensus.learning.encoders import MLP, Identity
+from dissensus.learning.encoders.mlp import Scaled
 from dissensus.learning.objectives.labels import vote_weight
 from dissensus.learning.storage import file_in, of_this_version, read_tree, write_tree
 from dissensus.models.base import arg_max
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
-from dissensus.table.exceptions import NotClassLabels
 
 
 class ByItem:
-    """A table as scikit-learn's y: one entry per item, in the order of `table.items`, to be cut by item.
+    """A table as scikit-learn's y: one entry per item, in the order of `table.items`, which can be indexed by item.
 
-    As an array it is the most frequent label of each item (of tied ones a draw): by it folds are stratified and
-    scikit-learn's own scores, such as "accuracy", judge.
+    As an array it is the most frequent label of each item (ties broken at random), which scikit-learn uses to stratify
+    folds and for its own scores, such as "accuracy".
 
     >>> y = ByItem(Annotations.from_arrays(["a", "b", "b", "c"], [0, 0, 1, 1], ["no", "yes", "yes", "no"]))
     >>> np.asarray(y[[2, 1]]).tolist()
@@ -52,18 +51,18 @@ class ByItem:
     def __init__(self, table: Annotations, at: IntArray | None = None):
         given.check_table(table, "ByItem")
         self.table = table
-        self.at = np.arange(table.n_items) if at is None else at  # the item of each entry
+        self.at = np.arange(table.n_items) if at is None else at  # item code of each entry
 
     def __len__(self) -> int:
         return int(self.at.size)
 
     @property
     def shape(self) -> tuple[int]:
-        """One axis: the number of entries."""
+        """Shape of one axis: the number of entries."""
         return (len(self),)
 
     def __getitem__(self, key: Any) -> ByItem:
-        key = key[0] if isinstance(key, tuple) else key  # scikit-learn asks for [rows, ...]
+        key = key[0] if isinstance(key, tuple) else key  # scikit-learn indexes with [rows, ...]
         return ByItem(self.table, np.atleast_1d(self.at[key]))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
@@ -78,18 +77,16 @@ class ByItem:
         return np.asarray(table.classes[arg_max(table.votes(), table.items, table.classes, 0)])
 
     def in_order(self) -> tuple[Annotations, IntArray]:
-        """The table of these items, and the entries in the order of its items."""
+        """Return the table of these items, and the entries in the order of its items."""
         mask = np.bincount(self.at, minlength=self.table.n_items)
         if (mask > 1).any():
-            raise DataError(
-                f"item {naming.shown(self.table.items[mask.argmax()])} is drawn {mask.max()} times; draw every item "
-                "once, or give its labels a weight."
-            )
+            item = naming.shown(self.table.items[mask.argmax()])
+            raise faults.RepeatedItem(item=item, times=int(mask.max()))
         return self.table.select(items=mask > 0), np.argsort(self.at)
 
 
 class Learner(Parameters, ABC):
-    """What those share that learn from annotations and inputs: scikit-learn's manners, and one file on disk.
+    """Base of models that learn from annotations and inputs: scikit-learn's protocol, and one file on disk.
 
     >>> import tempfile
     >>> from dissensus.learning import LIA, Learner
@@ -103,8 +100,8 @@ class Learner(Parameters, ABC):
     (True, 80)
     """
 
-    file: ClassVar[str]  # its name in a folder
-    stored_as: ClassVar[str]  # what the file says that it holds
+    file: ClassVar[str]  # name of the file in a folder
+    stored_as: ClassVar[str]  # kind of model, stored in the file
     fit_call: ClassVar[str] = "fit(table, X)"
     _estimator_type = "classifier"  # before scikit-learn 1.6
 
@@ -115,28 +112,28 @@ class Learner(Parameters, ABC):
 
     @classmethod
     def load(cls, folder: str | Path, *, device: str | None = None) -> Self:
-        """Load the model that `save` wrote into `folder`; all its answers are the same.
+        """Load the model that `save` wrote into `folder`; its predictions are the same.
 
-        `device` is where it computes; None: the keyword's default.
+        It computes on `device`; None stands for the keyword's default.
         """
         path, device = file_in(folder, cls.file), device or cls.declared()["device"].default
         tree = read_tree(path, cls.stored_as)
-        place(device)  # says what is wrong with the device
+        place(device)  # raises an error for a wrong device
         with of_this_version(path), own_draws():
             return cls._from_tree(tree, device)
 
     @abstractmethod
     def _tree(self) -> dict[str, Any]:
-        """What `save` writes: keywords, results and weights."""
+        """Return what `save` writes: keywords, results and weights."""
 
     @classmethod
     @abstractmethod
     def _from_tree(cls, tree: dict[str, Any], device: str) -> Self:
-        """Make a model from what `_tree` gave."""
+        """Make a model from the result of `_tree`."""
 
     def _check_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
-            raise NotFitted(f"this {type(self).__name__} is not fitted yet; call {self.fit_call} first.")
+            raise faults.ModelNotFitted(model=type(self).__name__, call=self.fit_call)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -151,24 +148,23 @@ class Learner(Parameters, ABC):
 
     @property
     def n_features_in_(self) -> int:
-        """Columns of X, where it was a table of numbers."""
-        model = getattr(self, "classifier_", self)  # LIA's
-        if isinstance(encoder := getattr(model, "encoder_", None), Identity | MLP):
+        """Number of columns of X, if it was a table of numbers."""
+        model = getattr(self, "classifier_", self)  # the classifier of LIA
+        if isinstance(encoder := getattr(model, "encoder_", None), Scaled):
             return int(encoder.center_.size)
-        raise AttributeError("n_features_in_: not fitted yet, or X was no table of numbers.")
+        raise AttributeError("n_features_in_")
 
 
 def table_first(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
-    """Table, inputs and gold, in the order of the table's items, of (table, X) or scikit-learn's (X, y)."""
+    """Return table, inputs and gold in the order of the table's items, from (table, X) or scikit-learn's (X, y)."""
     swapped = not isinstance(table, Annotations) and X is not None
     X, y = (table, X) if swapped else (X, table)
-    X = X.tocsr() if sparse.issparse(X) else X  # one of them is a mapping too
+    X = X.tocsr() if sparse.issparse(X) else X  # a sparse matrix may be a mapping too
     if not swapped or isinstance(y, Annotations):
         return y, X, gold
     if not isinstance(y, ByItem):
         y = _one_label_each(y)
-    if (n := given.rows(X)) != len(y):
-        raise DataError(f"X has {n:,} rows and y {len(y):,} entries; give one entry per row.")
+    given.check_rows(X, len(y), "entries", "y")
     found, order = y.in_order()
     X = _by_position(X, y)
     if given._names(X, found) is not None:
@@ -179,47 +175,42 @@ def table_first(table: Any, X: Any, gold: Any = None) -> tuple[Any, Any, Any]:
 
 
 def _by_position(X: Any, y: ByItem) -> Any:
-    """X without an index that is no names of items; DataError where it names other items than the entries of y."""
+    """Return X without an index that does not name items; raise OtherIndex if it names other items than y."""
     frame = nw.from_native(X, allow_series=True, pass_through=True)
     index = nw.maybe_get_index(frame) if isinstance(frame, nw.DataFrame | nw.Series) else None
     if index is None or getattr(index, "nlevels", 1) > 1 or index.name == given.ITEM:
-        return X  # `aligned` sees to it
+        return X  # `aligned` handles these
     text, items = index.dtype.kind not in "iu", y.table.items
-    at = y.at  # numbers of rows
+    at = y.at  # as row numbers
     if not np.array_equal(index, at) and text == (items.dtype.kind not in "iu"):
         at = naming.match(np.asarray(index.astype(object) if text else index), items, "items")
     if (at < 0).any() or np.array_equal(at, y.at):
         return nw.maybe_reset_index(frame).to_native()
     if set(at.tolist()) != set(y.at.tolist()):
-        raise DataError(
-            f"the index of X names other items than y has entries, such as {naming.shown(index[0])}; bring X into the "
-            "order of table.items before it is cut, or reset its index."
-        )
+        raise faults.OtherIndex(name=naming.shown(index[0]))
     return X
 
 
 def _one_label_each(y: Any) -> ByItem:
-    """A table in which one annotator gave every row of X its class."""
+    """Make a table in which one annotator gives every row of X its class."""
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise DataError(
-            f"y must be a table of annotations, a ByItem of one, or one class per row of X; got {type(y).__name__} of "
-            f"shape {labels.shape}."
-        )
+        raise faults.NotTargets(found=type(y).__name__, shape=labels.shape)
     if labels.dtype.kind == "f":
         bad = ~np.isfinite(labels) | (labels != np.floor(labels))
         if bad.any():
-            raise NotClassLabels.among("y", bad, labels)
+            row = int(bad.argmax())
+            raise faults.ContinuousTargets(n_rows=int(bad.sum()), value=float(labels[row]), row=row)
     number = np.arange(labels.size)
     return ByItem(Annotations.from_arrays(number, np.zeros_like(number), labels.tolist()))
 
 
 def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
-    """Minus the mean over items of the cross entropy to their votes: a score for `scoring`, the higher the better.
+    """Return minus the mean cross entropy of items to their votes: a score for `scoring`, the higher the better.
 
-    `estimator` has `predict_proba` and `classes_`; y is as for `fit`. Items without votes are left out.
+    `estimator` has `predict_proba` and `classes_`; y is as for `fit`. Items without votes are skipped.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = np.eye(2), ByItem(Annotations.from_arrays(["a", "b"], [0, 0], ["no", "yes"]))
@@ -233,9 +224,9 @@ def soft_cross_entropy(estimator: Any, X: Any, y: Any) -> float:
 
 
 def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
-    """Mean log probability of annotations, of each by its annotator: a score for `scoring`, the higher the better.
+    """Return the mean log probability of annotations, each for its annotator: a score, the higher the better.
 
-    An estimator that does not model annotators says the same of all of them. A Pipeline is asked through its last step.
+    An estimator that does not model annotators predicts the same for all. Of a Pipeline the last step is used.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> X, y = np.eye(2), ByItem(Annotations.from_arrays(["a", "b"], [0, 0], ["no", "yes"]))
@@ -246,7 +237,7 @@ def annotation_likelihood(estimator: Any, X: Any, y: Any) -> float:
     table = table.to_classes(np.asarray(estimator.classes_))
     while hasattr(estimator, "named_steps"):  # a Pipeline
         estimator, X = estimator[-1], estimator[:-1].transform(X)
-    model = getattr(estimator, "classifier_", estimator)  # LIA's
+    model = getattr(estimator, "classifier_", estimator)  # the classifier of LIA
     models_them = hasattr(model, "predict_annotations")
     proba = model.predict_annotations(table, X) if models_them else np.asarray(model.predict_proba(X))[table.item]
     logs, weight = log_likelihood(table, proba)

@@ -1,7 +1,7 @@
 """Store a tree of tensors, arrays and plain values in one file: safetensors with a JSON header. Never pickle.
 
-It is one file, because two could come from two runs. The header holds the tree with a place-holder for every tensor,
-the format, and a digest of all bytes, which shows where a file was cut or changed.
+It is one file, because two could come from two runs. The header has the tree with a placeholder for every tensor, the
+format, and a digest of all bytes, which detects truncated and changed files.
 """
 
 from __future__ import annotations
@@ -22,35 +22,36 @@ from torch import Tensor
 from dissensus.common.atomic import atomic
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
-from dissensus.exceptions import DissensusError, UnreadableFile, UnwritableFile
+from dissensus.exceptions import DissensusError, UnreadableFile
+from dissensus.learning import exceptions as faults
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.saving import check_arrays, pack_text, unpack_text
 
-FORMAT = 1  # raised when an older reader could not make sense of the file
-LEARNT = {"center_": "F real", "spread_": "F real", "n_classes_": "whole"}  # of an encoder or objective
+FORMAT = 1  # increased if older versions cannot read the file
+LEARNT = {"center_": "F real", "spread_": "F real", "n_classes_": "whole"}  # checked results of encoder and objective
 DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, AttributeError, OSError, RuntimeError)
 
 
 def file_in(folder: str | Path, name: str) -> Path:
-    """Path of the file `name` in a folder; or the path itself, where it names that file."""
+    """Return the path of the file `name` in a folder; or the path itself, if it names that file."""
     folder = Path(folder)
     return folder if folder.name == name else folder / name
 
 
 @contextmanager
 def of_this_version(path: Path) -> Iterator[None]:
-    """Turn errors about a tree that lacks what is looked for into one sentence."""
+    """Turn errors about missing or wrong values in a tree into OtherVersion."""
     try:
         yield
     except UnreadableFile:
         raise
     except (LookupError, TypeError, AttributeError, RuntimeError, ValueError, ArithmeticError, DissensusError) as error:
         why = " ".join(str(error).split())[:200].rstrip(".")
-        raise UnreadableFile(f"{path} is altered, or of another version of dissensus ({why}); train again.") from error
+        raise faults.OtherVersion(path=path, reason=why) from error
 
 
 def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
-    """Write a tree of dicts, lists, plain values, arrays and tensors; `kind` says what it is."""
+    """Write a tree of dicts, lists, plain values, arrays and tensors; `kind` is stored with it."""
     path = Path(path)
     make_folder(path.parent)
     tensors: dict[str, Tensor] = {}
@@ -62,42 +63,41 @@ def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
 
 
 def read_tree(path: str | Path, kind: str) -> Any:
-    """The tree that `write_tree` wrote."""
+    """Read the tree that `write_tree` wrote."""
     path = Path(path)
     if not path.is_file():
-        raise UnreadableFile(f"there is no {kind} at {path}.")
+        raise faults.ModelFileMissing(kind=kind, path=path)
     try:
         with safe_open(path, "pt") as file:
             header = json.loads(file.metadata()["header"])
             if header["format"] != FORMAT or header["kind"] != kind:
-                raise UnreadableFile(
-                    f"{path} is a {header['kind']} of format {header['format']}; this version of dissensus reads a "
-                    f"{kind} of format {FORMAT}."
+                raise faults.OtherFormat(
+                    path=path, kind=header["kind"], format=header["format"], expected_kind=kind, expected_format=FORMAT
                 )
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         if _digest(header["tree"], tensors) != header["digest"]:
-            raise UnreadableFile(f"{path} is damaged: its bytes are not those that were written.")
+            raise faults.DamagedModelFile(path=path, kind=kind, reason="its checksum is wrong")
         return _unpack(header["tree"], tensors)
     except UnreadableFile:
         raise
     except DAMAGE as error:
-        raise UnreadableFile(f"{path} is damaged, or no {kind} ({error}).") from error
+        raise faults.DamagedModelFile(path=path, kind=kind, reason=str(error)) from error
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         key = str(len(tensors))
-        tensors[key] = value.detach().cpu().contiguous().clone()  # shared memory is stored as often as it is used
+        tensors[key] = value.detach().cpu().contiguous().clone()  # safetensors does not store shared memory
         return {"tensor": key}
     if isinstance(value, np.ndarray) and value.dtype == object:
-        text = pack_text(value)  # not in the header, which may hold 100 MB
+        text = pack_text(value)  # not in the header, which is limited to 100 MB
         return {"names": [_pack(text["bytes"], tensors), _pack(text["offsets"][1:], tensors)]}
     if isinstance(value, np.ndarray):
         key = str(len(tensors))
         tensors[key] = torch.from_numpy(np.array(value, order="C"))
         return {"array": key}
     if isinstance(value, dict):
-        pairs = [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]  # keys may be ints
+        pairs = [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]  # keys may be integers
         return {"dict": pairs}
     if isinstance(value, tuple):
         return {"tuple": [_pack(item, tensors) for item in value]}
@@ -109,7 +109,7 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
         return str(value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise TypeError(f"{type(value).__name__} cannot be stored: {value!r}")
+    raise faults.NotStorable(kind=type(value).__name__, value=repr(value))
 
 
 def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -131,39 +131,39 @@ def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder and those above it."""
+    """Make the folder and its parents."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UnwritableFile(f"cannot write into {folder}: {error.strerror or error}.") from error
+        raise faults.FolderNotWritable(folder=folder, reason=error.strerror or str(error)) from error
 
 
 def _digest(tree: Any, tensors: dict[str, Tensor]) -> str:
     digest = hashlib.blake2b(json.dumps(tree).encode(), digest_size=16)
     for key in sorted(tensors):
         digest.update(key.encode())
-        if tensors[key].numel():  # torch cannot look at the bytes of nothing
+        if tensors[key].numel():  # torch cannot view an empty tensor as bytes
             digest.update(tensors[key].reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
-# What the trees of models hold ----------------------------------------------------------------------------------------
+# Trees of models ------------------------------------------------------------------------------------------------------
 
 
 def learnt(part: Parameters) -> dict[str, Any]:
-    """What `fit` learnt: the attributes whose names end in an underscore."""
+    """Return what `fit` learnt: the attributes whose names end in an underscore."""
     return {name: value for name, value in vars(part).items() if name.endswith("_")}
 
 
 def with_learnt(part: Any, values: dict[str, Any]) -> Any:
-    """The part, with these attributes set."""
+    """Set attributes of an object, and return it."""
     for name, value in values.items():
         setattr(part, name, value)
     return part
 
 
 def stored_part(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
-    """An encoder or objective as plain values and arrays."""
+    """Return an encoder or objective as plain values and arrays."""
     keywords = {
         name: {"method": methods.name_of(type(value)), "keywords": value.get_params(deep=False)}
         if isinstance(value, Aggregator)
@@ -174,7 +174,7 @@ def stored_part(part: Parameters, registry: Registry[Any]) -> dict[str, Any]:
 
 
 def loaded_part(stored: dict[str, Any], registry: Registry[Any]) -> Any:
-    """The part that `stored_part` stored; what is out of its range raises ValueError or BadParameter."""
+    """Load the result of `stored_part`; raise ValueError or BadParameter for values out of range."""
     keywords = {
         name: methods[value["method"]](**value["keywords"]) if isinstance(value, dict) and "method" in value else value
         for name, value in stored["parameters"].items()

@@ -1,17 +1,17 @@
-"""The only training loop. lightning-fabric brings devices, precision and processes.
+"""The only training loop. lightning-fabric provides devices, precision and processes.
 
     trace = Trainer(epochs=50, batch_size=64).fit(model, data, rows, groups)
 
 - `model(*data.take(rows))` returns the sum of the losses of these rows. A model may have `begin_epoch(epoch, epochs,
   walk)`, which is called before every epoch.
-- `data` has batches to take, as `network.Lessons`; `rows` are the places of the items that teach.
+- `data` has batches to take, as `network.Lessons`; `rows` are the indices of the training items.
 - `groups` are torch's parameter groups; parameters marked `row_sparse` go to `rows.RowAdam`.
 
-A *step* sees `batch_size` items, whatever it is made of: `accumulate` parts one after another, or parts on several
-processes. The sum of the losses over a step is divided by the step's items once, so parts change nothing but rounding.
-Rows are drawn by a generator keyed on seed and epoch, everything else (dropout, mixup) by torch's own generator, which
-is seeded for the run and given back afterwards as it was. A last batch of one item joins the batch before it, because
-there are no statistics over one item.
+A *step* uses `batch_size` items: in `accumulate` parts one after another, or in parts on several processes (fabric's
+DDP), each of which has all data in shared memory. The sum of the losses over a step is divided by the step's items
+once, so parts change nothing but rounding. Rows are drawn by a generator keyed on seed and epoch, everything else
+(dropout, mixup) by torch's own generator, which is seeded for the run and restored afterwards. A last batch of one item
+joins the batch before it, because batch normalisation needs two items.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import copy
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,72 +34,72 @@ from torch import Tensor, nn
 from dissensus.common.json_lines import key_of
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import IntArray
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.learning import exceptions as faults
 from dissensus.learning import optimizers
 from dissensus.learning.checkpoint import Checkpoint, Trace
-from dissensus.learning.devices import DEVICE, gpus, make_fabric, own_draws, place
+from dissensus.learning.devices import DEVICE, free_memory, gpus, make_fabric, own_draws, place
 from dissensus.learning.network import Lessons
-from dissensus.learning.rows import clip_gradients, drop_zero_rows, use_row_sparse
+from dissensus.learning.rows import clip_gradients, use_row_sparse
 from dissensus.learning.sam import SAM, SHARPNESS, sam_options
-from dissensus.learning.shards import Shard
 from dissensus.learning.training_log import Entry, reporter
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
 RUNNING = ("checkpoint", "checkpoint_every", "log", "device", "precision", "processes", "compile", "accumulate")
-"""Keywords that say where and how a run is computed, not what it computes."""
-BATCHES_AT_ONCE = 4  # asked together without gradients, where a batch needs less memory than in training
+"""Keywords that do not change the result of a run, only where and how it is computed."""
+BATCHES_AT_ONCE = 4  # predicted together; without gradients a batch needs less memory than in training
+MAX_MEMORY_SHARE = 0.5  # share of a GPU's free memory that inputs and targets may take
 
 
 class Training(Parameters):
-    """The keywords of a training."""
+    """Keywords of a training run."""
 
-    epochs: int = param(50, "passes over the items that teach", low=0)
+    epochs: int = param(50, "passes over the training items", low=0)
     batch_size: int = param(64, "items per step", low=1)
-    accumulate: int = param(1, "parts that a step is computed in, one after another, which takes less memory", low=1)
+    accumulate: int = param(1, "parts of a step that are computed one after another, to save memory", low=1)
     optimizer: optimizers.Wanted = optimizers.OPTIMIZER
-    weight_decay: float = param(0.0, "weight decay as torch's optimisers have it", low=0)
+    weight_decay: float = param(0.0, "weight decay of torch's optimisers", low=0)
     schedule: optimizers.Schedule = optimizers.SCHEDULE
-    warmup: float = param(0.0, "share of all steps in which the learning rates grow to their size", low=0, high=1)
+    warmup: float = param(0.0, "share of all steps in which the learning rates grow to their values", low=0, high=1)
     sam: float | Mapping[str, Any] | None = SHARPNESS
     clip: float | None = param(None, "largest norm of a step's gradient; None: any", above=0)
-    patience: int | None = param(None, "epochs without a better `monitor` on the validation items, then stop", low=1)
-    monitor: Metric | None = param(None, "metric on the validation items; None: what suits the objective")
+    patience: int | None = param(None, "stop after so many epochs without a better `monitor`", low=1)
+    monitor: Metric | None = param(None, "metric on the validation items; None: the objective's default")
     device: str = DEVICE
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
         "auto", "number format, as in lightning-fabric; auto: bf16-mixed on a GPU that has it, else 32-true"
     )
-    processes: int = param(1, "processes that train together, each with its share of the items (`shards.py`)", low=1)
+    processes: int = param(1, "processes that train together, each on its share of every step", low=1)
     compile: bool = param(False, "train through torch.compile: a slow start, faster steps, other random numbers")
-    checkpoint: str | Path | None = param(None, "folder that a run which was killed goes on from, to the same result")
+    checkpoint: str | Path | None = param(None, "folder from which a killed run continues, to the same result")
     checkpoint_every: float = param(30.0, "seconds between checkpoints", low=0)
-    log: str | Path | None = param(None, "folder that gets log.csv and events for TensorBoard, an entry per epoch")
+    log: str | Path | None = param(None, "folder for log.csv and events for TensorBoard, one entry per epoch")
     seed: int | None = param(
         0, "the same seed gives the same bits on the CPU", low=0, must="must be 0 or more, or None"
     )
 
     def check(self) -> None:
-        """Raise BadParameter where a keyword is out of its range; `fit` begins with it."""
+        """Raise BadParameter for a keyword out of its range; `fit` calls it first."""
         self.check_parameters()
         if self.place().index is not None and self.processes > 1:
-            raise BadParameter(f"device {self.device!r} is one; for {self.processes} processes say 'cuda'.")
+            raise faults.OneDeviceForProcesses(device=self.device, processes=self.processes)
         if self.seed is None and self.checkpoint is not None:
-            raise BadParameter("checkpoint needs a seed: without one, no run is the same as the one that was killed.")
+            raise faults.SeedNeeded()
 
     def deciding(self) -> dict[str, str]:
-        """The keywords that decide what a run computes, as text: a checkpoint is of the same ones."""
+        """Return the keywords that determine the result, as text; a checkpoint belongs to one set of them."""
         keywords = self.get_params(deep=False) | {"optimizer": optimizers.stored_optimizer(self.optimizer)}
         return {name: repr(value) for name, value in keywords.items() if name not in RUNNING}
 
     def place(self) -> torch.device:
-        """The device asked for, or the best that there is."""
+        """Return the device, or for "auto" the best one of this machine."""
         return place(self.device)
 
 
 class Trainer(Training):
     """The training loop with its keywords."""
 
-    seed: int = param(0, "seed of the order of rows and of what is drawn", low=0)
-    monitor: Metric = param("cross-entropy", "metric of `evaluate` that the best epoch is chosen by")
+    seed: int = param(0, "seed of the order of rows and of all random numbers", low=0)
+    monitor: Metric = param("cross-entropy", "metric of `evaluate` that chooses the best epoch")
 
     def fit(
         self,
@@ -112,34 +112,34 @@ class Trainer(Training):
         on_step: Callable[..., None] | None = None,
         key: str = "",
     ) -> Trace:
-        """Train `model` in place; see the module for model, data, rows and groups.
+        """Train `model` in place; the module describes model, data, rows and groups.
 
-        `evaluate(model)` gives metrics by name after every epoch; `monitor` is one of them. `on_step(epoch, mean loss)`
-        is called after every epoch (`training_log` says with what more). A checkpoint of another `key` is refused.
+        `evaluate(model)` returns metrics by name after every epoch; `monitor` is one of them. `on_step(epoch, mean
+        loss)` is called after every epoch (see `training_log`). A checkpoint of another `key` is an error.
         """
         self.check()
         if len(rows) == 0:
-            raise DataError("no item has anything to learn from: none has annotations (or gold) left to train on.")
+            raise faults.NothingToLearn(n_items=len(rows))
         if self.patience is not None and evaluate is None:
-            raise BadParameter("patience needs validation: give `validation` to fit, or set patience=None.")
+            raise faults.ValidationNeeded()
         if self.processes > len(rows):
-            raise BadParameter(f"{self.processes} processes are to share {len(rows)} items that teach; take fewer.")
+            raise faults.TooManyProcesses(processes=self.processes, n_items=len(rows))
         fabric = make_fabric(self.device, self.precision, self.processes)
         key = key_of({"key": key, "rows": len(rows), **self.deciding()}, [])
         loop = _Loop(self, model, data, rows, groups, key, evaluate)
         if self.processes == 1:
             loop.report = reporter(on_step, self.log)
             return loop.run(fabric)
-        with tempfile.TemporaryDirectory() as folder:  # a pipe between processes holds but a few kilobytes
+        with tempfile.TemporaryDirectory() as folder:  # a pipe between processes takes only a few kilobytes
             trace: Trace = fabric.launch(loop.in_process, file := Path(folder) / "weights")
             model.load_state_dict(load_file(file))
         report = reporter(on_step, self.log)
-        for entry in trace.epochs:  # processes do not tell before the end
+        for entry in trace.epochs:  # processes report nothing before the end
             report(entry)
         return trace
 
     def batches(self, rows: IntArray, epoch: int) -> list[Tensor]:
-        """The steps of an epoch: all rows once, in an order that only seed and epoch decide."""
+        """Return the steps of an epoch: all rows once, in an order that depends on seed and epoch alone."""
         draw = torch.Generator().manual_seed(mixed(self.seed, epoch))
         order = torch.as_tensor(rows)[torch.randperm(len(rows), generator=draw)]
         steps = list(torch.split(order, self.batch_size))
@@ -150,7 +150,7 @@ class Trainer(Training):
 
 @dataclass
 class _Loop:
-    """One process's part of a training: epochs of steps of parts."""
+    """The training of one process: epochs of steps of parts."""
 
     how: Trainer
     model: nn.Module
@@ -163,12 +163,13 @@ class _Loop:
 
     def in_process(self, fabric: Any, weights: Path) -> Trace:
         """Train in one of several processes; the first writes the weights."""
-        self.model, self.groups = copy.deepcopy((self.model, self.groups))  # what came is in memory that all share
+        self.model, self.groups = copy.deepcopy((self.model, self.groups))  # the arguments are in shared memory
         trace = self.run(fabric)
         if fabric.global_rank == 0:
             save_file({name: value.cpu().clone() for name, value in self.model.state_dict().items()}, weights)
         fabric.barrier()
-        torch.distributed.destroy_process_group()  # else gloo's threads may abort a process that ends while they run
+        del self.wrapped, self.optimizer  # DDP keeps the process group alive
+        torch.distributed.destroy_process_group()  # else threads of gloo may abort a process that ends while they run
         return trace
 
     def run(self, fabric: Any) -> Trace:
@@ -176,13 +177,15 @@ class _Loop:
         how, model, self.fabric = self.how, self.model, fabric
         if how.compile:
             model.compile()
-        use_row_sparse(model)  # before DDP looks at the module
+        use_row_sparse(model)  # before DDP reads the module
         self.wrapped = fabric.setup_module(model)
         self.base = optimizers.make_optimizer(how.optimizer, self.groups, how.weight_decay)
         self.sam = None if how.sam is None else SAM(self.base, model=model, **sam_options(how.sam))
         self.optimizer = fabric.setup_optimizers(self.base)
         self.rates = [group["lr"] for group in self.base.param_groups]
-        self.shard = Shard(fabric, self.data, self.rows)
+        self.home = torch.device("cpu")  # device of the data
+        if fabric.device.type != "cpu" and self.data.nbytes < MAX_MEMORY_SHARE * free_memory(fabric.device):
+            self.data, self.home = self.data.to(fabric.device), fabric.device
         self.steps_in_all = how.epochs * len(how.batches(self.rows, 0))
         self.checkpoint = Checkpoint(how, self.key, fabric, model, self.base)
         with own_draws(mixed(how.seed, -1 - fabric.global_rank), gpus(fabric.device)):
@@ -197,15 +200,15 @@ class _Loop:
         return self.at.trace
 
     def epoch(self) -> None:
-        """Do the rest of an epoch, judge it, and enter it into the trace."""
+        """Run the rest of an epoch, evaluate it, and add it to the trace."""
         at, how, fabric, began = self.at, self.how, self.fabric, time.monotonic()
         batches = how.batches(self.rows, at.epoch)
         several = fabric.world_size > 1
-        if several:  # each draws for itself; a checkpoint, written by the first at an epoch's end, need not know
+        if several:  # each draws its own numbers; the checkpoint, written at the end of an epoch, does not need them
             torch.manual_seed(mixed(how.seed, at.epoch + 1 + fabric.global_rank * 2**20))
         begin_epoch = getattr(self.model, "begin_epoch", None)
-        if begin_epoch is not None and at.place == 0:  # in the middle of an epoch, what it did is in the checkpoint
-            begin_epoch(at.epoch, how.epochs, partial(self.shard.walk, BATCHES_AT_ONCE * how.batch_size))
+        if begin_epoch is not None and at.place == 0:  # later, its results are in the checkpoint
+            begin_epoch(at.epoch, how.epochs, self.walk)
         sums: list[Tensor] = []
         while at.place < len(batches):
             sums.append(self.step(batches[at.place]))
@@ -218,14 +221,12 @@ class _Loop:
             at.total = float(fabric.all_reduce(torch.tensor(at.total, dtype=torch.float32), reduce_op="sum"))
         loss = at.total / len(self.rows)
         if not math.isfinite(loss):
-            raise DataError(
-                f"the loss became {loss} in epoch {at.epoch + 1}; lower the learning rate, or clip gradients (clip=1)."
-            )
+            raise faults.LossNotFinite(loss=loss, epoch=at.epoch + 1)
         entry = {"epoch": float(at.epoch + 1), "loss": loss, "seconds": time.monotonic() - began}
         if self.evaluate is not None:
             self.model.eval()
             metrics = self.evaluate(self.model) if fabric.global_rank == 0 else None
-            entry |= fabric.broadcast(metrics)  # all are to agree when to stop
+            entry |= fabric.broadcast(metrics)  # all processes have to stop together
             self.model.train()
             self.judge(entry)
         at.trace.epochs.append(entry)
@@ -236,8 +237,17 @@ class _Loop:
         if self.checkpoint.due() or at.epoch == how.epochs or at.trace.stopped:
             self.checkpoint.write(at)
 
+    def batch(self, rows: Tensor) -> Any:
+        """Return what the model takes for these rows, on the device."""
+        return self.fabric.to_device(self.data.take(rows.to(self.home)))
+
+    def walk(self) -> Iterator[Any]:
+        """Yield batches of all training rows, in their order."""
+        for part in torch.split(torch.as_tensor(self.rows), BATCHES_AT_ONCE * self.how.batch_size):
+            yield self.batch(part)
+
     def step(self, rows: Tensor) -> Tensor:
-        """Move the weights by the mean loss of these rows; returns the sum of this process's losses."""
+        """Update the weights by the mean loss of these rows; return the sum of this process's losses."""
         at, how = self.at, self.how
         factor = optimizers.rate_factor(how.schedule, how.warmup, at.step, self.steps_in_all, at.epoch)
         for group, rate in zip(self.base.param_groups, self.rates, strict=True):
@@ -246,37 +256,33 @@ class _Loop:
         summed: Tensor = closure() if self.sam is None else self.sam.around(closure)
         if how.clip is not None:
             self.fabric.strategy.precision.unscale_gradients(self.base)
-            clip_gradients(self.model.parameters(), how.clip)  # fabric's knows no row-sparse ones
+            clip_gradients(self.model.parameters(), how.clip)  # fabric does not clip row-sparse gradients
         self.optimizer.step()
         return summed
 
     def gradients(self, rows: Tensor) -> Tensor:
-        """Set the gradients of the mean loss of these rows; returns the sum of this process's losses."""
-        fabric, shard = self.fabric, self.shard
+        """Set the gradients of the mean loss of these rows; return the sum of this process's losses."""
+        fabric = self.fabric
         self.optimizer.zero_grad()
-        mine = shard.own(rows)
-        nothing = len(mine) == 0
-        if nothing:  # all processes have to take part: gradients of zero, of items that it has
-            mine = shard.own()[:2]
-        parts = mine.tensor_split(min(self.how.accumulate, max(len(mine) // 2, 1)))  # no statistics over one item
+        own = rows[fabric.global_rank :: fabric.world_size]
+        weight = fabric.world_size / len(rows) if len(own) else 0.0  # DDP averages over processes
+        if not len(own):  # every process has to take part, here with gradients of zero
+            own = rows[:2]
+        parts = own.tensor_split(min(self.how.accumulate, max(len(own) // 2, 1)))  # batch norm needs two items
         summed = torch.zeros((), device=fabric.device)
         for i, part in enumerate(parts):
-            batch = shard.batch(part)
             with fabric.no_backward_sync(self.wrapped, enabled=i + 1 < len(parts)):
-                loss = self.wrapped(*batch)
-                # processes are averaged over: undo that
-                fabric.backward(loss * (0.0 if nothing else fabric.world_size / len(rows)))
-            summed += 0 if nothing else loss.detach()
-        if shard.somebody_has_none(rows):
-            drop_zero_rows(self.model.parameters())  # what it looked at was not touched
+                loss = self.wrapped(*self.batch(part))
+                fabric.backward(loss * weight)
+            summed += loss.detach() if weight else 0
         return summed
 
     def judge(self, entry: dict[str, float]) -> None:
-        """Keep the weights if an epoch's metrics are the best so far; else stop where patience is over."""
+        """Keep the weights if the epoch has the best metrics so far; else stop if patience is exhausted."""
         how, trace = self.how, self.at.trace
         sign = -1 if how.monitor == "cross-entropy" else 1
         before = -math.inf if trace.best is None else sign * trace.epochs[trace.best - 1][how.monitor]
-        if sign * entry[how.monitor] >= before:  # of equally good epochs the later one has learnt more
+        if sign * entry[how.monitor] >= before:  # of equal epochs, the later one has learnt more
             trace.best = int(entry["epoch"])
             self.at.best = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
         elif how.patience is not None and entry["epoch"] - (trace.best or 0) >= how.patience:
@@ -284,10 +290,10 @@ class _Loop:
 
 
 def _added(sums: list[Tensor]) -> float:
-    """Add up losses on the processor: one wait for the device per epoch, not per step."""
+    """Add up losses on the CPU: one wait for the device per epoch, not per step."""
     return float(torch.stack(sums).cpu().double().sum()) if sums else 0.0
 
 
 def mixed(seed: int, place: int) -> int:
-    """A seed for one place of a run, unrelated to that of the next place."""
+    """Return a seed for one place of a run, independent of those of other places."""
     return int(np.random.SeedSequence((seed, place + 2**31)).generate_state(1, np.uint32)[0])

@@ -1,7 +1,7 @@
-"""What a training tells while it goes on: to `on_step`, to a CSV file and to TensorBoard.
+"""Reports of a training run: to `on_step`, to a CSV file and to TensorBoard.
 
-After every epoch there is one entry: epoch, step, loss, learning_rate, seconds and, where items are validated against,
-cross-entropy, accuracy and macro-f1. An `on_step(epoch, loss)` that has a parameter `entry` gets it too.
+Every epoch has one entry: epoch, step, loss, learning_rate, seconds and, with validation items, cross-entropy, accuracy
+and macro-f1. An `on_step(epoch, loss)` that has a parameter `entry` gets it too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from dissensus.exceptions import DissensusWarning, UnwritableFile
+from dissensus.learning.exceptions import FolderNotWritable, TensorBoardMissing
 
 FILE = "log.csv"
 HEAD = ("run", "epoch", "step", "loss", "learning_rate", "seconds", "cross-entropy", "accuracy", "macro-f1")
@@ -20,7 +20,7 @@ Entry = dict[str, float]
 
 
 def tell(on_step: Callable[..., None] | None, epoch: int, loss: float, entry: Entry) -> None:
-    """Call `on_step` with (epoch, loss), and with `entry` where it has such a parameter."""
+    """Call `on_step` with (epoch, loss), and with `entry` if it has such a parameter."""
     if on_step is not None:
         whole = "entry" in inspect.signature(on_step).parameters
         on_step(epoch, loss, **({"entry": entry} if whole else {}))
@@ -37,22 +37,18 @@ class TrainingLog:
             if not rows:
                 self.file.write_text(",".join(HEAD) + "\n", encoding="utf-8")
         except OSError as error:
-            raise UnwritableFile(f"cannot write a log into {folder}: {error.strerror or error}.") from error
+            raise FolderNotWritable(folder=Path(folder), reason=error.strerror or str(error)) from error
         self.run = 1 + int(rows[-1]["run"]) if rows else 1
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             if self.run == 1:
-                warnings.warn(
-                    f"TensorBoard is not installed, so {folder} has {FILE} only: pip install tensorboard.",
-                    DissensusWarning,
-                    stacklevel=4,
-                )
+                warnings.warn(TensorBoardMissing(folder=str(folder), file=FILE), stacklevel=4)
             return
         self.events = SummaryWriter(str(self.file.with_name(f"run-{self.run}")))
 
     def __call__(self, entry: Entry) -> None:
-        """Write what an epoch has done; a reader at the same time sees whole lines."""
+        """Write the entry of an epoch; a concurrent reader sees whole lines."""
         with self.file.open("a", newline="", encoding="utf-8") as file:
             values = [({"run": self.run} | entry).get(key, "") for key in HEAD]
             csv.writer(file).writerow([int(v) if isinstance(v, float) and v.is_integer() else v for v in values])
@@ -64,7 +60,7 @@ class TrainingLog:
 
 
 def reporter(on_step: Callable[..., None] | None, folder: str | Path | None) -> Callable[[Entry], None]:
-    """One function that tells `on_step` and writes the log of a folder, where there are such."""
+    """Return a function that calls `on_step` and writes the log of a folder, if they are given."""
     log = None if folder is None else TrainingLog(folder)
 
     def report(entry: Entry) -> None:

@@ -1,4 +1,4 @@
-"""Items that a network is judged by after every epoch: against their gold or, where it is not known, their votes."""
+"""Validation items, on which a network is scored after every epoch: against gold or, without gold, their votes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import cross_entropy, macro_f1
-from dissensus.exceptions import BadParameter, DataError, UnknownClass
+from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.batches import Batch, Columns
 from dissensus.learning.logistic import MIN_PROBABILITY
@@ -31,15 +31,15 @@ class Validation:
     """Metrics of a network on validation items."""
 
     columns: Columns
-    rows: IntArray  # (V,) into the columns
+    rows: IntArray  # (V,) indices into the columns
     truth: FloatArray  # (V, K)
-    at_once: int  # items at a time
-    labels: Columns | None = None  # annotations of the items in `columns`, by which cross entropy is to judge
+    at_once: int  # items predicted together
+    labels: Columns | None = None  # annotations of the items in `columns`; cross entropy is computed from them
 
     def __call__(self, network: nn.Module) -> dict[str, float]:
-        """Cross entropy, accuracy and macro F1 against gold or votes; of tied votes any class is right.
+        """Return cross entropy, accuracy and macro F1 against gold or votes; any class with most votes is right.
 
-        With `labels`, cross entropy is to each of them, by what the network expects of the annotator who gave it:
+        With `labels`, cross entropy is to each label, predicted for the annotator who gave it:
         −Σ v log P_j(y | x) / Σ v.
         """
         assert isinstance(network, Network)
@@ -64,7 +64,7 @@ class Validation:
 
 
 def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) -> BoolArray:
-    """(I,) a share of the items that teach, chosen by seed and name, not by their order."""
+    """Choose a share of the training items (I,) by seed and name, independent of their order."""
     check_argument("validation", share, float, above=0, below=1, must=MUST)
     among, held = np.flatnonzero(teaches), np.zeros(table.n_items, np.bool_)
     held[among[shuffled(table.items[among], seed)[: max(round(share * among.size), 1)]]] = True
@@ -72,7 +72,7 @@ def hold_out(share: float, table: Annotations, teaches: BoolArray, seed: int) ->
 
 
 def stratified_folds(table: Annotations, truth: FloatArray, teaches: BoolArray, folds: int, seed: int) -> IntArray:
-    """(I,) the fold of each item that teaches, −1 of others; each has its share of the items of every class.
+    """Assign training items to folds (I,), −1 for other items; each fold has its share of every class.
 
     Seed and names decide, not the order. The class is the most frequent label, the first of tied ones.
     """
@@ -83,12 +83,12 @@ def stratified_folds(table: Annotations, truth: FloatArray, teaches: BoolArray, 
 
 
 def shuffled(names: Names, seed: int) -> IntArray:
-    """(n,) the places of names in a random order, which depends on seed and names alone."""
+    """Return the indices (n,) of names in a random order that depends on seed and names alone."""
     return np.argsort(naming.mix(naming.hashes(names) ^ np.uint64(seed)), kind="stable")
 
 
 def known_truth(table: Annotations, gold: IntArray | None) -> FloatArray:
-    """(I, K) one-hot gold, or shares of the votes."""
+    """Return one-hot gold, or shares of the votes (I, K)."""
     truth = table.soft_labels()
     if gold is not None:
         truth[gold >= 0] = np.eye(table.n_classes)[gold[gold >= 0]]
@@ -96,26 +96,25 @@ def known_truth(table: Annotations, gold: IntArray | None) -> FloatArray:
 
 
 def validation_items(validation: Any, classes: Names) -> tuple[Any, FloatArray]:
-    """Inputs and truth (V, K) of (X, labels), where labels are names, codes or a table; unknown items are left out."""
+    """Return inputs and truth (V, K) of (X, labels), with labels as names, codes or a table; drop unknown items."""
     try:
         X, labels = validation
     except (TypeError, ValueError):
-        raise BadParameter(f"validation {MUST}.") from None
+        raise faults.WrongValidation() from None
     if isinstance(labels, Annotations):
         X, labels = given.aligned(X, labels), labels.to_classes(classes)
         truth = np.where(vote_weight(labels)[:, None] > 0, labels.soft_labels(), 0.0)
     else:
         truth = one_hot(labels, classes)
-    if given.rows(X) != len(truth):
-        raise DataError(f"validation: {given.rows(X):,} rows of X for {len(truth):,} labels; give equally many.")
+    given.check_rows(X, len(truth), "labels", "validation")
     known = np.flatnonzero(truth.sum(axis=1) > 0)
     if not known.size:
-        raise DataError("validation: no item has a known class or a vote.")
+        raise faults.NoKnownLabels(argument="validation")
     return X if known.size == len(truth) else given.take(X, known), truth[known]
 
 
 def one_hot(labels: Any, classes: Names) -> FloatArray:
-    """(n, K) one-hot rows of class names, or of codes where the classes are no integers; zero where unknown (−1)."""
+    """Return one-hot rows (n, K) of class names, or of codes unless classes are integers; zeros if unknown (−1)."""
     array = np.asarray(labels)
     if array.dtype.kind in "iu" and classes.dtype.kind not in "iu":
         codes = array.astype(np.int64)
@@ -124,9 +123,6 @@ def one_hot(labels: Any, classes: Names) -> FloatArray:
         codes = naming.match(column, classes, "labels")
         bad = column[(codes < 0) & (column != -1)]
         if bad.size:
-            raise UnknownClass(
-                f"labels: {naming.shown(bad[0])} is none of the {classes.size} classes that were fitted."
-            )
-    if codes.size and (codes.min() < -1 or codes.max() >= classes.size):
-        raise UnknownClass(f"labels: codes run from −1 to {classes.size - 1}, got {codes.min()} to {codes.max()}.")
+            raise faults.UnknownLabel(label=naming.shown(bad[0]), n_classes=classes.size)
+    given.check_codes(codes, classes.size, "labels")
     return np.vstack([np.eye(classes.size), np.zeros(classes.size)])[codes]  # −1 takes the last

@@ -1160,10 +1160,6 @@ class RowsExcluded(RowsLeftOut):
     example = {"report": "Not used: 3 rows without an answer.", "notes": ()}
 
 
-class NotClassLabels(BadRows, DataError):
-    template = f"{COUNT} values are continuous, infinite or NaN, not classes; {FIRST}"
-
-
 class UnnamedAnnotators(DataWarning):
     template = (
         "{path}: {n:,} of {n_answers:,} answers name no annotator; they count as one annotator, named by the file."

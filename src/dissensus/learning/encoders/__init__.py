@@ -1,18 +1,19 @@
-"""Encoders: one file each, entered in the registry by importing it.
+"""Encoders: how an input becomes a vector. One file each, which registers itself; `encoders` finds them by name.
 
 >>> encoders["mlp"](hidden=[16]).hidden
 [16]
 """
 
-from dissensus.learning.encoders.base import Encoder, encoders
-from dissensus.learning.encoders.identity import Identity
-from dissensus.learning.encoders.item_embedding import ItemEmbedding
-from dissensus.learning.encoders.mlp import MLP
-from dissensus.learning.encoders.tagger import Tagger
-from dissensus.learning.encoders.text_cnn import TextCNN
-from dissensus.learning.encoders.transformer import Transformer
-from dissensus.learning.encoders.wide_resnet import WideResNet
+from typing import Any
 
-__all__ = [
-    "MLP", "Encoder", "Identity", "ItemEmbedding", "Tagger", "TextCNN", "Transformer", "WideResNet", "encoders",
-]  # fmt: skip
+from dissensus.learning.encoders.base import Encoder, encoders
+
+__all__ = ["Encoder", "encoders"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return an encoder by the name of its class."""
+    for _, entry in encoders.entries():
+        if entry.value.__name__ == name:
+            return entry.value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

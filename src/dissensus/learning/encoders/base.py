@@ -1,9 +1,9 @@
-"""How an input becomes a vector. An encoder knows nothing of annotations, annotators or losses.
+"""Encoders turn an input into a vector. An encoder knows nothing of annotations, annotators or losses.
 
-`CrowdClassifier.fit` copies the encoder it was given, calls `fit` (vocabulary, scale, sizes), `prepare` (inputs as
-columns, once) and `module` (fresh weights). What `fit` learns is kept in attributes ending in `_`: plain values and
-NumPy arrays, which are saved; weights belong to the module alone. The module is an ordinary `nn.Module`, of use
-without the rest: `forward(**batch)` gives one row per item, and `branch` maps that to (B, `width`).
+`CrowdClassifier.fit` copies the encoder, calls `fit` (vocabulary, scale, sizes), `prepare` (inputs as columns, once)
+and `module` (initial weights). The results of `fit` are attributes ending in `_`: plain values and NumPy arrays, which
+are saved; weights belong to the module alone. The module is an ordinary `nn.Module` that can be used on its own:
+`forward(**batch)` returns one row per item, and `branch` maps that to (B, `width`).
 """
 
 from __future__ import annotations
@@ -20,11 +20,19 @@ from dissensus.learning.batches import Columns
 
 
 class Encoder(Parameters, ABC):
-    """x → a vector."""
+    """A map from x to a vector."""
 
-    takes: ClassVar[str]  # what X is, in words, for tables and errors
+    takes: ClassVar[str]  # the kind of X, in words, for tables and errors
     mixes: ClassVar[bool] = False  # mixup may average inputs (else it averages the vectors)
-    learning_rate: ClassVar[float] = 1e-3  # where the user names none
+    learning_rate: ClassVar[float] = 1e-3  # unless the user gives one
+    linear: ClassVar[bool] = False  # a linear model is wanted: objective `auto` adds no networks
+
+    def fixed(self) -> list[Encoder]:
+        """Return encoders without weights that objective `auto` may pool instead; none if this one has to be trained.
+
+        The first is the default, and `auto` chooses among them by held-out items.
+        """
+        return []
 
     def fit(self, X: Any) -> Self:
         """Check the keywords and learn what is needed to `prepare` inputs; X is not kept."""
@@ -33,14 +41,14 @@ class Encoder(Parameters, ABC):
 
     @abstractmethod
     def prepare(self, X: Any) -> Columns:
-        """Turn inputs into columns, one entry per row of X; DataError where they cannot be used."""
+        """Turn inputs into columns, one entry per row of X; raise DataError for inputs that cannot be used."""
 
     @abstractmethod
     def module(self) -> nn.Module:
-        """Make the network, fresh: forward(**batch) with the columns of `prepare` → (B, …)."""
+        """Return the network with initial weights: forward(**batch) with the columns of `prepare` → (B, …)."""
 
     def branch(self) -> nn.Module:
-        """Make what every task has for itself between the module and its last layer: (B, …) → (B, `width`)."""
+        """Return the layers of one task between the module and its last layer: (B, …) → (B, `width`)."""
         return nn.Identity()
 
     @property
@@ -49,8 +57,10 @@ class Encoder(Parameters, ABC):
         """Columns of the vectors after a branch; known after `fit`."""
 
 
-encoders: Registry[type[Encoder]] = Registry("encoder", "train --help", "dissensus.learning.encoders")
-"""Name → encoder."""
+encoders: Registry[type[Encoder]] = Registry(
+    "encoder", "train --help", "dissensus.learning.encoders", "dissensus.encoders"
+)
+"""Name → encoder; other packages add theirs by the entry-point group `dissensus.encoders`."""
 
 
 def sizes(default: Any, text: str, must: str, *, least: int = 1, most: float = np.inf) -> Any:

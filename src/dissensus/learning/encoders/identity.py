@@ -9,3 +9,4 @@ class Identity(Scaled):
     """No layers."""
 
     learning_rate = 1e-2  # a convex problem
+    linear = True

@@ -1,7 +1,6 @@
-"""Items without features: a vector is learnt for each, and layers over it are shared.
+"""Items without features: one vector per item is learnt, and the layers over it are shared.
 
-A step's gradient holds only the vectors of its items. An item that was not there at `fit` has the mean vector, which
-says nothing about it.
+A step's gradient has only the vectors of its items. An item that was not in `fit` has the mean vector.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class ItemEmbedding(Encoder):
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Make one column, `code`; −1 for a name that was not there at `fit`."""
+        """Return one column, `code`; −1 for a name that was not in `fit`."""
         return Columns(code=torch.as_tensor(naming.match(_names(X), self.names_, "X").astype(np.int64)))
 
     def module(self) -> nn.Module:
@@ -62,7 +61,7 @@ class ItemEmbeddingModule(nn.Module):
         self.layers = MLPModule(size, hidden, dropout)
 
     def forward(self, code: Tensor) -> Any:
-        """Return the last layer's values; for a code of −1, of the mean vector."""
+        """Return the last layer's values; the mean vector is used for a code of −1."""
         vectors = self.vectors(code.clamp(min=0))
         if not self.training:
             vectors = torch.where(code[:, None] >= 0, vectors, self.vectors.weight.mean(dim=0))

@@ -1,6 +1,6 @@
 """A multilayer perceptron over given features: the base model of [U] for LabelMe (4 × 128 ReLU, dropout 0.2).
 
-Features are centred and scaled by what the training items show, so that their units do not matter.
+Features are centred and scaled by their means and spreads over the training items, so that units do not matter.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch import nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns, Mapped
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.exceptions import OtherFeatureCount
 from dissensus.learning.inputs import blocks, by_column, column_names, vectors
 
 MIN_RELATIVE_SPREAD = 1e-7  # a feature that varies less, relative to its size, is constant
@@ -42,7 +42,7 @@ class Scaled(Encoder):
 
     center_: FloatArray
     spread_: FloatArray
-    columns_: list[str] | None = None  # names of the features, where `fit` saw a frame
+    columns_: list[str] | None = None  # names of the features, if `fit` got a frame
 
     @property
     def width(self) -> int:
@@ -51,8 +51,13 @@ class Scaled(Encoder):
     def module(self) -> nn.Module:
         return MLPModule(self.center_.size, self.hidden, self.dropout)
 
+    def fixed(self) -> list[Encoder]:
+        """Return the features themselves, each scaled by its own spread or all by one number."""
+        scales = (True, "all") if self.scale is True else (self.scale,)
+        return [encoders["identity"](scale=scale) for scale in scales]
+
     def fit(self, X: Any) -> Self:
-        """Find mean and standard deviation of every feature (a constant one is only centred), or its largest size."""
+        """Find mean and standard deviation of every feature (0 and 1 for a constant one), or its largest size."""
         super().fit(X)
         x, self.columns_ = vectors(X), column_names(X)
         self.center_, self.spread_ = np.zeros(x.shape[1]), np.ones(x.shape[1])
@@ -69,10 +74,10 @@ class Scaled(Encoder):
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Make one column, `x`; features that are mapped from a file stay there, those of a frame are found by name."""
+        """Return one column, `x`; features in a file stay there, those of a frame are found by name."""
         x = vectors(by_column(X, self.columns_))
         if x.shape[1] != self.center_.size:
-            raise DataError(f"X has {x.shape[1]} features, the model was fitted to {self.center_.size}.")
+            raise OtherFeatureCount(n_features=x.shape[1], expected=self.center_.size)
         if isinstance(x, Mapped):
             return Columns(x=x.scaled(self.center_, self.spread_))
         return Columns(x=torch.from_numpy(((x - self.center_) / self.spread_).astype(np.float32)))
@@ -87,7 +92,7 @@ class MLP(Scaled):
 
 
 class MLPModule(nn.Module):
-    """(B, D) → (B, hidden[-1]); without layers, as it came."""
+    """(B, D) → (B, hidden[-1]); the input itself without layers."""
 
     def __init__(self, features: int, hidden: Sequence[int] = (), dropout: float = 0.0):
         super().__init__()

@@ -10,11 +10,10 @@ H = 256, two blocks with two heads: transformer encoder blocks (Vaswani et al. 2
     x ← x + drop(O · heads(V · norm(x)))        x ← x + drop(W₂ drop(relu(W₁ norm(x))))
 
 The softmax over a single position is 1 whatever the query and the key are, so attention is its value map V and its
-output map O: no query, no key, the same function. Heads then differ only in dropout, which leaves out the whole of a
-head. The
-LSTMs read what is there and no padding (the released code reads the state after the padding of a word). Sizes are the
-released runs', but for the branch, which there has two blocks, and no relu after its linear layer.
-Of items that ask about the same sentence, or the same word, in a batch, sentence and word are read once.
+output map O: no query, no key, the same function. Heads then differ only in dropout, which drops whole heads. The LSTMs
+read no padding (the released code reads the state after the padding of a word). Sizes are those of the released runs,
+except the branch, which has two blocks there, and no relu after its linear layer. Equal sentences, and equal words, of
+a batch are read once.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from dissensus.common.parameters import param
-from dissensus.exceptions import DataError
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.base import encoders
 from dissensus.learning.encoders.words import PADDING, WordEncoder, character_vectors, distinct, encode, vocabulary
+from dissensus.learning.exceptions import PositionOutOfRange
 from dissensus.learning.inputs import pairs, tokens
 from dissensus.table.names import shown
 
@@ -52,7 +51,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Any:
         """One round of attention and of the two feed-forward layers, norms first."""
         value = self.value(self.norm1(x))  # (B, D)
-        weight = self.dropout(value.new_ones(len(x), self.heads, 1))  # attention to the only position there is
+        weight = self.dropout(value.new_ones(len(x), self.heads, 1))  # attention to the only position
         value = (value.view(len(x), self.heads, -1) * weight).flatten(1)
         x = x + self.dropout(self.output(value))
         wide = self.dropout(self.wide(self.norm2(x)).relu())
@@ -60,7 +59,7 @@ class Block(nn.Module):
 
 
 def blocks(n: int, width: int, heads: int, dropout: float) -> nn.Sequential:
-    """A stack of n blocks and the norm at its end."""
+    """Return n blocks with a norm at their end."""
     return nn.Sequential(*(Block(width, heads, dropout) for _ in range(n)), nn.LayerNorm(width))
 
 
@@ -69,7 +68,7 @@ class TaggerModule(nn.Module):
 
     def __init__(self, of: Tagger):
         super().__init__()
-        characters = character_vectors(of.characters_, of.characters)  # drawn first
+        characters = character_vectors(of.characters_, of.characters)  # its random numbers come first
         self.vectors, self.characters = of.word_vectors(), characters
         self.context = nn.LSTM(of.dimensions_, of.hidden, batch_first=True, bidirectional=True)
         self.spelling = nn.LSTM(of.characters, of.hidden, batch_first=True, bidirectional=True)
@@ -77,7 +76,7 @@ class TaggerModule(nn.Module):
         self.dropout = nn.Dropout(of.dropout)
 
     def forward(self, sentence: Tensor, words: Tensor, position: Tensor, word: Tensor, characters: Tensor) -> Any:
-        """`sentence` and `word` (B,) number what is alike; words (B, L), position (B,), characters (B, C)."""
+        """`sentence` and `word` (B,) number the different ones; words (B, L), position (B,), characters (B, C)."""
         one, which = distinct(sentence)
         states, _ = self.context(_packed(self.vectors(words[one]), words[one]))
         u = pad_packed_sequence(states, batch_first=True)[0][which, position]  # (B, 2H)
@@ -88,7 +87,7 @@ class TaggerModule(nn.Module):
 
 
 def _packed(x: Tensor, codes: Tensor) -> Any:
-    length = (codes != PADDING).sum(dim=1).clamp(min=1)  # a word without letters is one empty letter
+    length = (codes != PADDING).sum(dim=1).clamp(min=1)  # a word without letters counts as one empty letter
     return pack_padded_sequence(x, length.cpu(), batch_first=True, enforce_sorted=False)
 
 
@@ -98,7 +97,7 @@ def _packed(x: Tensor, codes: Tensor) -> Any:
     cite="Fornaciari et al. 2021",
 )
 class Tagger(WordEncoder):
-    """(tokens, position) pairs → vectors; tokens are a sequence of strings, or a string where spaces part them."""
+    """(tokens, position) pairs → vectors; tokens are a sequence of strings, or a string that is split at spaces."""
 
     takes = "(tokens, position) pairs"
 
@@ -119,7 +118,7 @@ class Tagger(WordEncoder):
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Make codes of words and characters; number the sentences and targets, equal ones alike."""
+        """Return codes of words and characters; equal sentences, and equal targets, get the same number."""
         read = self._read(X)
         sentences = [sentence for sentence, _ in read]
         targets = [sentence[at][: self.max_characters] for sentence, at in read]
@@ -134,13 +133,10 @@ class Tagger(WordEncoder):
     def _read(self, X: Any) -> list[tuple[list[str], int]]:
         """Return tokens and position of every row."""
         read: list[tuple[list[str], int]] = []
-        for row, (given, position) in enumerate(pairs(X)):
+        for row, (given, position) in enumerate(pairs(X, "tokens and a position")):
             found = tokens(given, row)
             if (at := _whole(position)) is None or not 0 <= at < len(found):
-                raise DataError(
-                    f"X: row {row} has position {shown(position)} in {len(found):,} tokens; positions are whole "
-                    "numbers that count from 0."
-                )
+                raise PositionOutOfRange(row=row, position=shown(position), n_tokens=len(found))
             read.append((found, at))
         return read
 
@@ -162,7 +158,7 @@ def _numbered(values: Sequence[Any]) -> Tensor:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number, also as a table may hold it: 3.0, or "3"."""
+    """Return a whole number, also from 3.0 or "3"; None for other values."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):

@@ -41,7 +41,7 @@ class TextCNNModule(nn.Module):
         for window, convolution in zip(self.windows, self.convolutions, strict=True):
             c = convolution(x)  # (B, channels, L − window + 1)
             padding = torch.arange(c.shape[2], device=c.device) > (length - window)[:, None]
-            z.append(c.masked_fill(padding[:, None], -torch.inf).amax(dim=2).relu())  # relu and max change places
+            z.append(c.masked_fill(padding[:, None], -torch.inf).amax(dim=2).relu())  # relu and max commute
         return self.dropout(torch.cat(z, dim=1))
 
 
@@ -63,7 +63,7 @@ class TextCNN(WordEncoder):
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Make one column, `words`: their codes."""
+        """Return one column, `words`: their codes."""
         return Columns(words=encode(self._words(X), self.words_, shortest=max(self.windows)))
 
     def _words(self, X: Any) -> list[list[str]]:

@@ -1,13 +1,13 @@
-"""A pretrained transformer over texts, or over a text with a target, as [U] has it: `[CLS] text [SEP] target [SEP]`.
+"""A pretrained transformer over texts, or over a text with a target as in [U]: `[CLS] text [SEP] target [SEP]`.
 
     h = network(tokens)  (B, L, H)        z = h at [CLS], or the mean of h over the tokens  (B, H)
 
-Fine-tuned, the network is the module and all its weights learn. Frozen, texts become vectors once, through the cache on
-disk, and an objective's last layer is all that learns; z then has length √H, so that its entries are of size one
-whatever the model's scale.
+Fine-tuned, the network is the module and all its weights are trained. Frozen, texts are embedded once, through the
+cache on disk, and only the objective's layers are trained; z then has length √H, so that its entries have size one for
+every model.
 
-A fitted encoder holds the network's configuration and the tokenizer as plain values. A saved model needs no pretrained
-weights: fine-tuned ones are the module's; frozen ones are kept with it, unless they are the bundled model's.
+A fitted encoder has the network's configuration and the tokenizer as plain values. A saved model needs no pretrained
+weights: fine-tuned ones are the module's; frozen ones are saved with it, except those of the bundled model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import DataError
 from dissensus.features import hub
 from dissensus.features.cache import Cache
 from dissensus.features.text import Pooling, TextModel, check_length, embed_texts, pool, states, text_model, tokens
@@ -29,9 +28,10 @@ from dissensus.learning import inputs as given
 from dissensus.learning.batches import Columns, Padded
 from dissensus.learning.encoders.base import Encoder, encoders
 from dissensus.learning.encoders.mlp import MLPModule
+from dissensus.learning.exceptions import NotAPair, OtherTextModel
 
-TEXTS_AT_ONCE = 64  # that are predicted, alike in length
-TOKENIZED_AT_ONCE = 8192  # texts; before they are put together, tokens are large objects
+TEXTS_AT_ONCE = 64  # texts of similar length that are predicted at once
+TOKENIZED_AT_ONCE = 8192  # texts; the tokens of more would take much memory
 
 
 @encoders.register("transformer", summary="a pretrained Hugging Face encoder of texts", cite="Devlin et al. 2019")
@@ -57,18 +57,21 @@ class Transformer(Encoder):
     normalize_: bool
     identity_: str
     pairs_: bool
-    weights_: dict[str, FloatArray] | None  # of a frozen model that is not the bundled one
+    weights_: dict[str, FloatArray] | None  # for a frozen model other than the bundled one
 
     def __init__(self, model: str | Path | None = None, **keywords: Any):
         super().__init__(model=model, **keywords)
 
     @property
     def learning_rate(self) -> float:  # type: ignore[override]  # here it depends on a keyword
-        """Small for pretrained weights; as for other encoders where they are left alone."""
+        """Learning rate: small for pretrained weights, that of other encoders for frozen ones."""
         return 5e-5 if self.tune else 1e-3
 
+    def fixed(self) -> list[Encoder]:
+        return [] if self.tune else [self]
+
     def fit(self, X: Any) -> Self:
-        """Read the model; the first input says whether inputs are texts or pairs."""
+        """Read the model; the first input shows whether inputs are texts or pairs."""
         super().fit(X)
         source = text_model(self.model)
         self.max_length_ = check_length(source, self.max_length)
@@ -78,11 +81,11 @@ class Transformer(Encoder):
         self.weights_ = None
         if not self.tune and self.model is not None:
             self.weights_ = {name: value.numpy() for name, value in source.network().state_dict().items()}
-        self._pretrained = source  # not kept in a saved model: there, weights are the module's
+        self._pretrained = source  # not saved with the model, whose weights are the module's
         return self
 
     def prepare(self, X: Any) -> Columns:
-        """Make columns `ids` and, of pairs, `types`; of a frozen model one column, `x`."""
+        """Return columns `ids` and, for pairs, `types`; for a frozen model one column, `x`."""
         first, second = self._texts(X)
         if not self.tune:
             x = embed_texts(
@@ -105,7 +108,7 @@ class Transformer(Encoder):
         return Columns(**columns)
 
     def module(self) -> nn.Module:
-        """Make the network: pretrained after `fit`; after loading, its weights are yet to come."""
+        """Return the network: pretrained after `fit`; without weights after loading."""
         if not self.tune:
             return MLPModule(self.width)
         fresh = getattr(self, "_pretrained", None)
@@ -113,15 +116,15 @@ class Transformer(Encoder):
 
     @property
     def width(self) -> int:
-        return int(self.config_.get("hidden_size") or self.config_["dim"])  # DistilBERT says dim
+        return int(self.config_.get("hidden_size") or self.config_["dim"])  # DistilBERT calls it dim
 
     def _texts(self, X: Any) -> tuple[list[str], list[str] | None]:
         if not self.pairs_:
             return given.texts(X), None
-        pairs = given.pairs(X)
+        pairs = given.pairs(X, "texts")
         for row, pair in enumerate(pairs):
             if not all(isinstance(text, str) for text in pair):
-                raise DataError(f"X: row {row} is {pair!r}, not two texts; give a text and a target per item.")
+                raise NotAPair(row=row, value=repr(pair), expected="texts")
         return [a for a, _ in pairs], [b for _, b in pairs]
 
     def _model(self, weights: Path | dict[str, Any]) -> TextModel:
@@ -132,10 +135,7 @@ class Transformer(Encoder):
             return self._model(self.weights_)
         folder = hub.folder_of(None)
         if hub.identity(folder) != self.identity_:
-            raise DataError(
-                "this model was trained with another version of the bundled text model; install that version of "
-                f"{hub.BUNDLED}, or train again."
-            )
+            raise OtherTextModel(package=hub.BUNDLED)
         return self._model(folder)
 
 
@@ -147,10 +147,10 @@ class TransformerModule(nn.Module):
         self.network, self.pooling = network, pooling
 
     def forward(self, ids: Tensor, types: Tensor | None = None) -> Any:
-        """Return one vector per text; `types` says of which text of a pair each token is."""
+        """Return one vector per text; `types` is the number of the text in a pair, for each token."""
         if self.training or len(ids) <= TEXTS_AT_ONCE:
             return self._vectors(ids, types)
-        # many are predicted at once, in any order: those of like length together need little padding and memory
+        # Texts of similar length are predicted together, which needs less padding and memory.
         lengths = (ids >= 0).sum(1)
         order = lengths.argsort(descending=True, stable=True)
         parts = []

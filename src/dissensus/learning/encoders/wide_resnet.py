@@ -9,9 +9,9 @@ depth = 6 n + 4 and k = widen (Table 1). Where a block changes the number of cha
 relu(norm(x)) takes the place of x. Weights start at N(0, 2 / (a kernel's pixels · channels out)), as in the authors'
 code.
 
-Pixels stay bytes until they are in a batch: the module itself takes the training images' mean from each channel and
-divides by their standard deviation. While training, images are mirrored and moved by up to 4 pixels at random, what
-comes in at the edge being mirrored too (section 3 of the paper).
+Pixels stay bytes until they are in a batch: the module subtracts the training images' mean from each channel and
+divides by their standard deviation. While training, images are mirrored at random and shifted by up to 4 pixels, with
+mirrored edges (section 3 of the paper).
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from torch.nn import functional as F  # noqa: N812
 
 from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import ByteArray, FloatArray
-from dissensus.exceptions import DataError
+from dissensus.features.exceptions import NoInputs
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
+from dissensus.learning.exceptions import OtherChannels
 from dissensus.learning.inputs import images, resized
 
 MAX_SHIFT = 4  # pixels by which an image is moved
@@ -39,8 +40,8 @@ MAX_SHIFT = 4  # pixels by which an image is moved
 class WideResNet(Encoder):
     """A wide residual network.
 
-    Normalisation layers look at all images that are computed together: unlike other encoders, `accumulate` and
-    `processes` therefore change what is learnt by more than rounding.
+    Normalisation layers use all images of a batch: `accumulate` and `processes` therefore change the result by more
+    than rounding, unlike for other encoders.
     """
 
     takes = "images, items × height × width (× channels)"
@@ -85,7 +86,7 @@ class WideResNet(Encoder):
         super().fit(X)
         found = images(X)
         if not found:
-            raise DataError("X has no image; give at least one to learn their size from.")
+            raise NoInputs(argument="X")
         shapes = Counter(image.shape[:2] for image in found)
         height, width = max(shapes, key=lambda s: (shapes[s], s[0] * s[1], s)) if self.size is None else self.size
         self.size_, self.channels_ = (int(height), int(width)), found[0].shape[2]
@@ -107,11 +108,7 @@ class WideResNet(Encoder):
     def _pixels(self, found: list[ByteArray]) -> ByteArray:
         for i, image in enumerate(found):
             if image.shape[2] != self.channels_:
-                raise DataError(
-                    f"X: row {i} has {image.shape[2]} channel{'s'[: image.shape[2] > 1]} where the model has "
-                    f"{self.channels_}; give all images in colour (a grey one three times: "
-                    "np.repeat(image, 3, axis=2)), or all in grey."
-                )
+                raise OtherChannels(row=i, channels=image.shape[2], expected=self.channels_)
         x = np.empty((len(found), *self.size_, self.channels_), np.uint8)
         for i, image in enumerate(found):
             x[i] = resized(image, self.size_)
@@ -124,7 +121,7 @@ class WideResNetModule(nn.Module):
     Parameters
     ----------
     center, spread : (C,) float
-        What is taken from every channel and what it is then divided by.
+        Mean and standard deviation of every channel.
     """
 
     center: Tensor
@@ -183,11 +180,11 @@ class Block(nn.Module):
 
 
 def moved(x: Tensor) -> Tensor:
-    """Move images (B, H, W, C) by up to MAX_SHIFT pixels each way, mirrored at the edges; mirror half of them."""
+    """Shift images (B, H, W, C) by up to MAX_SHIFT pixels each way, mirrored at the edges; mirror half of them."""
     items, height, width, _ = x.shape
 
     def places(length: int) -> Tensor:
-        """(B, length) where the pixels of a row or column come from."""
+        """Return the source pixels (B, length) of a row or column."""
         most = min(MAX_SHIFT, length - 1)
         by = torch.randint(-most, most + 1, (items, 1), device=x.device)
         at = torch.arange(length, device=x.device) + by

@@ -1,9 +1,9 @@
 """Words and characters as numbers, and the vectors that words start from.
 
 A vocabulary is a sorted list of the distinct words (or characters) of the training inputs: entry n has code n + 2, 0 is
-padding and 1 whatever is unknown. A word that is not in it may still be there in lower case.
+padding and 1 is unknown. A word that is not in it is looked up in lower case.
 
-Word vectors start from one of three:
+Word vectors start from one of:
 
 - `vectors="glove.txt"`: a text file with a word and its numbers per line, as GloVe and word2vec write it (word2vec's
   first line, with the two sizes, is left out; gzip is unpacked),
@@ -11,12 +11,12 @@ Word vectors start from one of three:
   scaled to a standard deviation of 1,
 - `vectors=None`: random numbers.
 
-The words of the training inputs come first and are tuned (`tune=False`: kept as they were). With vectors of the first
-two kinds, words that were not there at `fit` are known later too: the first `keep` words of the file (the frequent ones
-in all published files), or the words that are one piece of the transformer. They come after the others, are saved with
-the model, and stay as they are, so that a saved model needs neither file nor transformer and answers the same anywhere.
-Unknown words have a vector of their own; it starts from the mean of all others, and is learnt because in training a
-word is taken for unknown with probability `word_dropout`.
+The words of the training inputs come first and are tuned (`tune=False`: unchanged). With vectors of the first two
+kinds, other words are known too: the first `keep` words of the file (the frequent ones in all published files), or the
+words that are one piece of the transformer. They come after the others, are saved with the model, and stay unchanged,
+so that a saved model needs neither file nor transformer and predicts the same everywhere. Unknown words have a vector
+of their own; it starts from the mean of all others, and is trained because a training word is replaced by the unknown
+word with probability `word_dropout`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from torch.nn.functional import embedding
 
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
-from dissensus.exceptions import DataWarning, UnreadableFile
 from dissensus.learning.batches import Padded
 from dissensus.learning.encoders.base import Encoder
+from dissensus.learning.exceptions import NotAWordVector, NoWordVectors, UnknownWords
 from dissensus.table.io.files import open_bytes, reading
 from dissensus.table.names import shown
 
-PADDING, UNKNOWN, FIRST = 0, 1, 2  # codes; FIRST is the vocabulary's first entry
+PADDING, UNKNOWN, FIRST = 0, 1, 2  # codes; FIRST is that of the vocabulary's first entry
 
 
 def vocabulary(sequences: Iterable[Iterable[str]]) -> list[str]:
-    """Return the distinct words (or characters), sorted: the order of the inputs changes nothing."""
+    """Return the distinct words (or characters), sorted, so that the order of the inputs does not matter."""
     return sorted({entry for sequence in sequences for entry in sequence})
 
 
@@ -55,19 +55,19 @@ def encode(sequences: Sequence[Sequence[str]], known: Sequence[str], shortest: i
 
 
 def distinct(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """Find equal entries of a batch, to compute each once: one row of each, and which of these every row is."""
+    """Find equal entries of a batch, which are computed once: one row of each, and the number of each row's entry."""
     values, which = torch.unique(ids, return_inverse=True)
     first = values.new_empty(len(values)).scatter_(0, which, torch.arange(len(ids), device=ids.device))
     return first, which
 
 
 def character_vectors(characters: Sequence[str], size: int) -> nn.Embedding:
-    """Make an embedding of the codes of these characters, random; padding is zeros."""
+    """Return an embedding of the codes of these characters, random; padding is zeros."""
     return nn.Embedding(FIRST + len(characters), size, padding_idx=PADDING)
 
 
 class WordVectors(nn.Module):
-    """Codes (…) → vectors (…, D). Padding is zeros; `start` (W, D) for codes 1, 2, …, NaN where a word has none.
+    """Codes (…) → vectors (…, D). Padding is zeros; `start` (W, D) for codes 1, 2, …, NaN for a word without vector.
 
     The last `kept` rows are never tuned.
     """
@@ -97,7 +97,7 @@ class WordVectors(nn.Module):
 
 
 class WordEncoder(Encoder):
-    """An encoder that reads words: what `text-cnn` and `tagger` have in common."""
+    """An encoder that reads words: the base of `text-cnn` and `tagger`."""
 
     vectors: str | None = param(
         None,
@@ -111,11 +111,11 @@ class WordEncoder(Encoder):
     word_dropout: float = param(0.05, "how often a word is taken for unknown in training", low=0, below=1)
 
     words_: list[str]
-    n_kept_: int  # how many of them, the last ones, were not in the training inputs
+    n_kept_: int  # number of words, the last ones, that were not in the training inputs
     dimensions_: int
 
     def fit_words(self, sequences: Iterable[Iterable[str]]) -> None:
-        """Check the keywords; find the vocabulary, and the vectors its words start from."""
+        """Check the keywords; find the vocabulary and its initial vectors."""
         self.check_parameters()
         seen, more = vocabulary(sequences), list[str]()
         if self.vectors is None:
@@ -125,12 +125,12 @@ class WordEncoder(Encoder):
         else:
             found, more = from_file(Path(self.vectors), seen, self.keep)
         if self.vectors is not None and seen and np.isnan(found[: len(seen), 0]).all():
-            warn(f"none of the {len(seen):,} words of X has a vector in {self.vectors}.", DataWarning, stacklevel=2)
+            warn(UnknownWords(n_words=len(seen), source=self.vectors), stacklevel=2)
         self.words_, self.n_kept_, self.dimensions_ = seen + more, len(more), found.shape[1]
-        self._start = found  # not saved: a loaded module has its weights already
+        self._start = found  # not saved: the weights of a loaded module replace it
 
     def word_vectors(self) -> WordVectors:
-        """Make the first layer, fresh; after loading, when there is no start, of the right size."""
+        """Return the first layer with its initial vectors; after loading, of the right size."""
         start = np.full((1 + len(self.words_), self.dimensions_), np.nan, np.float32)
         if (found := getattr(self, "_start", None)) is not None:
             start[1:] = found
@@ -138,7 +138,7 @@ class WordEncoder(Encoder):
 
 
 def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """Read (W + M, D) vectors of the words `seen`, NaN where there is none, and of M others; also name the others."""
+    """Read vectors (W + M, D) of the words `seen`, NaN for a word without one, and of M other words, also returned."""
     wanted = {*seen, *(word.lower() for word in seen)}
     found: dict[str, FloatArray] = {}
     with reading(path), open_bytes(path) as file:
@@ -147,7 +147,7 @@ def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, l
             line = raw.decode("utf-8").rstrip(" \r\n")
             if n == 1:
                 if len(sizes := line.split(" ")) == 2 and all(size.isdigit() for size in sizes):
-                    continue  # word2vec's own first line
+                    continue  # the first line of word2vec's files
             D = D or len(line.split(" ")) - 1
             if len(found) >= keep and line.partition(" ")[0] not in wanted:
                 continue
@@ -155,7 +155,7 @@ def from_file(path: Path, seen: Sequence[str], keep: int) -> tuple[FloatArray, l
             if word not in found:
                 found[word] = _numbers(numbers, D, path, n)
     if not D:
-        raise UnreadableFile(f"{path} holds no word vectors; each line is a word and its numbers, parted by spaces.")
+        raise NoWordVectors(path=path)
     more = sorted(word for word in found if word not in wanted)
     nothing = np.full(D, np.nan, np.float32)
     rows = [found.get(word, found.get(word.lower(), nothing)) for word in seen] + [found[word] for word in more]
@@ -168,15 +168,12 @@ def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
     except ValueError:
         vector = np.full(D, np.nan, np.float32)
     if len(vector) != D or D < 1 or not np.isfinite(vector).all():
-        raise UnreadableFile(
-            f"{path}: line {line} is no word with {D or 'some'} numbers ({shown(' '.join(texts)[:40])}); give word "
-            "vectors as text, a word and its numbers per line, parted by spaces."
-        )
+        raise NotAWordVector(path=path, line=line, size=str(D or "some"), text=shown(" ".join(texts)[:40]))
     return vector
 
 
 def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
-    """Do as `from_file`, by the bundled transformer: `seen` averaged over pieces, others where they are one piece."""
+    """Return the same from the bundled transformer: `seen` averaged over pieces, others if they are one piece."""
     from dissensus.features.text import text_model, tokenizer_of, word_vectors
 
     tokenizer = tokenizer_of(text_model().tokenizer)
@@ -188,4 +185,4 @@ def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[s
     vectors = word_vectors([*seen, *more])
     if not len(vectors):
         return vectors, more
-    return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # the model has a norm after them: scale says nothing
+    return (vectors - vectors.mean(axis=0)) / vectors.std(), more  # a norm follows in the model, so scale is free

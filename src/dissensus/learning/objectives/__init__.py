@@ -1,19 +1,20 @@
-"""Objectives: one file each, entered in the registry by importing it.
+"""Objectives: how annotations supervise a network. One file each, which registers itself; `objectives` finds them.
 
 >>> objectives["crowd-layer"].__name__
 'CrowdLayerObjective'
 """
 
-from dissensus.learning.objectives.annotator_heads import AnnotatorHeads
-from dissensus.learning.objectives.auto import Auto
-from dissensus.learning.objectives.base import Objective, objectives
-from dissensus.learning.objectives.crowd_layer import CrowdLayer, CrowdLayerObjective
-from dissensus.learning.objectives.hard import Hard
-from dissensus.learning.objectives.lia import LIAObjective
-from dissensus.learning.objectives.soft import Soft
-from dissensus.learning.objectives.soft_task import SoftTask
+from typing import Any
 
-__all__ = [
-    "AnnotatorHeads", "Auto", "CrowdLayer", "CrowdLayerObjective", "Hard",
-    "LIAObjective", "Objective", "Soft", "SoftTask", "objectives",
-]  # fmt: skip
+from dissensus.learning.objectives.base import Objective, objectives
+from dissensus.learning.objectives.crowd_layer import CrowdLayer
+
+__all__ = ["CrowdLayer", "Objective", "objectives"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return an objective by the name of its class."""
+    for _, entry in objectives.entries():
+        if entry.value.__name__ == name:
+            return entry.value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,18 +1,18 @@
-"""Heads per annotator: what each annotator would say, by a last layer of their own (Davani et al. 2022).
+"""Heads per annotator: the label of each annotator, predicted by a last layer of their own (Davani et al. 2022).
 
     P_j(· | x) = softmax((W_0 + W_j) v + b_0 + b_j)        v: the encoder's output after a branch, shared by all
     loss_i = Σ_{annotations (j, y, w) of i} w · [ −log P_j(y | x_i) + penalty/2 · ((|W_j|² + |b_j|²)/n_j + |W_0|²/n) ]
 
-(Davani et al. 2022, their multi-task model: one head per annotator, the loss over the labels that were given.) W_0, b_0
-are a head that all have in common; `shared=False` leaves it out, as in the paper, and who gave few labels then has
-little to learn a head from. n_j is the weight of j's labels and n that of all, so that a pass over the table adds
-penalty/2 times each square once, whatever the batches: an annotator is near to the common head where their labels do
-not say otherwise. With all W_j = 0 and vectors that do not learn this is logistic regression on [x, one-hot annotator].
+(Davani et al. 2022, their multi-task model: one head per annotator, the loss over the given labels.) W_0, b_0 are a
+common head; `shared=False` drops it, as in the paper, and annotators with few labels then have poor heads. n_j is the
+weight of j's labels and n that of all, so a pass over the table adds penalty/2 times each square once, for any batches:
+annotators with few labels stay near the common head. With all W_j = 0 and fixed vectors this is logistic regression on
+[x, one-hot annotator].
 
-What an item would be labelled is the mean of P_j over all who gave labels, or the share of them whose most probable
-class it is (`average="mode"`: its largest is the majority vote of heads, the paper's). Who was not there is like
-everybody, each with the same chance: that mean. Known gold is the label of an annotator with the mean numbers of all,
-weighted by labels; it teaches what is shared, not these.
+The prediction for an item is the mean of P_j over all annotators with labels, or the share of them with each most
+probable class (`average="mode"`, the paper's majority vote of heads). An unknown annotator is one of them, drawn at
+random: that mean. Known gold is the label of an annotator with the mean parameters, weighted by labels; it trains the
+shared layers only.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows
 from dissensus.learning.rows import RowEmbedding
 
 Average = Literal["mean", "mode"]
-NUMBERS_AT_ONCE = 2**22  # items × annotators × K of answers that are computed together
-MIN_SHARE = 1e-30  # stands for a share of 0 in logarithms
+NUMBERS_AT_ONCE = 2**22  # items × annotators × K that are computed at once
+MIN_SHARE = 1e-30  # replaces a share of 0 in logarithms
 
 
 class LinearHeads(AnnotatorRows):
@@ -44,7 +44,7 @@ class LinearHeads(AnnotatorRows):
         self.branch, self.n_classes = branch, objective.n_classes_
         self.common = nn.Linear(width, self.n_classes) if objective.shared else None
         size = (len(objective.labels_given_), self.n_classes * (width + 1))
-        bound = 0.0 if objective.shared else width**-0.5  # as nn.Linear starts
+        bound = 0.0 if objective.shared else width**-0.5  # the default of nn.Linear
         self.table = RowEmbedding(torch.empty(size).uniform_(-bound, bound))
         self.describe(None, size[1])
         self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
@@ -54,24 +54,24 @@ class LinearHeads(AnnotatorRows):
         return 0.0 if self.common is None else self.common.weight.square().sum()
 
     def _layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, K, D) and (n, K), the common layer included."""
+        """Return weights (n, K, D) and biases (n, K), with the common layer added."""
         both = rows.reshape(len(rows), self.n_classes, -1)
         weight, bias = both[..., :-1], both[..., -1]
         return (weight, bias) if self.common is None else (weight + self.common.weight, bias + self.common.bias)
 
     def pair(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(n, K) logits of n pairs, v (n, D) and rows (n, E)."""
+        """Return logits (n, K) of n pairs, v (n, D) and rows (n, E)."""
         weight, bias = self._layers(rows)
         out: Tensor = (weight * v.unsqueeze(1)).sum(dim=2) + bias
         return out
 
     def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
-        """(B, J, K) logits of all pairs of v (B, D) and rows (J, E)."""
+        """Return logits (B, J, K) of all pairs of v (B, D) and rows (J, E)."""
         weight, bias = self._layers(rows)
         return torch.einsum("bd,jkd->bjk", v, weight) + bias
 
     def everybody(self, v: Tensor, average: Average) -> Tensor:
-        """(B, K) the mean over all who gave labels of what they would say, or the shares of their classes."""
+        """Return the mean over annotators with labels of their distributions (B, K), or the shares of their classes."""
         who = torch.nonzero(self.labels)[:, 0]
         total = torch.zeros((), device=v.device)
         for some in torch.split(who, max(NUMBERS_AT_ONCE // max(v.numel(), 1), 1)):
@@ -91,7 +91,7 @@ class AnnotatorHeads(AnnotatorObjective):
     predicts_votes = True
     shared: bool = param(True, "heads are a common one and each annotator's difference; False: each its own, as Davani")
     average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
-    penalty: float = param(2.0, "pull of an annotator's own numbers to nothing, and of those in common", low=0)
+    penalty: float = param(2.0, "L2 penalty on the weights of annotators and on the common ones", low=0)
 
     def head(self, branch: Branch, width: int) -> LinearHeads:
         return LinearHeads(branch(), width, self)
@@ -106,7 +106,7 @@ class AnnotatorHeads(AnnotatorObjective):
         total = weighted_sum(loss, targets)
         if "gold" in targets:
             average = head.rows_of(torch.full((1,), -1, device=z.device), head.labels)
-            average = average.detach()  # else all rows have a gradient
+            average = average.detach()  # else every row gets a gradient
             total = total + hard_loss(head.pairs(items, average)[:, 0], targets["gold"])
         return total
 
@@ -121,7 +121,7 @@ class AnnotatorHeads(AnnotatorObjective):
     def row_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K) P_j(label | x) of pairs; of −1, where nothing is known of them, the mean of everybody's."""
+        """Return P_j(label | x) (n, K) of pairs; the mean over all annotators for −1 without known features."""
         v = head.branch(z)
         found = log_softmax(head.pair(v.index_select(0, row), head.rows_of(annotators, head.labels, features))).exp()
         stranger = head.strangers(annotators, head.labels, features)

@@ -1,18 +1,17 @@
-"""What the data choose, by a proper score on items that were held out: the default.
+"""The default: models chosen by a proper score on held-out items.
 
-Over vectors (features, or texts as a pretrained model sees them) the answer is a pool: a linear model on the shares of
-the votes, and small networks taught by the shares, by a method's posteriors or under a crowd layer. Each of `folds`
-parts of the items is held out once. It says how strong the linear model's penalty is, when each network stops, and by
-which weights w ≥ 0 to take them together:
+Vectors (features, or texts embedded by a frozen model) get a pool: a linear model on the shares of the votes, and small
+networks trained on the shares, on a method's posteriors or under a crowd layer. Each of `folds` parts of the items is
+held out once. It chooses the linear model's penalty, the epoch of each network, and the weights w ≥ 0 of the pool:
 
     p(x) = softmax(w_0 (W x + b) + Σ_m w_m z_m(x))        z_m of a crowd layer: log T softmax(s · logits)
 
-p(x) is of the label that an annotator drawn at random would give. A crowd layer knows the class apart from what
-annotators make of it; T [given, true] is what is said of a class, and 1/s how unsure of it to be (`logistic.channel`).
-Where its classes explain the votes of new items it decides the label too, and the label is nearer to the truth.
+p(x) is the distribution of the label of an annotator drawn at random. A crowd layer separates the class from the errors
+of annotators; T [given, true] is the distribution of labels given the class, and 1/s a temperature
+(`logistic.channel`). If its classes explain the votes of new items it decides the label, which is then more accurate.
 
-`learning.auto` does this; here is the head that it fills. Any other encoder has the one head of `soft`, is stopped by
-items that are held out, and its logits are divided by the temperature that these say.
+`learning.auto` trains the pool; this module has its head. Any other encoder has the head of `soft`; held-out items
+choose its epoch and the temperature that divides its logits.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class Pool(nn.Module):
 
 @objectives.register("auto", summary="held-out items choose among models, their weights and temperature", cite="")
 class Auto(Soft):
-    """Soft labels, with all else chosen by held-out items."""
+    """Soft labels, with all other choices made by held-out items."""
 
     labels: ClassVar[Any] = "normalized"  # type: ignore[misc]  # no keyword here, as the two below
     divergence: ClassVar[Divergence] = "kl"  # type: ignore[misc]
@@ -94,7 +93,7 @@ class Auto(Soft):
         return super().head(branch, width) if self.members_ is None else Pool(width, self.n_classes_, self.members_)
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
-        """(B, D) what the last layers read: of a pool the vectors, then the hidden layers of its networks."""
+        """Return the input of the last layers (B, D): for a pool, vectors and the hidden layers of its networks."""
         if self.members_ is None:
             return super().item_vectors(head, z)
         return torch.cat([z, *(network[0](z) for member in head.members for network in member.networks)], dim=1)

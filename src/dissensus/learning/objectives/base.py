@@ -1,6 +1,6 @@
-"""How annotations supervise a network. An objective does not know what the inputs are.
+"""Objectives supervise a network by annotations. An objective does not know the inputs.
 
-`fit` reads the table (and gold, where there is any) and says which items teach; `targets` are columns with one entry
+`fit` reads the table (and gold, if there is any) and chooses the training items; `targets` are columns with one entry
 per item; `head` makes the layers after the encoder; `loss` sums over the items of a batch. It is a sum, not a mean, so
 that parts of a batch can be added up on one device or several; the trainer divides by the items of the batch once.
 """
@@ -18,97 +18,97 @@ from torch import Tensor, nn
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import DataError
 from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.exceptions import NoAnnotations
 from dissensus.learning.rows import RowEmbedding, rows_or_mean
 from dissensus.table.annotations import Annotations
 
-PAIR_NUMBERS_AT_ONCE = 2**22  # items × annotators × K × K that `label_proba` looks at together
+PAIR_NUMBERS_AT_ONCE = 2**22  # items × annotators × K × K that `label_proba` computes at once
 
 Branch = Callable[[], nn.Module]
 Walk = Callable[[], Iterator[tuple[Tensor, Batch]]]
-"""→ the encoder's output and the targets of all items that teach, some at a time."""
+"""A function that yields the encoder's output and the targets of all training items, in chunks."""
 
 
 class Objective(Parameters, ABC):
-    """Annotations → a loss, and what the network then says of classes and annotators.
+    """A loss from annotations, and predictions of classes and annotators by the trained network.
 
-    An argument `head` is always the module that the method `head` made.
+    The argument `head` is always the module that the method `head` made.
     """
 
     models_annotators: ClassVar[bool] = False
     has_posterior: ClassVar[bool] = False
-    predicts_votes: Any = False  # True: `logits` are of what annotators say, not of the class
-    describes_annotators: ClassVar[bool] = False  # True: it can use features of annotators
-    monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that tells when to stop
-    rows_rate: ClassVar[float] = 1e-3  # learning rate of annotators' rows, where the user names none
+    predicts_votes: Any = False  # True if `logits` predict votes, not the class
+    describes_annotators: ClassVar[bool] = False  # True if it can use features of annotators
+    monitor: ClassVar[Any] = "cross-entropy"  # metric on validation items that chooses the epoch
+    rows_rate: ClassVar[float] = 1e-3  # default learning rate of annotators' rows
 
     n_classes_: int
-    teaches_: BoolArray  # (I,) items that have something to teach; the others are predicted only
-    annotator_features_: FloatArray | None = None  # (A, F) set before `head`, where it `describes_annotators`
+    teaches_: BoolArray  # (I,) training items; the others are only predicted
+    annotator_features_: FloatArray | None = None  # (A, F) set before `head`, if it `describes_annotators`
     _targets: Columns
 
     @abstractmethod
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
-        """Learn what the targets are; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
+        """Prepare the targets; `gold` (I,) class codes, −1 unknown. Sets `n_classes_` and `teaches_`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what `fit` keeps for `targets` alone: a process that trains gets targets, no table."""
+        """Drop attributes that only `targets` needs: a training process gets the targets, not the table."""
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def see(self, inputs: Columns, taught: IntArray, like: Any = None) -> None:
-        """Look at the inputs of all items, of which `taught` teach, after `fit`; `like` has seen the same."""
+        """Use the inputs of all items, of which `taught` are trained on, after `fit`; `like` has used the same."""
 
     def targets(self) -> Columns:
-        """What the loss needs of every item, in the order of the table's items: what `fit` set, or made of that."""
+        """Return the data of the loss for every item, in the order of the table's items."""
         return self._targets
 
     def head(self, branch: Branch, width: int) -> nn.Module:
-        """Make the layers after the encoder; `branch()` makes the layers of one task, (B, …) → (B, `width`)."""
+        """Return the layers after the encoder; `branch()` makes the layers of one task, (B, …) → (B, `width`)."""
         return nn.Sequential(branch(), nn.Linear(width, self.n_classes_))
 
     def logits(self, head: Any, z: Tensor) -> Tensor:
-        """(B, K) unnormalised log P(class) by the encoder's output `z`."""
+        """Return unnormalised log P(class) (B, K), given the encoder's output `z`."""
         out: Tensor = head(z)
         return out
 
     def item_vectors(self, head: Any, z: Tensor) -> Tensor:
-        """(B, D) what the last layer of the head that predicts reads of an item."""
+        """Return the input (B, D) of the last layer of the head that predicts."""
         out: Tensor = getattr(head, "main", head)[0](z)
         return out
 
     @abstractmethod
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """The sum over the batch's items of their losses, in nats where not said otherwise."""
+        """Return the sum of the losses of the batch's items, in nats by default."""
 
     def begins(self, epoch: int, epochs: int) -> bool:
-        """True if `begin_epoch` has something to do before that epoch."""
+        """Return True if `begin_epoch` has to be called before that epoch."""
         return False
 
     def begin_epoch(self, head: Any, epoch: int, epochs: int, walk: Walk) -> None:
-        """Prepare epoch `epoch` (from 0) of `epochs`, without gradients: an E step, for instance.
+        """Prepare epoch `epoch` (from 0) of `epochs`, without gradients, such as by an E step.
 
-        Results belong into the head's state dict: a run that goes on within an epoch does not call this again.
+        Results belong into the head's state dict: a run that continues within an epoch does not call this again.
         """
 
     def log_posterior(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
-        """(B, K) unnormalised log P(class | x, annotations).
+        """Return unnormalised log P(class | x, annotations) (B, K).
 
-        By an objective that `has_posterior`; for the others `learning.posterior` finds it.
+        For an objective that `has_posterior`; for others `learning.posterior` computes it.
         """
         raise NotImplementedError
 
     def row_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K) P(label | x, annotator) of n pairs: the item in row `row` (n,) of z (B, …), and `annotators` (n,).
+        """Return P(label | x, annotator) (n, K) of n pairs: items, by their rows (n,) in z (B, …), and annotators (n,).
 
-        −1 is an annotator who was not there. `features` (n, F) describe them, where it `describes_annotators`.
+        −1 is an unknown annotator. `features` (n, F) are those of the annotators, if it `describes_annotators`.
         """
         raise NotImplementedError
 
     def label_proba(self, head: Any, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, J, K) `row_proba` of all pairs of B items and J annotators."""
+        """Return `row_proba` of all pairs of B items and J annotators, (B, J, K)."""
         n, parts = len(z), [z.new_zeros(len(z), 0, self.n_classes_)]
         at_once = max(PAIR_NUMBERS_AT_ONCE // max(n * self.n_classes_**2, 1), 1)
         for at in torch.split(torch.arange(len(annotators), device=annotators.device), at_once):
@@ -133,7 +133,7 @@ class HeadWithMain(nn.Module):
 
 
 class AnnotatorRows(nn.Module):
-    """A vector u_j per annotator, `table` (A, E); where features r_j are given, u_j + W r_j. W starts at 0."""
+    """A vector u_j per annotator, `table` (A, E); with features r_j, u_j + W r_j. W starts at 0."""
 
     table: RowEmbedding
     features: Tensor
@@ -142,35 +142,35 @@ class AnnotatorRows(nn.Module):
         """Make W for features (A, F), or for none."""
         self.described: nn.Linear | None = None  # W
         if features is not None:
-            # not in the state dict: whoever made this keeps them
+            # Not in the state dict: the caller keeps them.
             self.register_buffer("features", as_tensor(features, torch.float32), persistent=False)
             self.described = nn.Linear(features.shape[1], width, bias=False)
             nn.init.zeros_(self.described.weight)
 
     def explained(self, codes: Tensor) -> Tensor | None:
-        """(n, E) W r of annotators who were there; None without features."""
+        """Return W r (n, E) of known annotators; None without features."""
         return None if self.described is None else self.described(self.features.index_select(0, codes))
 
     def known_rows(self, codes: Tensor) -> Tensor:
-        """(n, E) vectors of annotators who were there."""
+        """Return vectors (n, E) of known annotators."""
         own, explained = self.table(codes), self.explained(codes)
         return torch.as_tensor(own if explained is None else own + explained)
 
     def strangers(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """(n,) True for annotators without labels, by `totals` (A,), and features: they are taken for anybody."""
+        """Return True (n,) for annotators without labels, by `totals` (A,), and features: they count as average."""
         if self.described is None:
             return (codes < 0) | (totals[codes] == 0)
         return codes < 0 if features is None else torch.zeros_like(codes, dtype=torch.bool)
 
     def rows_of(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
-        """(n, E) vectors; −1, and who has no labels by `totals` (A,), gets the mean, weighted by labels.
+        """Return vectors (n, E); the mean, weighted by labels, for −1 and for no labels in `totals` (A,).
 
-        With `features` (n, F) these are described by them, not by what the fit knew.
+        Given `features` (n, F) replace those of `fit`.
         """
         rows = rows_or_mean(self.table.weight, codes, totals)
         if self.described is None:
             return rows
-        if features is None:  # who was there without labels keeps their features
+        if features is None:  # known annotators without labels keep their features
             mean = ((totals / totals.sum()).unsqueeze(1) * self.features).sum(dim=0)
             features = torch.where((codes >= 0)[:, None], self.features[codes], mean)
         described: Tensor = self.described(features)
@@ -189,18 +189,16 @@ class AnnotatorObjective(Objective):
         return self
 
     def targets(self) -> Columns:
-        """The rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) where any is known."""
+        """Return the rows of the table (`annotator`, `label` or `proba`, `weight`), and `gold` (I,) if any is known."""
         known = {} if self._gold is None else {"gold": as_tensor(self._gold, torch.int64)}
         return Columns(annotations=annotation_rows(self._table), **known)
 
     def count_labels(self, table: Annotations, gold: IntArray | None, name: str) -> FloatArray:
-        """Check the keywords, count labels, set what all objectives have; returns (I,) the weight of the votes."""
+        """Check the keywords, count labels, set the common attributes; return the weight of the votes (I,)."""
         self.check_parameters()
         weight = np.asarray(table.votes().sum(axis=1))
         if not (weight > 0).any():
-            raise DataError(
-                f"{name} learns from annotations, and there are none; take objective 'hard' for gold alone."
-            )
+            raise NoAnnotations(objective=name)
         self.n_classes_ = table.n_classes
         self.teaches_ = weight > 0 if gold is None else (weight > 0) | (gold >= 0)
         self.labels_given_ = np.bincount(table.annotator, table.weight, table.n_annotators).astype(np.float32)
@@ -208,21 +206,23 @@ class AnnotatorObjective(Objective):
         return weight
 
     def totals(self, device: torch.device) -> Tensor:
-        """(A,) the weight of each annotator's labels, on the device."""
+        """Return the weight of each annotator's labels (A,), on the device."""
         return as_tensor(self.labels_given_).to(device)
 
 
-objectives: Registry[type[Objective]] = Registry("objective", "train --help", "dissensus.learning.objectives")
-"""Name → objective."""
+objectives: Registry[type[Objective]] = Registry(
+    "objective", "train --help", "dissensus.learning.objectives", "dissensus.objectives"
+)
+"""Name → objective; other packages add theirs by the entry-point group `dissensus.objectives`."""
 
 
 def as_tensor(values: FloatArray | IntArray | BoolArray, kind: torch.dtype | None = None) -> Tensor:
-    """A tensor that owns its memory, so that a read-only array stays as it is."""
+    """Return a tensor that owns its memory, so that a read-only array stays unchanged."""
     return torch.as_tensor(np.array(values), dtype=kind)
 
 
 def annotation_rows(table: Annotations) -> Bag:
-    """The rows of a table as a column: `annotator`, `label` or `proba`, and `weight` where they have any."""
+    """Return the rows of a table as a column: `annotator`, `label` or `proba`, and `weight` if there is one."""
     rows = {"annotator": as_tensor(table.annotator, torch.int64)}
     if table.proba is None:
         rows["label"] = as_tensor(table.label, torch.int64)

@@ -1,31 +1,29 @@
-"""Crowd layer: after the softmax p(x), one small layer per annotator that says what label that annotator would give.
+"""Crowd layer: after the softmax p(x), one small layer per annotator that predicts the annotator's label.
 
     scores of annotator j:   matrix W_j p      vector w_j ∘ p      bias p + b_j      …-bias W_j p + b_j, w_j ∘ p + b_j
     loss_i = −Σ_{annotations (j, y, v) of i} v · log P_j(y | x_i)  [ − log p(gold_i | x_i) where it is known ]
 
-(Rodrigues & Pereira 2018, section 4; the loss runs over the labels that were given, and over nothing else.) Afterwards
-the layer is left aside and p(x) predicts.
+(Rodrigues & Pereira 2018, section 4; the loss runs over the given labels only.) p(x) alone predicts new items.
 
-How scores s become P_j, `link`:
+`link` maps scores s to P_j:
 - `normalize`: s / Σ s. All entries are positive by construction: the columns of W_j [given, true] are softmaxes of the
   parameters θ_j, so that W_j is a confusion matrix and P_j = W_j p; w_j = exp θ_j, b_j = exp β_j. θ_j starts at `start`
-  times the identity, where an annotator is right with probability η = e^start / (e^start + K − 1).
+  times the identity, so that an annotator is right with probability η = e^start / (e^start + K − 1).
 - `softmax`: softmax(s), the paper's: no softmax in the layer, one in the loss. W_j starts at `start` times the
-  identity, w_j at `start`, b_j at 0. As p ≤ 1, P_j starts far from sharp: at the identity, certainty about the class is
-  e/(e + K − 1) about the label, 0.28 with 8 classes. W_j has to grow first.
-- `softmax-twice`: softmax(softmax(s)): a softmax in the layer and another in the loss. Even flatter.
+  identity, w_j at `start`, b_j at 0. As p ≤ 1, P_j starts almost uniform: at the identity, a certain class gives its
+  label probability e/(e + K − 1), 0.28 with 8 classes. W_j has to grow first.
+- `softmax-twice`: softmax(softmax(s)): a softmax in the layer and another in the loss, which is flatter still.
 
-`volume` (GeoCrowdNet, Ibrahim et al. 2023) keeps classes, or annotators, from becoming alike; per batch of B items
+`volume` (GeoCrowdNet, Ibrahim et al. 2023) keeps classes, or annotators, different; per batch of B items
 
     − B · volume_weight · log det(Σ_i p_i p_iᵀ)  "classes" (F)        … log det(Σ_j W_jᵀ W_j)  "annotators" (W)
 
 where j are the annotators of the batch (the paper sums over all of them; a batch that has all of them is the paper's).
 
-The layer is a plain module with dense gradients. Only the annotations of a batch are computed; our trainer asks for
-gradients with only the rows of their annotators (`rows.use_row_sparse`): a step then costs the same for sixty
-annotators as for a hundred thousand.
+The layer is a plain module with dense gradients. Only the annotations of a batch are computed. The trainer uses
+row-sparse gradients (`rows.use_row_sparse`), so a step costs the same for sixty annotators as for a hundred thousand.
 
-An annotator who was not there, or had no labels, has the mean parameters of all, weighted by their labels.
+An unknown annotator, or one without labels, has the mean parameters of all, weighted by their labels.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dissensus.common.parameters import param
-from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch
+from dissensus.learning.exceptions import VolumeWithoutMatrices
 from dissensus.learning.losses import hard_loss, label_log_likelihood, log_softmax, weighted_sum
 from dissensus.learning.objectives.base import AnnotatorObjective, Branch, HeadWithMain, objectives
 from dissensus.learning.rows import RowEmbedding, rows_or_mean
@@ -49,9 +47,9 @@ Kind = Literal["matrix", "vector", "bias", "vector-bias", "matrix-bias"]
 Link = Literal["normalize", "softmax", "softmax-twice"]
 Volume = Literal["classes", "annotators"]
 
-FIRST_ACCURACY = 0.8  # η of every annotator at the start, where `start` is not given
+FIRST_ACCURACY = 0.8  # initial η of every annotator, unless `start` is given
 ROWS_RATE = 1e-2  # learning rate of annotators' rows; 1e-3 costs two points on LabelMe
-MIN_VOLUME = 1e-6  # added to the diagonal: fewer items or annotators than classes have a volume too
+MIN_VOLUME = 1e-6  # added to the diagonal, so that fewer items or annotators than classes have a volume
 
 
 class CrowdLayer(nn.Module):
@@ -77,30 +75,30 @@ class CrowdLayer(nn.Module):
                 start = math.log(FIRST_ACCURACY / (1 - FIRST_ACCURACY) * others)
             bias += math.log(others / n_classes) - start  # P = η p + (1 − η) / K, of a bias alone
         tables = {"weight": (1.0 if start is None else start) * first, "bias": bias}
-        self.tables = nn.ModuleDict()  # embeddings, because DDP takes no other layer's gradients to be of few rows
+        self.tables = nn.ModuleDict()  # embeddings: DDP supports row-sparse gradients of no other layer
         for name in {"bias": ["bias"], "vector": ["weight"], "matrix": ["weight"]}.get(kind, ["weight", "bias"]):
             self.tables[name] = RowEmbedding(tables[name].repeat(n_annotators, 1)).requires_grad_(trainable)
 
     @property
     def weight(self) -> nn.Parameter | None:
-        """(A, K·K) [given, true], or (A, K): W or, under `normalize`, θ; None where there is only a bias."""
+        """(A, K·K) [given, true], or (A, K): W or, under `normalize`, θ; None if there is only a bias."""
         return self._table("weight")
 
     @property
     def bias(self) -> nn.Parameter | None:
-        """(A, K) b or, under `normalize`, β; or None."""
+        """(A, K) b or, under `normalize`, β; None without a bias."""
         return self._table("bias")
 
     def _table(self, name: str) -> nn.Parameter | None:
         return self.tables[name].weight if name in self.tables else None  # type: ignore[return-value]
 
     def forward(self, log_p: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        """(n, K) log P(label) of n annotations: by `annotator` (n,), of the item in row `row` (n,) of log_p (B, K)."""
+        """Return log P(label) (n, K): by `annotator` (n,), for the item in row `row` (n,) of log_p (B, K)."""
         weight, bias = (self.tables[name](annotator) if name in self.tables else None for name in ("weight", "bias"))
         return self.given(log_p.index_select(0, row), weight, bias)
 
     def given(self, log_p: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-        """(n, K) log P(label) by log_p (n, K) and rows of the two tables, (n, …) each; 1 in place of n is spread."""
+        """Return log P(label) (n, K) given log_p (n, K) and rows of the two tables, (n, …) each; size 1 broadcasts."""
         if self.link == "normalize":
             log_scores = log_p
             if weight is not None and self.matrix:
@@ -109,7 +107,7 @@ class CrowdLayer(nn.Module):
                 log_scores = weight + log_p
             return functional.log_softmax(log_scores if bias is None else torch.logaddexp(log_scores, bias), dim=1)
         scores = log_p.exp()
-        if weight is not None and self.matrix:  # no matmul, which autocast would do in half precision
+        if weight is not None and self.matrix:  # autocast would do a matmul in half precision
             scores = (weight.reshape(-1, self.n_classes, self.n_classes) * scores.unsqueeze(1)).sum(dim=2)
         elif weight is not None:
             scores = weight * scores
@@ -118,11 +116,11 @@ class CrowdLayer(nn.Module):
         return functional.log_softmax(scores.softmax(dim=1) if self.link == "softmax-twice" else scores, dim=1)
 
     def log_confusion(self, weight: Tensor) -> Tensor:
-        """(n, K, K) [given, true] log W by rows of θ (n, K·K), under `normalize`."""
+        """Return log W (n, K, K) [given, true] for rows of θ (n, K·K), under `normalize`."""
         return functional.log_softmax(weight.reshape(-1, self.n_classes, self.n_classes), dim=1)
 
     def rows_of(self, annotators: Tensor, totals: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Rows of the two tables for these codes (J,); −1, and who has no labels by `totals` (A,), gets the mean."""
+        """Return rows of the two tables for codes (J,); the mean for −1 and for no labels in `totals` (A,)."""
         weight, bias = (
             None if table is None else rows_or_mean(table, annotators, totals) for table in (self.weight, self.bias)
         )
@@ -132,8 +130,8 @@ class CrowdLayer(nn.Module):
 def log_volume(parts: Tensor) -> Tensor:
     """Log det(Σ_n M_nᵀ M_n) of matrices M (n, …, K)."""
     flat = parts.reshape(-1, parts.shape[-1])
-    gram = (flat.unsqueeze(2) * flat.unsqueeze(1)).sum(dim=0)  # no matmul, which autocast would do in half precision
-    if gram.device.type != "mps":  # which has no float64; in float32 classes that are nearly alike may have no volume
+    gram = (flat.unsqueeze(2) * flat.unsqueeze(1)).sum(dim=0)  # autocast would do a matmul in half precision
+    if gram.device.type != "mps":  # without float64; in float32 the volume of similar classes may be lost
         gram = gram.double()
     return torch.logdet(gram + MIN_VOLUME * torch.eye(len(gram), device=gram.device)).to(parts.dtype)
 
@@ -141,19 +139,19 @@ def log_volume(parts: Tensor) -> Tensor:
 class AnnotationsThroughP(AnnotatorObjective):
     """The loss of objectives that explain labels by P(class): −Σ v log P_j(y), −Σ log p(gold), and a regulariser."""
 
-    monitor = "accuracy"  # cross entropy to noisy votes grows as the network sees through them
-    rows_rate = ROWS_RATE  # annotators are to be ahead of a network that learns their labels by heart
+    monitor = "accuracy"  # cross entropy to noisy votes grows as the network learns the classes
+    rows_rate = ROWS_RATE  # annotators have to learn faster than a network that memorises labels
 
     @abstractmethod
     def log_labels(self, head: Any, v: Tensor, log_p: Tensor, targets: Batch) -> Tensor:
-        """(n, K) log P_j of annotations, by what the last layer reads of items, v (B, D), and log_p (B, K)."""
+        """Return log P_j (n, K) of annotations, given the last layer's input v (B, D) and log_p (B, K)."""
 
     def regulariser(self, head: Any, log_p: Tensor, targets: Batch) -> Tensor | None:
-        """What is added to the mean loss per item."""
+        """Return a term that is added to the mean loss per item, or None."""
         return None
 
     def read(self, head: Any, z: Tensor) -> tuple[Tensor, Tensor]:
-        """What the last layer reads of items, v (B, D), and log p (B, K)."""
+        """Return the last layer's input v (B, D), and log p (B, K)."""
         v = self.item_vectors(head, z)
         return v, log_softmax(head.main[-1](v))
 
@@ -170,31 +168,29 @@ class AnnotationsThroughP(AnnotatorObjective):
     "crowd-layer", summary="the labels of every annotator, by a layer of its own", cite="Rodrigues & Pereira 2018"
 )
 class CrowdLayerObjective(AnnotationsThroughP):
-    """Learning from the labels as they were given."""
+    """One layer per annotator over P(class)."""
 
     kind: Kind = param("matrix", "what an annotator has")
     link: Link = param("normalize", 'how scores become probabilities of labels; the paper\'s is "softmax"')
-    trainable: bool = param(True, "False: annotators stay as they start, all alike")
+    trainable: bool = param(True, "False: annotators keep their initial values, the same for all")
     start: float | None = param(
         None, "multiple of the identity that matrices start at; None: 1, under `normalize` 80 % right", above=0
     )
     volume: Volume | None = param(
-        None, "keep classes or annotators from becoming alike (Ibrahim et al. 2023); annotators have matrices"
+        None, "keep classes or annotators different (Ibrahim et al. 2023); annotators need matrices"
     )
     volume_weight: float = param(
         0.1, "weight of the volume in the mean loss per item; too much and p(x) collapses", low=0
     )
 
     def check_parameters(self) -> None:
-        """Also check that annotators have a volume."""
+        """Check also that annotators have a volume."""
         super().check_parameters()
         if self.volume == "annotators" and (self.link != "normalize" or not self.kind.startswith("matrix")):
-            raise BadParameter(
-                f"volume='annotators' needs kind='matrix' and link='normalize', got {self.kind!r} and {self.link!r}."
-            )
+            raise VolumeWithoutMatrices(kind=self.kind, link=self.link)
 
     def head(self, branch: Branch, width: int) -> HeadWithMain:
-        """The classes first, so that they start as they would alone; then `crowd`, which explains labels by them."""
+        """Make the classes first, so that they start as they would alone; then `crowd`, the layer of annotators."""
         main = super().head(branch, width)
         A, K = len(self.labels_given_), self.n_classes_
         return HeadWithMain(main, crowd=CrowdLayer(A, K, self.kind, self.link, self.trainable, self.start))
@@ -219,7 +215,7 @@ class CrowdLayerObjective(AnnotationsThroughP):
     def row_proba(
         self, head: Any, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K) P_j(label | x) of pairs; −1 is the average annotator."""
+        """Return P_j(label | x) (n, K) of pairs; −1 is the average annotator."""
         (_, log_p), layer = self.read(head, z), head.crowd
         found: Tensor = layer.given(log_p.index_select(0, row), *layer.rows_of(annotators, self.totals(log_p.device)))
         return found.exp()

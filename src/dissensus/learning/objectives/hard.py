@@ -2,8 +2,8 @@
 
     loss_i = −log Q(y_i | x_i)
 
-y_i is the gold label where it is known, else the most probable class by `labels` (ties by a draw keyed on seed and
-item name, as `Aggregator.predict` breaks them). The method is fitted to all annotations, with the known gold.
+y_i is the gold label if it is known, else the most probable class by `labels` (ties by a draw keyed on seed and item
+name, as `Aggregator.predict` breaks them). The method is fitted to all annotations, with the known gold.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Labels that are taught: one label or one distribution per item, from votes, from an aggregation method, or gold.
+"""Target labels: one label or one distribution per item, from votes, from an aggregation method, or gold.
 
-Known gold always replaces what the votes say. An item with neither teaches nothing.
+Known gold always replaces votes. An item without gold and votes is not trained on.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import DataError
+from dissensus.learning.exceptions import NoGold, NothingToLearn, ZeroProbability
 from dissensus.models.base import Aggregator, arg_max, methods
 from dissensus.table.annotations import Annotations
 from dissensus.table.names import shown
 
 GOLD = "gold"
 VOTE_KINDS = ("normalized", "softmax", "smoothed")
-"""Soft labels made of the votes of an item alone."""
+"""Soft labels that are computed from the votes of an item alone."""
 
 
 def vote_weight(table: Annotations) -> FloatArray:
-    """(I,) the total weight of each item's votes."""
+    """Return the total weight of each item's votes (I,)."""
     return np.asarray(table.votes().sum(axis=1))
 
 
 def aggregate(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> Aggregator:
-    """The method of that name with this seed, or a copy of the one given, fitted."""
+    """Fit the method of that name with this seed, or a copy of the given one."""
     if isinstance(labels, Aggregator):
         return copy.deepcopy(labels).fit(table, gold=gold)
     method: Any = methods[labels]
@@ -36,10 +36,10 @@ def aggregate(table: Annotations, gold: IntArray | None, labels: str | Aggregato
 
 
 def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> IntArray:
-    """(I,) class codes, −1 where there is none: of `labels`, replaced by `gold` where that is known."""
+    """Return class codes (I,) by `labels`, or by `gold` if that is known; −1 for unknown."""
     if labels == GOLD:
         if gold is None:
-            raise DataError("labels='gold' and no gold was given; give it, or name a method such as 'majority-vote'.")
+            raise NoGold()
         return np.asarray(gold, np.int64)
     voted = vote_weight(table) > 0
     found = np.full(table.n_items, -1)
@@ -51,10 +51,10 @@ def hard_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 
 
 def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggregator, seed: int) -> FloatArray:
-    """(I, K) float32 distributions: a kind of soft label, or the posterior of a method; uniform without votes."""
+    """Return distributions (I, K) float32: soft labels, or the posterior of a method; uniform without votes."""
     if isinstance(labels, str) and labels in VOTE_KINDS:
         shares = table.soft_labels(labels)  # type: ignore[arg-type]
-        least = 0 if labels == "normalized" else np.finfo(np.float32).tiny  # softmax of a hundred votes: e^-100
+        least = 0 if labels == "normalized" else np.finfo(np.float32).tiny  # softmax of a hundred votes is e^-100
         return np.maximum(shares, least).astype(np.float32)
     target = np.full((table.n_items, table.n_classes), 1 / table.n_classes, np.float32)
     voted = vote_weight(table) > 0
@@ -64,22 +64,16 @@ def soft_labels(table: Annotations, gold: IntArray | None, labels: str | Aggrega
 
 
 def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> None:
-    """Raise DataError where inverse KL would be infinite: a target (I, K) has a zero in one of these rows."""
+    """Raise ZeroProbability if inverse KL is infinite: a target (I, K) has a zero in one of these rows."""
     bad = np.argwhere((target <= 0) & rows[:, None])
     if bad.size:
         i, k = bad[0]
-        items = np.unique(bad[:, 0]).size
-        raise DataError(
-            f"divergence='inverse-kl' is infinite where a class has probability 0: item {shown(table.items[i])}, class "
-            f"{shown(table.classes[k])} (and {items - 1:,} more items); take soft labels 'softmax' or 'smoothed' and "
-            "no gold, or divergence='kl'."
-        )
+        n_others = np.unique(bad[:, 0]).size - 1
+        raise ZeroProbability(item=shown(table.items[i]), label=shown(table.classes[k]), n_others=n_others)
 
 
 def check_teaches(teaches: BoolArray) -> BoolArray:
-    """Return (I,) which items teach; DataError where none does."""
+    """Return the training items (I,); raise NothingToLearn if there are none."""
     if not teaches.any():
-        raise DataError(
-            f"none of the {teaches.size:,} items has an annotation or a known label; nothing to learn from."
-        )
+        raise NothingToLearn(n_items=teaches.size)
     return teaches

@@ -1,4 +1,4 @@
-"""LIA (Platanios et al. 2020): the truth, how hard an item is and who is good at what, learnt together.
+"""LIA (Platanios et al. 2020): truth, difficulty of items and competence of annotators, learnt together.
 
     h(x_i) the classes        D_i = d(x_i) difficulty        C_j = c(j) competence, both K × K × L
     Q_ij[k, l] = softmax_l log Σ_m exp(D_i[k, l, m] + C_j[k, l, m])          P(j says l of i | its class is k)
@@ -15,32 +15,31 @@ footnote to make its rows distributions. They are, so Eqs. 4, 7 and 9 must not d
     penalty  (γ / annotations per item) Σ_ij 4/K² Σ_kl (log Q_ij[k, l])²
              + α/2 (Σ_j |V u_j|² + n0 |b − b0|²) + δ/2 Σ_i |D_i|²
 
-A probabilistic annotation has the mean of log Q under it, a weight multiplies it, and where the class is known q is.
-The first part of the penalty is that of the authors' program, which has two classes (4/K² keeps it of one size where
-there are more) and γ = 0.25. It draws every row of Q to 1/K, and as much for an annotator of a thousand labels as for
-one of two. The other parts are those of `mmce`: u_j is what annotator j has for itself, in C_j = V u_j + b; who gave
-few labels is taken for the crowd (b), the crowd for n0 annotators of whom nothing is known (b0), and an item of few
-labels for one of no special difficulty. α = 1 and n0 = 5 are `mmce`'s; γ and δ = 10 / √(labels per item) were chosen by
-the accuracy on bluebirds, wordsim, rte, both medical sets and labelme, where a δ of 1 learns the items of rte by heart
-(65 % with two labels an item, else 80 %).
+For a probabilistic annotation, log Q is averaged under it; a weight multiplies it; and q is one-hot for a known class.
+The first part of the penalty is that of the authors' program, which has two classes (4/K² scales it for more) and
+γ = 0.25. It shrinks every row of Q to 1/K, equally for an annotator with a thousand labels and for one with two. The
+other parts are those of `mmce`: u_j is the residual of annotator j, in C_j = V u_j + b. An annotator with few labels is
+shrunk to the crowd (b), the crowd to n0 unknown annotators (b0), and an item with few labels to no difficulty. α = 1
+and n0 = 5 are `mmce`'s; γ and δ = 10 / √(labels per item) maximise the accuracy on bluebirds, wordsim, rte, both
+medical sets and labelme; with δ = 1 the items of rte are memorised (65 % with two labels an item, else 80 %).
 
-Where there are features, h of an item that was fitted comes from the *other* items (`left_out`, `lia_others.py`): in
-the E step, in the marginal likelihood and in the posterior. The network's h would repeat what it learnt of the item. It
-learns q, and answers about new items. d may learn items by heart: it says how labels err, not what is true.
+With features, h of a fitted item comes from the *other* items (`left_out`, `lia_others.py`): in the E step, in the
+marginal likelihood and in the posterior. The network's h would repeat the labels of the item; it learns q, and predicts
+new items. d may memorise items: it describes errors, not the truth.
 
-Where features r_j of annotators are given, e_j = u_j + W r_j takes the place of the embedding: what they explain, and
-the residual u_j. β keeps features from saying anything of few annotators; β = 3 was chosen, as α, by the likelihood of
-the labels of held-out annotators, of `popquorn_offensiveness` and of two simulated groups. The pulls are on what u_j
-and W make of C = V e + b, not on u and W, whose scale V could undo:
+With features r_j of annotators, the embedding is e_j = u_j + W r_j: the explained part and the residual u_j. β keeps W
+small for few annotators; β = 3 was chosen, as α, by the likelihood of the labels of held-out annotators, of
+`popquorn_offensiveness` and of two simulated groups. The penalties are on the effects of u_j and W in C = V e + b, not
+on u and W, whose scale V could undo:
 
-    penalty  … + β/2 |V W|²                     (shared out over the items, as the one on u_j is over j's annotations)
+    penalty  … + β/2 |V W|²                     (distributed over the items, as the one on u_j over j's annotations)
 
-An annotator who was not there has the mean residual and W r_j.
+An unknown annotator has the mean residual and W r_j.
 
-The epochs are shared out evenly among the rounds (an E step, then M steps from where the last ones ended), but for the
-last `tuning` of them, which raise the marginal likelihood; with `rounds=0` all do. Where the authors' program differs
-from their equations: `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=0`, `entropy=0.01`,
-`truth_counts="annotations"`, `truth_in_posterior=False`. Their h has seen the item: `left_out=False`.
+The epochs are distributed evenly among the rounds (an E step, then M steps from the last parameters), except the last
+`tuning` of them, which raise the marginal likelihood; with `rounds=0` all do. The authors' program differs from their
+equations: `penalty=0.25`, `residual_penalty=0`, `difficulty_penalty=0`, `entropy=0.01`, `truth_counts="annotations"`,
+`truth_in_posterior=False`. Its h has seen the item: `left_out=False`.
 
 | symbol | name | shape |
 |---|---|---|
@@ -60,8 +59,8 @@ from torch import Tensor, nn
 
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import BadParameter
 from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.exceptions import NoStage
 from dissensus.learning.losses import log_softmax
 from dissensus.learning.objectives.base import AnnotatorObjective, AnnotatorRows, Branch, Walk, as_tensor, objectives
 from dissensus.learning.objectives.lia_others import Others
@@ -69,14 +68,14 @@ from dissensus.learning.rows import RowEmbedding
 from dissensus.models.methods.mmce import expected_effect
 from dissensus.table.annotations import Annotations
 
-CLASS_ITEMS = 400.0  # of no vote, shared evenly by the classes, in what h starts from
-MIN_OTHERS = 10  # items that teach, from which on they speak of each other
-SPREAD = 0.1  # standard deviation of an annotator's numbers at the start: all of them are nearly alike
-MIN_SHARE = 1e-30  # stands for a share of 0 in the logarithm of votes
+CLASS_ITEMS = 400.0  # pseudo-votes, shared equally by the classes, of the initial class shares
+MIN_OTHERS = 10  # training items, for leave-one-out estimates of classes
+SPREAD = 0.1  # initial standard deviation of an annotator's numbers
+MIN_SHARE = 1e-30  # replaces a share of 0 in the logarithm of votes
 
 
 class Competence(AnnotatorRows):
-    """Annotators, whose labels (A,) are counted → C (…, K, K, L)."""
+    """Map from annotators to competence C (…, K, K, L); `labels` (A,) are counts."""
 
     share: Tensor
     unknown: Tensor
@@ -91,14 +90,14 @@ class Competence(AnnotatorRows):
         self.table = RowEmbedding(torch.randn(len(labels), width) * SPREAD)
         self.register_buffer("share", torch.where(labels > 0, 1 / labels, 0), persistent=False)
         self.crowd = nn.Parameter(first.clone())  # b
-        self.register_buffer("unknown", first.clone(), persistent=False)  # b of an annotator nobody knows
+        self.register_buffer("unknown", first.clone(), persistent=False)  # b0
         self.linear: nn.Linear | None = None  # V
         if size is not None:
             self.linear = nn.Linear(size, math.prod(self.shape), bias=False)
         self.describe(features, width)
 
     def forward(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
-        """C (n, K, K, L) of codes (n,), and ½ |V u_j|² / labels of j, (n,)."""
+        """Return C (n, K, K, L) of codes (n,), and ½ |V u_j|² / labels of j, (n,)."""
         own = self._made(self.table(annotator))
         pull = own.square().sum(dim=1) / 2 * self.share.index_select(0, annotator)
         if (explained := self.explained(annotator)) is not None:
@@ -109,19 +108,19 @@ class Competence(AnnotatorRows):
         return rows if self.linear is None else self.linear(rows)
 
     def of(self, rows: Tensor) -> Tensor:
-        """(n, K, K, L) C of embeddings (n, E)."""
+        """Return C (n, K, K, L) of embeddings (n, E)."""
         return torch.as_tensor(self._made(rows) + self.crowd).reshape(-1, *self.shape)
 
     def rows(self) -> Tensor:
-        """(A, E) e_j of all annotators."""
+        """Return e_j (A, E) of all annotators."""
         return self.table.weight if self.described is None else self.table.weight + self.described(self.features)
 
     def pull(self) -> Tensor:
-        """½ |b − b of an unknown annotator|²."""
+        """Return ½ |b − b0|²."""
         return (self.crowd - self.unknown).square().sum() / 2
 
     def effect(self) -> Tensor:
-        """½ |V W|²."""
+        """Return ½ |V W|²."""
         assert self.described is not None
         effect = self.described.weight if self.linear is None else self.linear.weight @ self.described.weight
         return effect.square().sum() / 2
@@ -150,10 +149,10 @@ class LIAHead(nn.Module):
         self.truth, self.difficulty, self.competence = truth, difficulty, competence
         self.register_buffer("q", torch.zeros(n_items, len(prior)))
         self.register_buffer("prior", prior)  # π
-        self.register_buffer("by_others", torch.zeros(n_items, len(prior)))  # log h of items left out
+        self.register_buffer("by_others", torch.zeros(n_items, len(prior)))  # log h, leave-one-out
         self.register_buffer("per_item", torch.tensor(per_item))  # annotations
         self.register_buffer("difficulty_penalty", torch.tensor(float(difficulty_penalty)))  # δ
-        self.marginal = False  # True: the rounds are over
+        self.marginal = False  # True after the rounds
 
     @property
     def main(self) -> nn.Module:
@@ -163,15 +162,15 @@ class LIAHead(nn.Module):
         return self.truth(z)
 
     def hardness(self, z: Tensor) -> Tensor | None:
-        """(B, K, K, L) D of the items."""
+        """Return the difficulty D (B, K, K, L) of the items."""
         return None if self.difficulty is None else self.difficulty(z).reshape(-1, *self.competence.shape)
 
     def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
-        """(n, K, K) log Q of D (n, K, K, L) of items and of what `competence` says of annotators."""
+        """Return log Q (n, K, K) for D (n, K, K, L) of items and `competence` of annotators."""
         return log_confusion(hard, able)
 
     def get_extra_state(self) -> Tensor:
-        """`marginal` for the state dict; it is a plain attribute, because a tensor on a device is slow to read."""
+        """Return `marginal` for the state dict; it is not a tensor, because reading one from a device is slow."""
         return torch.tensor(self.marginal)
 
     def set_extra_state(self, state: Tensor) -> None:
@@ -179,14 +178,14 @@ class LIAHead(nn.Module):
 
 
 def log_confusion(difficulty: Tensor | None, competence: Tensor) -> Tensor:
-    """(…, K, K) log Q of D and C (…, K, K, L)."""
+    """Return log Q (…, K, K) of D and C (…, K, K, L)."""
     both = competence if difficulty is None else difficulty + competence
     both = both if both.dtype == torch.float64 else both.float()
     return log_softmax(both[..., 0] if both.shape[-1] == 1 else torch.logsumexp(both, dim=-1))
 
 
 class LIAKeywords(Parameters):
-    """The keywords of LIA, shared by the objectives and the learners."""
+    """Keywords of LIA, shared by the objectives and the models."""
 
     rounds: int = param(10, "rounds of EM; 0: the marginal likelihood from the start", low=0)
     finetune: Literal["joint", "per-annotation"] | None = param(
@@ -205,32 +204,32 @@ class LIAKeywords(Parameters):
     )
     truth_in_posterior: bool = param(True, "False: the E step leaves h out")
     left_out: bool = param(
-        True, "an item's class by its features comes from the other items; False: from h, which has seen the item"
+        True, "predict an item's class from features by the other items; False: by h, which has seen the item"
     )
-    residual_penalty: float = param(1.0, "α, on what annotators have for themselves", low=0)
+    residual_penalty: float = param(1.0, "α, on the residuals of annotators", low=0)
     difficulty_penalty: float | None = param(
         None, "δ, on the difficulty of items; None: 10 / √(labels per item), at least 1", low=0
     )
-    known: float = param(5.0, "n0, weight of an unknown annotator, in annotators, in what all have in common", low=0)
-    feature_penalty: float = param(3.0, "β, on what features say of annotators", low=0)
+    known: float = param(5.0, "n0, weight of an unknown annotator, in annotators, in the crowd's competence", low=0)
+    feature_penalty: float = param(3.0, "β, on the effect of annotators' features", low=0)
 
     def check_parameters(self) -> None:
-        """Also check that there is something to learn by."""
+        """Check also that there are rounds or tuning."""
         super().check_parameters()
         if self.rounds == 0 and self.finetune is None:
-            raise BadParameter("rounds=0 and finetune=None leave nothing to learn by; set one of them.")
+            raise NoStage()
 
 
 @objectives.register(
     "lia", summary="truth, difficulty of items and competence of annotators, by EM", cite="Platanios et al. 2020"
 )
 class LIAObjective(LIAKeywords, AnnotatorObjective):
-    """Learning truth, difficulty and competence end to end."""
+    """LIA, trained end to end."""
 
     has_posterior = True
     describes_annotators = True
-    monitor = "accuracy"  # as for the crowd layer: h is to see through noisy votes, not to copy them
-    _others: Others | None = None  # in the place of h, for the items of the fit
+    monitor = "accuracy"  # as for the crowd layer: h should predict classes, not noisy votes
+    _others: Others | None = None  # replaces h for the items of `fit`
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         weight = self.count_labels(table, gold, "lia")
@@ -244,7 +243,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return self
 
     def see(self, inputs: Columns, taught: IntArray, like: Self | None = None) -> None:
-        """Let the other items speak of an item (`lia_others.py`), where inputs are features; `like` has seen them."""
+        """Prepare leave-one-out estimates of classes (`lia_others.py`), if inputs are features; `like` has them."""
         x = inputs.columns.get("x")
         if not (self.left_out and self.truth_in_posterior and isinstance(x, Tensor) and x.ndim == 2):
             return
@@ -252,14 +251,14 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
             self._others = like._others if like is not None else Others(x, taught)
 
     def targets(self) -> Columns:
-        """The rows of the table; `item` (I,), its place in q; `votes` (I, K) shares; `gold` (I,) where any is known."""
+        """Return the rows of the table; `item` (I,), row in q; shares `votes` (I, K); `gold` (I,) if any is known."""
         votes = as_tensor(self._table.soft_labels(), torch.float32)
         return Columns(**super().targets().columns, item=torch.arange(len(votes)), votes=votes)
 
     def head(self, branch: Branch, width: int) -> LIAHead:
         """The classes first, then difficulty, then the annotators.
 
-        h starts near the shares of the votes: a class without any would else take the items that are hard to explain.
+        h starts near the shares of the votes: a class without votes would else attract items that are hard to explain.
         """
         K, L = self.n_classes_, self.latent
         truth, last = branch(), nn.Linear(width, K)
@@ -275,7 +274,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     # Rounds -----------------------------------------------------------------------------------------------------------
 
     def stage(self, epoch: int, epochs: int) -> int:
-        """The round that an epoch belongs to, from 0; `rounds` is the tuning."""
+        """Return the round of an epoch, from 0; the number `rounds` is the tuning."""
         if self.rounds == 0:
             return 0
         em = epochs - round(self.tuning * epochs) if self.finetune is not None else epochs
@@ -303,10 +302,10 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
                 head.q.copy_((head.q.clamp(min=MIN_SHARE).log() + head.by_others).softmax(dim=1))
 
     def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
-        """(B, K) Eq. 4, not normalised: classes by h and by the labels; by h alone where nobody labelled."""
+        """Return Eq. 4, not normalised (B, K): classes by h and by the labels; by h alone without labels."""
         logits, votes, _, _ = self._parts(head, z, targets)
         if self._others is not None:
-            teaches = self._others.to(logits.device).teaches[targets["item"]]  # others are like new items
+            teaches = self._others.to(logits.device).teaches[targets["item"]]  # other items are treated as new ones
             logits = torch.where(teaches[:, None], head.by_others[targets["item"]], logits)
         if not self.truth_in_posterior:
             weight = _weight(targets, logits.new_ones(len(votes)))[:, 0]
@@ -327,7 +326,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
             loss = -(self._target(head, targets) * (log_p + summed)).sum()  # Eq. 7, Platanios et al. 2020, no division
         elif self._others is None:
             loss = self._marginal(log_h, votes, summed, targets)
-        else:  # h learns what the others, not the items themselves, made of the labels
+        else:  # h learns from q, whose estimate of an item does not use h of that item
             loss = self._marginal(head.by_others[targets["item"]], votes, summed, targets)
             loss = loss - (self._target(head, targets) * log_h).sum()
         loss = loss + pulls
@@ -344,11 +343,11 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return loss
 
     def _target(self, head: LIAHead, targets: Batch) -> Tensor:
-        """(B, K) q of the last E step."""
+        """Return q of the last E step (B, K)."""
         return head.q[targets["item"]]
 
     def _marginal(self, log_h: Tensor, votes: Tensor, summed: Tensor, targets: Batch) -> Tensor:
-        """Minus the log likelihood of the labels, summed over classes; where the class is known, its own."""
+        """Return minus the log likelihood of the labels, summed over classes; for known classes, of that class."""
         if self.finetune == "joint":
             return -torch.logsumexp(self._known(log_h + summed, targets), dim=1).sum()
         weight = _weight(targets, votes)  # Eq. 9, Platanios et al. 2020, without the division
@@ -361,7 +360,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return -torch.where(known[targets["row"]], 0, each).sum() - torch.where(known, joint, 0).sum()
 
     def _parts(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The logits of h (B, K); of every annotation v · log Q[·, y] (n, K), and log Q (n, K, K); the pulls."""
+        """Return logits of h (B, K); v · log Q[·, y] (n, K) of annotations; log Q (n, K, K); the penalties."""
         log_q, pulls = self._log_q(head, z, targets)
         if "proba" in targets:
             votes = (log_q * targets["proba"][:, None, :]).sum(dim=2)
@@ -371,7 +370,7 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return head(z), votes * _weight(targets, votes), log_q, pulls
 
     def _log_q(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor]:
-        """Log Q of the annotations (n, K, K), and the pulls on annotators and items."""
+        """Return log Q of the annotations (n, K, K), and the penalties on annotators and items."""
         row, hard = targets["row"], head.hardness(z)
         able, pull = head.competence(targets["annotator"])
         log_q = head.log_q(None if hard is None else hard.index_select(0, row), able, row)
@@ -393,14 +392,14 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
     # Annotators -------------------------------------------------------------------------------------------------------
 
     def pair_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
-        """(B, J, K, K) Q of all items with all annotators; −1 is the average one, by its `features` where given."""
+        """Return Q (B, J, K, K) of all items with all annotators; −1 is the average one, or has these `features`."""
         hard, able = head.hardness(z), self._able(head, annotators, features)
         return log_confusion(None if hard is None else hard[:, None], able[None]).exp().expand(len(z), -1, -1, -1)
 
     def row_confusion(
         self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
     ) -> Tensor:
-        """(n, K, K) Q of n pairs: the item in row `row` (n,) of z, and an annotator; −1 is the average one."""
+        """Return Q (n, K, K) of n pairs: the item in row `row` (n,) of z, and an annotator; −1 is the average one."""
         hard, able = head.hardness(z), self._able(head, annotators, features)
         return log_confusion(None if hard is None else hard.index_select(0, row), able).exp()
 
@@ -411,11 +410,11 @@ class LIAObjective(LIAKeywords, AnnotatorObjective):
         return (h[:, :, None] * self.row_confusion(head, z, row, annotators, features)).sum(dim=1)
 
     def _able(self, head: LIAHead, annotators: Tensor, features: Tensor | None) -> Tensor:
-        """(n, K, K, L) C of codes (n,)."""
+        """Return C (n, K, K, L) of codes (n,)."""
         return head.competence.of(head.competence.rows_of(annotators, self.totals(annotators.device), features))
 
 
 def _weight(targets: Batch, like: Tensor) -> Tensor:
-    """(n, 1) weight of the annotations."""
+    """Return the weight of the annotations (n, 1)."""
     weight = targets.get("weight")
     return like.new_ones(len(like), 1) if weight is None else weight.to(like.dtype)[:, None]

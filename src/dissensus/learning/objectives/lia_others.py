@@ -1,17 +1,17 @@
-"""What the other items say of an item's class: kernel ridge regression with each item left out, in closed form.
+"""Leave-one-out estimate of an item's class from the other items: kernel ridge regression, in closed form.
 
     k(x, x') = exp(−|x − x'|² / median |x − x'|²)
     f = ȳ + P (s + λ)⁻¹ Pᵀ y                 H_ii = 1/T + Σ_r P_ir² / (s_r + λ)
     f_i without item i = (f_i − H_ii y_i) / (1 − H_ii)
     log h_k(x_i) = log π_k + a (f_ik − ȳ_k) − norm
 
-A network that has learnt its items by heart repeats their labels when asked about them. This h has not seen the item:
-P (I, R) are the principal axes of the kernel between items and landmarks, s (R,) their squares summed over the T items
-that teach, and y (T, K) the classes by the labels alone. λ and a are those that make y of the items left out most
-probable, so features that know nothing of the classes get a = 0, and h is π.
+A network that has memorised its items repeats their labels. This h has not seen the item: P (I, R) are the principal
+axes of the kernel between items and landmarks, s (R,) their squares summed over the T training items, and y (T, K) the
+classes by the labels alone. λ and a maximise the leave-one-out likelihood of y, so features that are independent of the
+classes get a = 0, and h is π.
 
-y are the labels' own posterior, without h. Taught by posteriors that hold h already, items confirm each other in
-rounds: on RTE with two labels an item, accuracy falls from 79 to 72.
+y is the posterior by labels, without h. With posteriors that contain h already, items confirm each other in every
+round: on RTE with two labels an item, accuracy falls from 79 to 72.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MIN_SHARE = 1e-6
 
 
 class Others:
-    """Features (I, D) of the items, of which `taught` (T,) teach."""
+    """Leave-one-out estimates given features (I, D) of the items, of which `taught` (T,) are trained on."""
 
     def __init__(self, x: Tensor, taught: IntArray):
         self.taught = torch.as_tensor(taught.astype(np.int64))
@@ -48,7 +48,7 @@ class Others:
         return self
 
     def log_classes(self, y: Tensor, prior: Tensor) -> Tensor:
-        """(I, K) log h of all items by the shares y (I, K) of those that teach; an item's own are left out.
+        """Return log h (I, K) of all items, given the shares y (I, K) of training items, without the item's own.
 
         `prior` (K,) is π: λ and a are found with the mean of y in its place.
         """
@@ -65,13 +65,13 @@ class Others:
         slope = _slope(shift, base.log(), y)  # (G,)
         score = (y * torch.log_softmax(base.log() + slope[:, None, None] * shift, dim=-1)).sum(dim=(1, 2))
         best = (torch.arange(len(score), device=score.device) == score.argmax()).to(P.dtype)[:, None, None]  # one-hot
-        by_all = P @ (best * effect).sum(dim=0)  # (I, K) f − ȳ; what follows corrects those that teach
+        by_all = P @ (best * effect).sum(dim=0)  # (I, K) f − ȳ, corrected for training items in the next line
         away = by_all.index_copy(0, self.taught, (best * shift).sum(dim=0))
         return torch.log_softmax(prior.log() + (best[:, 0, 0] @ slope) * away, dim=-1)
 
 
 def _slope(shift: Tensor, base: Tensor, y: Tensor) -> Tensor:
-    """A (G,) that makes y (T, K) most probable under base + a · shift (G, T, K), by Newton's steps."""
+    """Return a (G,) that maximises the likelihood of y (T, K) under base + a · shift (G, T, K), by Newton's method."""
     slope = shift.new_ones(len(shift))
     for _ in range(NEWTON_STEPS):
         p = torch.softmax(base + slope[:, None, None] * shift, dim=-1)
@@ -82,7 +82,7 @@ def _slope(shift: Tensor, base: Tensor, y: Tensor) -> Tensor:
 
 
 def _axes(x: Tensor, taught: Tensor) -> Tensor:
-    """P (I, R): the kernel between all items and landmarks that teach, centred, along its principal axes."""
+    """Return P (I, R): the kernel between all items and landmarks, centred, along its principal axes."""
     n = min(len(taught), MAX_LANDMARKS, max(MAX_NUMBERS // len(x), 1))
     landmarks = taught[torch.arange(n) * len(taught) // n]
     apart = torch.cdist(x, x[landmarks]).square()  # (I, n)

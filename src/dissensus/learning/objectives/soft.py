@@ -1,11 +1,11 @@
-"""One distribution per item: the network is to say what the crowd said, or how sure a method is.
+"""One distribution per item: the network predicts the votes, or the posterior of a method.
 
     loss_i = v_i · D(P_i, Q(· | x_i))        D: KL(P‖Q), KL(Q‖P) or −Σ P log Q, in nats
 
 P_i is a soft label of the votes (`Annotations.soft_labels`) or the posterior of an aggregation method, which is fitted
-with the classifier's seed; of an item whose class is known it is one-hot. v_i is 1, or what the item's votes weigh
-together (1 for a known item without votes): cross entropy of `normalized` labels weighted by votes is the sum of −log Q
-over all annotations. KL(P‖Q) and cross entropy have the same gradients.
+with the classifier's seed; it is one-hot for a known class. v_i is 1, or the total weight of the item's votes (1 for a
+known item without votes): cross entropy to `normalized` labels, weighted by votes, is the sum of −log Q over all
+annotations. KL(P‖Q) and cross entropy have the same gradients.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Soft(Objective):
         "normalized", '"normalized", "softmax" or "smoothed" votes, or a method, by name or with its keywords'
     )
     divergence: Divergence = param("kl", '"inverse-kl" needs "softmax" or "smoothed" labels and no gold')
-    weight: Literal["items", "votes"] = param("items", "every item counts the same, or as much as its votes weigh")
+    weight: Literal["items", "votes"] = param("items", "every item counts equally, or by the weight of its votes")
 
     def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
         self.check_parameters()

@@ -1,12 +1,12 @@
-"""Soft labels as a second task: one head learns the label, a second head what the crowd said (Fornaciari et al. 2021).
+"""Soft labels as a second task: one head learns the label, a second head the votes (Fornaciari et al. 2021).
 
     loss_i = −log Q(y_i | x_i) + weight · D(P_i, R(· | x_i))
 
-Q is the main head and predicts; R the auxiliary one, with layers of its own after the shared encoder, and is left aside
-afterwards. y_i as in `hard`: gold, or silver by `labels`. P_i is the soft label of the votes, also where gold is known:
-what the crowd disagrees about is what the second task is for. The main loss is in nats (section 2 there: log-softmax
-and the usual loss), D to base 2: KL(P‖R), Eq. 1, KL(R‖P), Eq. 2, or −Σ P log2 R, Eq. 4 with the minus sign that it
-lost. The paper adds the two losses: weight 1. With weight 0 there is no second head, and this is `hard`.
+Q is the main head, which predicts; R is the auxiliary one, with layers of its own after the shared encoder. y_i is as
+in `hard`: gold, or silver by `labels`. P_i is the soft label of the votes, also for known gold, because the second task
+is to learn from disagreement. The main loss is in nats (section 2 there: log-softmax and the usual loss), D to base 2:
+KL(P‖R), Eq. 1, KL(R‖P), Eq. 2, or −Σ P log2 R, Eq. 4 with the minus sign that it lost. The paper adds the two losses:
+weight 1. With weight 0 there is no second head, and this is `hard`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SoftTask(Hard):
         self.check_parameters()
         self.n_classes_ = table.n_classes
         label = hard_labels(table, gold, self.labels, seed)
-        voted = (vote_weight(table) > 0) & (self.weight > 0)  # where there is a soft label
+        voted = (vote_weight(table) > 0) & (self.weight > 0)  # items with a soft label
         self.teaches_ = check_teaches((label >= 0) | voted)
         soft = soft_labels(table, None, self.soft, seed)
         if self.divergence == "inverse-kl":
@@ -52,7 +52,7 @@ class SoftTask(Hard):
         return self
 
     def head(self, branch: Branch, width: int) -> HeadWithMain:
-        """Make the main head first, so that it starts as it would alone; then `auxiliary`, unless it has no weight."""
+        """Make the main head first, so that it starts as it would alone; then `auxiliary`, unless its weight is 0."""
         main = super().head(branch, width)
         return HeadWithMain(main, auxiliary=super().head(branch, width) if self.weight > 0 else None)
 

@@ -1,22 +1,23 @@
-"""Several processes: each reads its share of the items, together they learn what one does; features stay in a file."""
+"""Several processes learn together what one process does; features stay in a file."""
 
 import pickle
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from crowds import blobs
-from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import CrowdClassifier
-from dissensus.learning.batches import Bag, Columns, Mapped, Padded
+from dissensus.learning.batches import Mapped
 from dissensus.learning.devices import fabric_class
 from dissensus.learning.encoders import encoders
+from dissensus.learning.exceptions import FeatureNotFinite, OneProcessNeeded
 from dissensus.learning.inputs import take, vectors
 from dissensus.learning.objectives import objectives
-from learning.elsewhere import D, N, watched
+from faults import raised
+
+N, D = 40_000, 100  # 16 MB of features
 
 
 @pytest.fixture
@@ -31,11 +32,11 @@ def light_processes(tmp_path_factory, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["crowd-layer", objectives["lia"](left_out=False)], ids=["crowd-layer", "lia"])
 def test_two_processes_learn_what_one_does(objective, light_processes):
-    """With rows of annotators, whose steps are their own, and an E step over all items; some shares are empty."""
+    """With rows of annotators, whose steps are their own, an E step over all items, and steps without a row for one."""
     table, X, truth = blobs(40)
     one, two = (
         CrowdClassifier(
-            encoder=encoders["mlp"](dropout=0.0), objective=objective, epochs=3, device="cpu", processes=n, batch_size=3
+            encoder=encoders["mlp"](dropout=0.0), objective=objective, epochs=3, device="cpu", processes=n, batch_size=1
         ).fit(table, X, validation=0.2)
         for n in (1, 2)
     )
@@ -48,38 +49,8 @@ def test_two_processes_learn_what_one_does(objective, light_processes):
 
 def test_what_needs_all_items_is_refused_in_several_processes():
     table, X, _ = blobs(40)
-    with pytest.raises(BadParameter, match="left_out=False or processes=1"):
+    with pytest.raises(OneProcessNeeded):
         CrowdClassifier(objective="lia", processes=2, epochs=1).fit(table, X)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="asks Linux what a process holds")
-def test_a_process_holds_its_share_of_the_features(tmp_path, light_processes):
-    np.save(tmp_path / "x.npy", np.zeros((N, D), np.float32))
-    watched(str(tmp_path))
-    for rank in range(2):
-        for held in map(int, (tmp_path / f"epoch-1-of-{rank}").read_text().split()):
-            # an epoch has read all that is its own; a page of 2 MB may reach into the other's
-            assert 0.45 < held / (4 * N * D) < 0.7, rank
-
-
-# A part of the items --------------------------------------------------------------------------------------------------
-
-
-def test_a_part_is_what_is_taken_of_the_whole():
-    ptr = torch.tensor([0, 2, 2, 6, 7])
-    whole = Columns(
-        x=torch.arange(8.0).reshape(4, 2),
-        words=Padded({"x": torch.arange(7)}, ptr),
-        labels=Bag({"label": torch.arange(7)}, ptr),
-    )
-    part, rows = whole.part(1, 4), torch.tensor([2, 0, 1])
-    assert len(part) == 3
-    for name, expected in whole.take(rows + 1).items():
-        assert torch.equal(part.take(rows)[name], expected), name
-    assert part.nbytes == 6 * 4 + 5 * 8 + 5 * 8
-    x = part.columns["x"]
-    assert x.untyped_storage().data_ptr() == whole.columns["x"].untyped_storage().data_ptr()  # nothing copied
 
 
 def test_an_objective_goes_to_a_process_without_its_table():
@@ -145,7 +116,7 @@ def test_a_column_in_a_file_is_the_one_in_memory(stored, monkeypatch):
         rows = torch.tensor([5, 0, 3])
         for each in (column, pickle.loads(pickle.dumps(column))):
             assert torch.equal(each.take("x", rows)["x"], expected[rows])
-            assert torch.equal(each.part(4, 20).take("x", rows)["x"], expected[rows + 4])
+            assert torch.equal(each.pick(np.arange(4, 20)).take("x", rows)["x"], expected[rows + 4])
         assert column.nbytes == expected.nbytes
         assert len(pickle.dumps(column)) < 3000  # the rows stay where they are
 
@@ -172,7 +143,7 @@ def test_what_is_no_number_is_found_wherever_it_is(tmp_path, monkeypatch):
     x[25, 1] = x[25, 2] = x[33, 0] = np.nan
     np.save(tmp_path / "x.npy", x)
     for given in (x, np.load(tmp_path / "x.npy", mmap_mode="r")):
-        with pytest.raises(DataError, match=r"X has nan in row 25, column 1 \(3 such values in 2 rows\)"):
+        with raised(FeatureNotFinite, row=25, column=1, n_values=3, n_rows=2):
             vectors(given)
 
 
