@@ -11,6 +11,8 @@ import pytest
 import dissensus as dz
 from cli.tables import rows, write_csv
 from dissensus import evaluation
+from dissensus.cli.face import COMMAND_LINE
+from dissensus.models.exceptions import AskForGold, EffectiveLabelCount
 from dissensus.table.io import read_frame
 
 
@@ -215,17 +217,16 @@ def test_summary_for_people_says_as_how_many_an_items_labels_count(cli, labels):
     def said(*options):
         return " ".join(cli("aggregate", labels, *options).stdout.split())  # lines may be broken anywhere
 
-    counts = "Confidence counts the 7.0 labels of an item as"
-    assert (
-        f"{counts} 1.6 (1.0 to 3.9): they share the item. The classes of 30 items (`--known`) would say how sure to be."
-        in said("-o", "out")
-    )
-    assert f"{counts} 1.6 (1.0 to 3.9): " in said("--model", "out")
+    effective = EffectiveLabelCount(labels=7.0, value=1.61, low=1.0, high=3.87)
+    advice = AskForGold(items=30).render(COMMAND_LINE)
+    assert f"{effective} {advice}" in said("-o", "out")
+    assert str(effective) in said("--model", "out")
     assert "--known" not in said("--model", "out")  # which takes no known classes
-    assert f"{counts} 1.5: " in said("--set", "dependence=0.6")
-    assert f"{counts} 3.5: " in said("--set", f"dependence={1 / 6}")
-    assert counts in said("--known", "gold.csv")
-    assert counts not in said("--method", "majority-vote")
+    assert str(EffectiveLabelCount(labels=7.0, value=1.52, low=1.52, high=1.52)) in said("--set", "dependence=0.6")
+    assert str(EffectiveLabelCount(labels=7.0, value=3.5, low=3.5, high=3.5)) in said("--set", f"dependence={1 / 6}")
+    start = str(effective).partition("about")[0]
+    assert start in said("--known", "gold.csv")
+    assert start not in said("--method", "majority-vote")
 
 
 def test_keywords_reach_the_method(cli, labels, here):
