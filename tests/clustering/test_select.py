@@ -10,7 +10,7 @@ from clustering.graphs import clustered
 from dissensus import Annotations, select_clusters
 from dissensus.cli.cluster import cluster
 from dissensus.clustering import FMM, PGMBP
-from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters, TooManyClusters, UnknownMeasure
+from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters, TooManyClusters
 from dissensus.clustering.select import _candidates
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, UnknownClass, UnknownName, UnwritableFile
@@ -40,7 +40,7 @@ def test_a_point_is_the_fit_of_those_numbers():
     assert len(found.to_frame()) == len(found.rows()) == 4
     best = found.estimator()
     assert (best.item_clusters, best.annotator_clusters) == (found.best.K, found.best.L)
-    with refused(UnknownMeasure, measure="accuracy"):
+    with refused(BadParameter, name="measure"):
         found.matrix("accuracy")
 
 

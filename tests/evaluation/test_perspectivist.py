@@ -11,7 +11,7 @@ from dissensus import evaluation as ev
 from dissensus.evaluation.exceptions import (
     BadScale,
     CodeOutOfRange,
-    NoAnnotations,
+    NoItems,
     NotDistributions,
     NotOnePerClass,
     NotRowsOfTable,
@@ -143,5 +143,5 @@ def test_what_cannot_be_compared_is_named():
         ev.absolute_distance(table, [0, 0, 0], positions=[1, 2])
     with refused(BadScale, scale=0):
         ev.absolute_distance(table, [0, 0, 0], positions=[1, 1, 1])
-    with refused(NoAnnotations):
+    with refused(NoItems):
         ev.error_rate(table.select(rows=[False] * 3), np.empty(0, int))

@@ -32,16 +32,6 @@ class NotConverged(ConvergenceWarning):
     objective: float
 
 
-class UnknownMeasure(BadParameter):
-    template = "{param[measure]} must be one of {listing}, got {measure!r}."
-    measure: str
-    known: tuple[str, ...]
-
-    @property
-    def listing(self) -> str:
-        return ", ".join(self.known)
-
-
 class NoNumbersOfClusters(BadParameter):
     template = "{param[K]} and {param[L]} must each contain at least one number."
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dissensus.clustering.base import Clustering, clusterings, size_keywords
-from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters, UnknownMeasure
+from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters
 from dissensus.common.frames import as_frame
 from dissensus.common.json_lines import Store, key_of
 from dissensus.common.notebook import Shown
@@ -37,10 +37,9 @@ from dissensus.exceptions import ConvergenceWarning
 from dissensus.table.annotations import Annotations
 
 Criterion = Literal["kl", "likelihood"]
+Measure = Literal["kl", "inverse_kl", "log_likelihood", "objective", "seconds", "iterations"]
 OnPoint = Callable[["Point", int, int], None]
 """Callback after every point with (point, finished points, all points)."""
-
-MEASURES = ("kl", "inverse_kl", "log_likelihood", "objective", "seconds", "iterations")
 
 
 @dataclass(frozen=True)
@@ -102,10 +101,9 @@ class Selection(Shown):
         """Return the numbers of annotator clusters: the columns of `matrix`."""
         return sorted({point.L for point in self.points})
 
-    def matrix(self, measure: str = "kl") -> FloatArray:
+    def matrix(self, measure: Measure = "kl") -> FloatArray:
         """Return one measure over the grid, with a row per number of item clusters and a column per L."""
-        if measure not in MEASURES:
-            raise UnknownMeasure(measure=measure, known=MEASURES)
+        check_argument("measure", measure, Measure)
         found = np.full((len(self.K), len(self.L)), np.nan)
         for point in self.points:
             value = getattr(point, measure)

@@ -31,7 +31,7 @@ def known_codes(gold: Any, predicted: Any, n_classes: int | None = None) -> tupl
         raise errors.CodeOutOfRange(name=ParameterName(name), row=row, code=largest, n_classes=n_classes)
     missing = known[predicted[known] < 0]
     if missing.size:
-        raise errors.MissingPrediction(row=int(missing[0]))
+        raise errors.CodeOutOfRange(name=ParameterName("predicted"), row=int(missing[0]), code=-1, n_classes=n_classes)
     return gold[known], predicted[known], n_classes
 
 

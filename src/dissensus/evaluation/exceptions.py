@@ -54,13 +54,6 @@ class CodeOutOfRange(DataError):
         return self.n_classes - 1
 
 
-class MissingPrediction(DataError):
-    template = (
-        "{param[predicted]}: item {row} has no class (code −1) although its gold label is known; predict a class."
-    )
-    row: int
-
-
 class NoKnownGold(DataError):
     template = "none of the {items:,} items has a gold label, so there is nothing to compare with."
     items: int
@@ -117,11 +110,7 @@ class NotRowsOfTable(DataError):
 
 
 class NoItems(DataError):
-    template = "there are no items to compute this from."
-
-
-class NoAnnotations(DataError):
-    template = "the table has no annotations, so there is nothing to compare with."
+    template = "there are no items with annotations to compute this from."
 
 
 class NoSharedItems(DataError):

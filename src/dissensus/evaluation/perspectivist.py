@@ -148,5 +148,5 @@ def _means(table: Annotations, values: FloatArray, by: By) -> FloatArray:
     total = np.bincount(group, count, n)
     labelled = total > 0
     if not labelled.any():
-        raise errors.NoAnnotations
+        raise errors.NoItems
     return np.asarray(np.bincount(group, count * values, n)[labelled] / total[labelled])

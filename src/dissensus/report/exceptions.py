@@ -77,3 +77,8 @@ class MailAddressesShown(DataWarning):
     template = "the column {column!r} to show contains {count:,} e-mail addresses, which identify the annotators."
     column: str
     count: int
+
+
+class TwoTables(BadParameter):
+    template = "two tables of the report are called {name!r}; names of tables must be unique."
+    name: str

@@ -16,6 +16,7 @@ from typing import Any
 from dissensus.common.registry import guarded
 from dissensus.report.blocks import Block, Chart, Table
 from dissensus.report.charts import need_for_report
+from dissensus.report.exceptions import TwoTables
 from dissensus.report.section import sections
 from dissensus.table.io.jsonl import dumps
 
@@ -63,7 +64,7 @@ def _placed(block: Block, section: str, number: int, data: dict[str, Any]) -> di
         data["charts"][result["id"]] = block.spec | {"description": block.alt}
     if isinstance(block, Table):
         if block.name in data["tables"]:
-            raise ValueError(f"two tables of the report are called {block.name!r}.")
+            raise TwoTables(name=block.name)
         data["tables"][block.name] = {
             "columns": [dataclasses.asdict(column) for column in block.columns],
             "rows": block.rows,

@@ -25,8 +25,6 @@ class Finding(Message):
     A subclass sets `advice` (a template, as `template` is), `tone` and `table`, or makes properties of them.
     """
 
-    template = ""
-
     @property
     def advice(self) -> str:
         """Return the template of what to do; "" for nothing."""

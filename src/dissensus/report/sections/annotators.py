@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,13 @@ WORDS: dict[str, tuple[str, str]] = {  # flag → behaviour of one annotator|of 
 }
 
 
+def name_list(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them, with the number of all if there are many."""
+    if (more := len(names) - MAX_NAMES) > 0:
+        return f"{len(names)} annotators ({', '.join(names[:MAX_NAMES])} and {more} more)"
+    return word_list(names)
+
+
 class Flagged(Finding):
     template = "{listing} {behaviour} ({share:0} of the annotators)."
     table = "annotators-flagged"
@@ -77,9 +85,7 @@ class Flagged(Finding):
 
     @property
     def listing(self) -> str:
-        if (more := len(self.annotators) - MAX_NAMES) > 0:
-            return f"{len(self.annotators)} annotators ({', '.join(self.annotators[:MAX_NAMES])} and {more} more)"
-        return word_list(self.annotators)
+        return name_list(self.annotators)
 
     @property
     def behaviour(self) -> str:

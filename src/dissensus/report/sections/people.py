@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.formatting import word_list
-from dissensus.questions.diagnose import too_few_sentence
 from dissensus.questions.habits import FLAG_WORDS, find_habits
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
+from dissensus.report.sections.annotators import TooFewLabels, name_list
 from dissensus.report.study import Study, plain, some_of
 from dissensus.table.kinds import CLASS_KINDS, KINDS
 
 MAX_ANNOTATORS = 500  # in the table
-MAX_NAMES = 8  # in a sentence
 MAX_DRAWN = 40  # annotators in the chart
 
 
@@ -28,19 +26,7 @@ class UnlikeOthers(Finding):
 
     @property
     def listing(self) -> str:
-        if (more := len(self.annotators) - MAX_NAMES) > 0:
-            return f"{', '.join(self.annotators[:MAX_NAMES])} and {more:,} more"
-        return word_list(self.annotators)
-
-
-class TooFewLabels(Finding):
-    template = "{sentence_of_few}"
-    too_few: int
-    active: int
-
-    @property
-    def sentence_of_few(self) -> str:
-        return too_few_sentence(self.too_few, self.active)
+        return name_list(self.annotators)
 
 
 @sections.register(
