@@ -16,14 +16,14 @@ import numpy as np
 import dissensus as dz
 from benchmarks.trust.others import grades
 from benchmarks.trust.posterior import scores
-from dissensus.models.methods import consensus
+from dissensus.models import class_shares
 from dissensus.table.simulate import simulate
 
 SETS = (
     "bluebirds", "judges_civilcomments", "medical_causes", "medical_treats", "rte", "sentiment_polarity", "wordsim",
 )  # fmt: skip
 SHARES, LEVELS, SEEDS = (0.3, 0.15, 0.05), (2, 3, 5), 2
-PRICES = (0.0, 0.25, consensus.UNEVEN_PRICE, 0.5, 1.0)
+PRICES = (0.0, 0.25, class_shares.NONUNIFORM_COST, 0.5, 1.0)
 CROWDS = {200: 30, 2000: 60}  # items: annotators
 MIN_RARE_ITEMS = 3
 
@@ -72,7 +72,7 @@ def main() -> None:
                 for table, gold in tables:
                     known = np.flatnonzero(np.diff(table.item_ptr) > 0)
                     for price in PRICES:
-                        consensus.UNEVEN_PRICE = price
+                        class_shares.NONUNIFORM_COST = price
                         posterior = np.asarray(dz.methods["consensus"]().fit(table).posterior_)
                         found[price].append(scores(posterior[known], gold[known])[:2])
                 means = (np.mean(found[price], axis=0) for price in PRICES)

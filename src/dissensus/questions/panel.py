@@ -152,8 +152,8 @@ def review_panel(
         labels, said = np.asarray(model.item_total_), _Said(table, judges)
         correlation = said.expected(np.asarray(model.posterior_))
         bounds = [model.dependence_, *model.dependence_interval_]
-        posterior, tempering = model.untempered_posterior(), model.tempering
-        free = [replace(tempering, dependence=rho).temper(posterior, labels) for rho in bounds]
+        untempered, tempering = model.untempered_posterior(), model.tempering
+        free = [replace(tempering, dependence=rho).temper(untempered, labels) for rho in bounds]
         bounds = [_kish(said.expected(one)) for one in free]
         worth = Estimate(_kish(correlation), min(bounds), max(bounds))
     else:
