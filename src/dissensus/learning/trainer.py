@@ -62,7 +62,7 @@ class Training(Parameters):
     warmup: float = param(0.0, "share of all steps in which the learning rates grow to their values", low=0, high=1)
     sam: float | Mapping[str, Any] | None = SHARPNESS
     clip: float | None = param(None, "largest norm of a step's gradient; None: any", above=0)
-    patience: int | None = param(None, "stop after so many epochs without a better `monitor`", low=1)
+    patience: int | None = param(None, "number of epochs without a better `monitor` that ends training", low=1)
     monitor: Metric | None = param(None, "metric on the validation items; None: the objective's default")
     device: str = DEVICE
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
