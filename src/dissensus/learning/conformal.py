@@ -20,7 +20,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, Names
 from dissensus.evaluation import Estimate, bootstrap
 
-FOLDS = 10  # of the held-out items, for the estimate of the coverage
+FOLDS = 10  # parts of the held-out items that estimate the coverage
 
 
 @dataclass(frozen=True, eq=False)

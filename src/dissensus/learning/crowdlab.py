@@ -23,7 +23,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.learning.exceptions import NoItemWithTwoLabels, WeightedLabels, WrongShape
 from dissensus.table.annotations import Annotations
 
-MIN_WEIGHT = 1e-6  # of annotators, of the classifier, and of the error rate of the most frequent class
+MIN_WEIGHT = 1e-6  # minimum weight, and minimum error rate of the most frequent class
 
 
 @dataclass(frozen=True, eq=False)

@@ -353,7 +353,7 @@ class NothingLeftToTrainOn(DataError):
 
 
 class NoAnnotations(DataError):
-    template = "objective '{objective}' learns from annotations, and there are none; to learn from gold use 'hard'."
+    template = "objective '{objective}' needs annotations, and the table is empty; to learn from gold use 'hard'."
     objective: str
 
 

@@ -17,7 +17,7 @@ from scipy.special import log_softmax, softmax
 from dissensus.common.types import FloatArray
 
 PENALTIES = tuple(2.0**power for power in range(6, -13, -1))  # λ, from almost constant predictions to almost no penalty
-MAX_ITERATIONS = 200  # of L-BFGS per λ
+MAX_ITERATIONS = 200  # steps of L-BFGS per λ
 SCALES = (0.15, 0.25, 0.35, 0.5, 0.7, 1.0)  # candidate scales of the logits of classes
 CHANNEL_STEPS = 60  # EM steps per scale
 MIN_PROBABILITY = 1e-12

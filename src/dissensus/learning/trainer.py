@@ -28,7 +28,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from dissensus.common.json_lines import key_of
@@ -41,6 +40,7 @@ from dissensus.learning.devices import DEVICE, free_memory, gpus, make_fabric, o
 from dissensus.learning.network import Lessons
 from dissensus.learning.rows import clip_gradients, use_row_sparse
 from dissensus.learning.sam import SAM, SHARPNESS, sam_options
+from dissensus.learning.storage import read_tree, write_tree
 from dissensus.learning.training_log import Entry, reporter
 
 Metric = Literal["accuracy", "macro-f1", "cross-entropy"]
@@ -48,6 +48,7 @@ RUNNING = ("checkpoint", "checkpoint_every", "log", "device", "precision", "proc
 """Keywords that do not change the result of a run, only where and how it is computed."""
 BATCHES_AT_ONCE = 4  # predicted together; without gradients a batch needs less memory than in training
 MAX_MEMORY_SHARE = 0.5  # share of a GPU's free memory that inputs and targets may take
+WEIGHTS = "weights"  # kind of the file in which a process returns them
 
 
 class Training(Parameters):
@@ -62,7 +63,7 @@ class Training(Parameters):
     warmup: float = param(0.0, "share of all steps in which the learning rates grow to their values", low=0, high=1)
     sam: float | Mapping[str, Any] | None = SHARPNESS
     clip: float | None = param(None, "largest norm of a step's gradient; None: any", above=0)
-    patience: int | None = param(None, "stop after so many epochs without a better `monitor`", low=1)
+    patience: int | None = param(None, "number of epochs without a better `monitor` that ends training", low=1)
     monitor: Metric | None = param(None, "metric on the validation items; None: the objective's default")
     device: str = DEVICE
     precision: Literal["auto", "32-true", "bf16-mixed", "16-mixed"] = param(
@@ -132,7 +133,7 @@ class Trainer(Training):
             return loop.run(fabric)
         with tempfile.TemporaryDirectory() as folder:  # a pipe between processes takes only a few kilobytes
             trace: Trace = fabric.launch(loop.in_process, file := Path(folder) / "weights")
-            model.load_state_dict(load_file(file))
+            model.load_state_dict(read_tree(file, WEIGHTS))
         report = reporter(on_step, self.log)
         for entry in trace.epochs:  # processes report nothing before the end
             report(entry)
@@ -166,7 +167,7 @@ class _Loop:
         self.model, self.groups = copy.deepcopy((self.model, self.groups))  # the arguments are in shared memory
         trace = self.run(fabric)
         if fabric.global_rank == 0:
-            save_file({name: value.cpu().clone() for name, value in self.model.state_dict().items()}, weights)
+            write_tree(weights, dict(self.model.state_dict()), WEIGHTS)
         fabric.barrier()
         del self.wrapped, self.optimizer  # DDP keeps the process group alive
         torch.distributed.destroy_process_group()  # else threads of gloo may abort a process that ends while they run

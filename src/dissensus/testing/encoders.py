@@ -19,14 +19,14 @@ from dissensus.learning.run import new_part
 from dissensus.learning.storage import loaded_part, read_tree, stored_part, write_tree
 from dissensus.table.annotations import Annotations
 
-TOLERANCE = 1e-4  # of values of size one, in float32
+TOLERANCE = 1e-4  # float32 rounding of values of size one
 
 
 def check_encoder(encoder: Encoder, X: Any) -> None:
-    """Check an encoder with its keywords on inputs X: at least four rows, not all of them alike."""
+    """Check an encoder with its keywords on inputs X: at least four rows, some of them different."""
     entry = encoders.entry(encoders.name_of(type(encoder)))
     assert entry.summary, "the registered summary is empty"
-    assert isinstance(encoder.takes, str), "`takes` must say what X is"
+    assert isinstance(encoder.takes, str), "`takes` must name the kind of X"
     before = pickle.dumps(X)
     fitted: Encoder = new_part(encoder, encoders, Encoder)
     assert fitted.fit(X) is fitted, "fit must return the encoder"

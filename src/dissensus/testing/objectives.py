@@ -22,7 +22,7 @@ from dissensus.learning.storage import loaded_part, read_tree, stored_part, writ
 from dissensus.table.annotations import Annotations
 from dissensus.table.simulate import simulate
 
-WIDTH = 5  # of the vectors that stand for the output of an encoder
+WIDTH = 5  # length of the random vectors that replace an encoder's output
 TOLERANCE = 1e-3  # relative, of a sum of losses in float32
 
 
@@ -64,8 +64,8 @@ def _check_fit(fitted: Objective, table: Annotations, gold: IntArray | None) -> 
     assert fitted.teaches_.shape == (table.n_items,), "fit must set teaches_ (I,)"
     assert fitted.teaches_.dtype == np.bool_, "teaches_ must be boolean"
     known = np.diff(table.item_ptr) > 0 if gold is None else (np.diff(table.item_ptr) > 0) | (gold >= 0)
-    assert fitted.teaches_.any(), "no item teaches"
-    assert not (fitted.teaches_ & ~known).any(), "an item without labels and gold teaches"
+    assert fitted.teaches_.any(), "no item is trained on"
+    assert not (fitted.teaches_ & ~known).any(), "an item without labels and gold is trained on"
     assert len(fitted.targets()) == table.n_items, "targets must have one entry per item"
     sent = pickle.loads(pickle.dumps(fitted))
     assert not [name for name in vars(sent) if name.startswith("_")], "a process must not get the table"

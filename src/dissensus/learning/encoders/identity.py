@@ -6,7 +6,7 @@ from dissensus.learning.encoders.mlp import Scaled
 
 @encoders.register("identity", summary="features as they are: a linear model", cite="")
 class Identity(Scaled):
-    """No layers."""
+    """A linear model: no layers before the objective's own."""
 
     learning_rate = 1e-2  # a convex problem
     linear = True

@@ -107,7 +107,7 @@ class WordEncoder(Encoder):
     )
     dimensions: int = param(100, "length of the word vectors where `vectors` is None", low=1)
     tune: bool = param(True, "whether training changes the word vectors")
-    keep: int = param(20_000, "words kept beside those of the training inputs", low=0)
+    keep: int = param(20_000, "words kept in addition to those of the training inputs", low=0)
     word_dropout: float = param(0.05, "how often a word is taken for unknown in training", low=0, below=1)
 
     words_: list[str]

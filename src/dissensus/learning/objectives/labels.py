@@ -73,7 +73,7 @@ def check_positive(target: FloatArray, rows: BoolArray, table: Annotations) -> N
 
 
 def check_teaches(teaches: BoolArray) -> BoolArray:
-    """Return the training items (I,); raise NothingToLearn if there are none."""
+    """Return the training items (I,); raise NothingToLearn without any."""
     if not teaches.any():
         raise NothingToLearn(n_items=teaches.size)
     return teaches
