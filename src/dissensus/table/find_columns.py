@@ -225,7 +225,7 @@ def _native(frame: Any) -> Any:
     try:
         return nw.from_native(frame)
     except TypeError:
-        raise errors.NotATable(type=type(frame).__name__) from None
+        raise errors.UnsupportedSource(type=type(frame).__name__) from None
 
 
 def no_column(

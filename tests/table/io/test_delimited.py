@@ -119,7 +119,7 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
         (b'item,annotator,label,why\n1,a,x,5" pipe\n2,b,y,"\n3,c,z,\n', (errors.UnclosedQuote, {"line": 3})),
         (b"", (errors.EmptyFile, {"needs": "a header and rows"})),
         (b"\n \n", (errors.EmptyFile, {"needs": "a header and rows"})),
-        (HEADER.strip(), (errors.NoRows, {})),
+        (HEADER.strip(), (errors.EmptyFile, {"needs": "at least one row"})),
         (b"x" * 200_000, (errors.NotAHeader, {})),
     ],
 )

@@ -61,7 +61,7 @@ def _header(path: Path, delimiters: str) -> tuple[str, list[str]]:
         lines = (line.decode("utf-8-sig") for line in dropwhile(bytes.isspace, file))
         first = next(lines, None)
         if first is None:
-            raise errors.EmptyFile(path=path, needs="a header and rows")
+            raise errors.EmptyFile(where=str(path), needs="a header and rows")
         delimiter = max(delimiters, key=first.count)
         try:
             return delimiter, next(csv.reader(chain([first], lines), delimiter=delimiter))
@@ -110,7 +110,7 @@ def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInv
             open_quote="\n" in fields[3].strip(),
         )  # fmt: skip
     if "Empty CSV" in reason:  # a header without a line end
-        return errors.NoRows(path=path)
+        return errors.EmptyFile(where=str(path), needs="at least one row")
     if "straddling" in reason:
         return errors.RowTooLong(path=path)
     return errors.DamagedFile(path=path, reason=reason[:200].rstrip("."))
