@@ -208,7 +208,7 @@ def test_an_item_outside_the_declared_ones_is_an_error():
     [
         ([1, -2], (errors.NegativeWeights, {"column": "weight", "n_bad": 1, "n_rows": 2, "row": 1, "value": -2.0})),
         ([np.nan, 1], (errors.NegativeWeights, {"column": "weight", "n_bad": 1, "n_rows": 2, "row": 0})),
-        ([1, "much"], (errors.NotANumber, {"column": "weight", "row": 1, "value": "much"})),
+        ([1, "much"], (errors.CellNotANumber, {"column": "weight", "row": 1, "value": "much"})),
     ],
 )
 def test_bad_weights_say_where(weight, message):
@@ -316,7 +316,7 @@ def test_a_missing_column_lists_those_that_are_there():
         taken={"item": "'task'", "label": "'label'"},
     ):
         Annotations.from_frame(pa.table({"task": [1], "label": [1]}))
-    with raises(errors.NoSuchColumn, name="who", role="annotator", columns=("task", "label")):
+    with raises(errors.UnknownColumn, name="who", role="annotator", columns=("task", "label")):
         Annotations.from_frame(pa.table({"task": [1], "label": [1]}), annotator="who")
 
 
@@ -324,7 +324,7 @@ def test_columns_of_probabilities_are_found_and_ordered_by_classes():
     frame = pa.table({"item": [1, 2], "annotator": [1, 1], "p_n": [0.25, 1], "p_y": [0.75, 0]})
     table = Annotations.from_frame(frame, classes=["y", "n"])
     assert table.proba.tolist() == [[0.75, 0.25], [0, 1]]
-    with raises(errors.NoSuchColumn, name="maybe", columns=("n", "y")):
+    with raises(errors.UnknownColumn, name="maybe", columns=("n", "y")):
         Annotations.from_frame(frame, classes=["y", "maybe"])
 
 
@@ -657,7 +657,7 @@ def test_no_table_holds_codes_that_nobody_checked(field, value, times):
     codes = {"item": [0, 0, 1, 1], "annotator": [0, 1, 1, 0], "label": [0, 1, 0, 0]}
     given_codes = {name: np.tile(np.asarray(one), times) for name, one in (codes | {field: value}).items()}
     names = {name: np.array(["x", "y"], object) for name in ("items", "annotators", "classes")}
-    with pytest.raises((errors.CodeOutOfRange, errors.WrongColumn)) as caught:
+    with pytest.raises((errors.CodeOutsideNames, errors.WrongColumn)) as caught:
         Annotations.from_codes(**given_codes, **names)
     assert getattr(caught.value, "name", None) or caught.value.column == field
 
@@ -669,7 +669,7 @@ def test_no_table_holds_codes_that_nobody_checked(field, value, times):
 def test_a_table_is_checked_once_unpickled(field, value):
     table = Annotations.from_arrays([0, 0, 1, 1], [0, 1, 0, 1], [0, 1, 0, 1])
     forged = object.__new__(Annotations)
-    with pytest.raises((errors.CodeOutOfRange, errors.WrongColumn, errors.InvalidIndex)) as caught:
+    with pytest.raises((errors.CodeOutsideNames, errors.WrongColumn, errors.InvalidIndex)) as caught:
         forged.__setstate__(vars(table) | {field: np.array(value)})
     assert str(caught.value).startswith(field)
 

@@ -137,7 +137,7 @@ def test_pairs_know_their_things():
     assert table.describe()["comparisons_per_thing"]["max"] == 3
     with raises(errors.InvalidAlternative, name="a vs c"):
         kinds.pair_items(["a vs c"], ["d"])
-    with raises(errors.NotAPair, item="a"):
+    with raises(errors.ItemNotAPair, item="a"):
         _ = Annotations.from_arrays(*ROWS, ["left"] * 4, kind="pairs").sides
 
 
@@ -210,7 +210,7 @@ def test_known_numbers_are_joined_by_item(tmp_path):
     np.testing.assert_array_equal(gold_values(table, *gold), [np.nan, 4.5, 7])
     with raises(errors.ContradictoryGold, row=0, what="numbers"):
         table.gold_values([2, 2], [1.0, 2.0])
-    with raises(errors.NotANumber, column="gold", row=0, value="high"):
+    with raises(errors.CellNotANumber, column="gold", row=0, value="high"):
         table.gold_values([2], ["high"])
 
 

@@ -182,7 +182,7 @@ class MixedTypes(DataError):
     example = {"first": {"int": (0, "1"), "str": (3, "x")}}
 
 
-class CodeOutOfRange(DataError):
+class CodeOutsideNames(DataError):
     template = "{name}: code {code} lies outside the {n:,} names; codes run from 0 to {last:,}."
     name: str
     code: int
@@ -216,7 +216,7 @@ class UndeclaredName(DataError):
     name: Any
 
 
-class NotANumber(DataError):
+class CellNotANumber(DataError):
     template = "column '{column}': row {row} (from 0) holds {value!r}, which is not a number."
     column: str
     row: int
@@ -387,7 +387,7 @@ class InvalidAlternative(DataError):
     name: Any
 
 
-class NotAPair(DataError):
+class ItemNotAPair(DataError):
     template = (
         "item {item!r} does not name two alternatives; in a table of pairs an item is called 'A vs B', as "
         "Annotations.from_pairs names it."
@@ -414,7 +414,7 @@ class OverlappingPlaces(DataError):
 # Finding columns ------------------------------------------------------------------------------------------------------
 
 
-class NoSuchColumn(MissingColumn):
+class UnknownColumn(MissingColumn):
     template = "no column '{name}' for {role}; the columns are {columns!l}."
     name: str
     role: str
@@ -458,7 +458,7 @@ class NoAnnotatorColumn(NoColumnFor):
 class PerhapsWideTable(MissingColumn):
     template = "{missing} If each annotator has a column, pass {param[wide=True]}."
     missing: MissingColumn
-    example = {"missing": NoSuchColumn(name="who", role="annotator", columns=("ann", "bob"))}
+    example = {"missing": UnknownColumn(name="who", role="annotator", columns=("ann", "bob"))}
 
 
 class AmbiguousColumns(ForRole, DataError):

@@ -221,7 +221,7 @@ def sides_of(items: Names) -> Sides:
     parts = pc.split_pattern(pair, VERSUS)
     bad = np.asarray(pc.not_equal(pc.list_value_length(parts), 2))
     if bad.any():
-        raise errors.NotAPair(item=items[int(bad.argmax())])
+        raise errors.ItemNotAPair(item=items[int(bad.argmax())])
     both = pa.concat_arrays([pc.list_element(parts, 0), pc.list_element(parts, 1)])
     things, codes = naming.encode(both, "things")
     return Sides(things, codes[: items.size], codes[items.size :])

@@ -109,7 +109,7 @@ def check_codes(codes: Any, n: int, what: str) -> None:
         found = f"{codes.dtype} of shape {codes.shape}"
         raise errors.WrongColumn(column=what, expected="one vector of integer codes", found=found)
     if codes.size and not (codes.min() >= 0 and codes.max() < n):
-        raise errors.CodeOutOfRange(name=what, code=int(codes.min() if codes.min() < 0 else codes.max()), n=n)
+        raise errors.CodeOutsideNames(name=what, code=int(codes.min() if codes.min() < 0 else codes.max()), n=n)
 
 
 def missing_rows(column: Any) -> BoolArray:
@@ -402,7 +402,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
             proba = np.column_stack([floats(proba[name], f"p_{name}") for name in classes])
         except KeyError as error:
             columns = tuple(sorted(map(str, proba)))
-            raise errors.NoSuchColumn(name=str(error.args[0]), role="its probability", columns=columns) from None
+            raise errors.UnknownColumn(name=str(error.args[0]), role="its probability", columns=columns) from None
     try:
         proba = unmasked(proba, np.nan)
         if proba.dtype.kind == "c":
@@ -452,7 +452,7 @@ def floats(values: Any, column: str) -> FloatArray:
     except (TypeError, ValueError, OverflowError):
         for row, value in enumerate(values if is_listing(values) else ()):
             if not _is_number(value):
-                raise errors.NotANumber(column=column, row=row, value=value) from None
+                raise errors.CellNotANumber(column=column, row=row, value=value) from None
         raise errors.WrongColumn(column=f"column '{column}'", expected="numbers", found=shown(values)) from None
     if numbers.ndim != 1:
         raise _wrong_shape(f"column '{column}'", "one number per row", numbers)

@@ -70,7 +70,7 @@ def test_splits_hold_items_that_nobody_labelled(folder):
     assert {fold: part.item_names.tolist() for fold, part in data.split_by("fold").items()} == {
         "1": ["e"], "2": ["b", "c"], "10": ["a"],
     }  # fmt: skip
-    with raises(errors.NoSuchColumn, about=("small",), name="folds", columns=("item", "text", "split", "fold")):
+    with raises(errors.UnknownColumn, about=("small",), name="folds", columns=("item", "text", "split", "fold")):
         data.split_by("folds")
 
 
@@ -195,7 +195,7 @@ def test_a_folder_without_labels_and_a_broken_archive_are_told(folder):
             "annotations.csv",
             "item,worker,label\na,x,1\n",
             MissingColumn,
-            (errors.NoSuchColumn, {"name": "annotator", "columns": ("item", "worker", "label")}),
+            (errors.UnknownColumn, {"name": "annotator", "columns": ("item", "worker", "label")}),
         ),
         (
             "annotations.csv",
@@ -219,7 +219,7 @@ def test_a_folder_without_labels_and_a_broken_archive_are_told(folder):
             "annotators.csv",
             "worker\nx\n",
             MissingColumn,
-            (errors.NoSuchColumn, {"name": "annotator", "columns": ("worker",)}),
+            (errors.UnknownColumn, {"name": "annotator", "columns": ("worker",)}),
         ),
     ],
 )

@@ -308,7 +308,7 @@ def test_two_columns_may_name_the_item_together(read):
     assert table.source.columns["item"] == "'doc' with 'turn'"
     with raises(errors.AmbiguousJoin, columns=("doc", "turn"), role="item"):
         read(b"doc,turn,annotator,label\na/b,c,x,yes\na,b/c,x,no\n", item="doc,turn")
-    with raises(errors.NoSuchColumn, name="page", role="item", columns=("doc", "turn", "annotator", "label")):
+    with raises(errors.UnknownColumn, name="page", role="item", columns=("doc", "turn", "annotator", "label")):
         read(content, item="doc,page")
 
 

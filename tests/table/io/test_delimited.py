@@ -145,7 +145,7 @@ def test_two_columns_of_one_name_are_an_error_where_they_are_needed(read):
 
 
 def test_a_weight_that_is_no_number_says_where(read):
-    with raises(errors.NotANumber, column="weight", row=1, value="much"):
+    with raises(errors.CellNotANumber, column="weight", row=1, value="much"):
         read(b"item,annotator,label,weight\n1,a,x,1\n2,b,y,much\n")
 
 

@@ -303,7 +303,7 @@ def test_gold_as_text_matches_integers(tmp_path):
     path.write_text("which,what\n10,3\n9,2\n")
     table = Annotations.from_arrays([9, 10, 11], [0, 0, 0], [2, 3, 3])
     assert io.read_gold(path, table, "which", label="what").tolist() == [0, 1, -1]
-    with raises(errors.NoSuchColumn, name="nope", role="label", columns=("which", "what")):
+    with raises(errors.UnknownColumn, name="nope", role="label", columns=("which", "what")):
         io.read_gold(path, table, "which", "nope")
     with raises(
         errors.NoColumnFor,

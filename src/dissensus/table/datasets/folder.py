@@ -140,7 +140,7 @@ def _read(path: Path, stem: str) -> Any:
     frame = read_frame(file)
     for column in COLUMNS[stem.partition("_")[0]]:
         if column not in frame.column_names:
-            error = errors.NoSuchColumn(name=column, role=stem, columns=tuple(frame.column_names))
+            error = errors.UnknownColumn(name=column, role=stem, columns=tuple(frame.column_names))
             raise error.within(str(file))
     return frame
 
