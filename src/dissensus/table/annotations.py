@@ -155,7 +155,7 @@ class Annotations(ReadOnlyArrays, Named):
         item, annotator, label : arrays of length N
             Integers, text, or (labels) truth values. `label` may be left out where `proba` is given.
         classes : list of names, or their number, optional
-            The classes, in this order. Integer labels beside declared text classes are codes into them. Left out, the
+            The classes, in this order. Integer labels with declared text classes are codes into them. Left out, the
             classes are the distinct labels, sorted.
         weight : (N,), optional
             How much each row counts; not negative.

@@ -818,7 +818,7 @@ class UnusableName(ForRole, DataError):
 class NothingUsable(DataError):
     template = "there is no {what} that can be used; a table needs at least one.{unused}"
     what: Literal["row", "answer", "comparison"]
-    report: str  # what was not used and why; "" for nothing
+    report: str  # excluded rows and notes; "" without any
 
     @property
     def unused(self) -> str:

@@ -29,7 +29,7 @@ from dissensus.table.notes import SpellingVariants
 
 MAX_NUMBERED_CLASSES = 1_000_000  # upper limit of `classes=` as a number
 MIN_WEIGHT, MAX_WEIGHT = 1e-9, 1e9  # products of a few weights beyond these are out of range
-MAX_SUM_ERROR = 1e-4  # of the probabilities of a row
+MAX_SUM_ERROR = 1e-4  # largest error of the sum of a row's probabilities
 CHUNK = 2**15  # integers that fit the processor's cache while they are coded
 
 __all__ = ["shown"]  # other packages import it from here
@@ -61,7 +61,7 @@ def to_column(values: Any, column: str) -> Any:
             values = pa.array(values, from_pandas=True, mask=hidden)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise _mixed_types(values, column) from error
-        except (OverflowError, UnicodeEncodeError) as error:  # beyond 64 bits; half a surrogate pair
+        except (OverflowError, UnicodeEncodeError) as error:  # a number beyond 64 bits, or half a surrogate pair
             raise errors.UnstorableName(column=column, reason=str(error)) from None
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -297,7 +297,7 @@ def _raise_missing(column: Any, what: str) -> NoReturn:
     missing = missing_rows(column)
     error = errors.MissingLabels if what == "label" else errors.MissingNames
     if what == "label" and not isinstance(column, np.ndarray) and is_text(column.type):
-        from dissensus.table.kinds import look_like_sets  # which imports this module
+        from dissensus.table.kinds import look_like_sets  # imports this module
 
         if look_like_sets(_encode_hashed(column.filter(pa.array(~missing)))[0]):
             error = errors.MissingSets
@@ -481,7 +481,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
         if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
             raise errors.SeveralLevels
     try:
-        if isinstance(matrix, list):  # which may hold np.ma.masked
+        if isinstance(matrix, list):  # a list may hold np.ma.masked
             with catch_warnings(action="ignore", category=UserWarning):
                 matrix = np.ma.asarray(matrix)
         hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_

@@ -28,7 +28,7 @@ from dissensus.table.reading import Reading
 from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_layers
 
 MAX_CLASSES = 1_000  # tables with fewer classes are always accepted
-MIN_ROWS_PER_CLASS = 10  # in tables with more classes
+MIN_ROWS_PER_CLASS = 10  # minimum in tables with more classes
 MAX_VOTES = 2 * 10**8  # items × classes; their counts take 1.6 GB of memory
 MAX_QUESTIONS = 50
 ISO_DATE = r"^\d{4}-\d\d-\d\d"
@@ -44,7 +44,7 @@ MAX_TOKENS_OF_A_SPAN = 3  # median length up to which starts and ends count toke
 
 @dataclass(frozen=True)
 class Build:
-    """How to make a table from columns of any origin; see `read`."""
+    """Options for making a table from columns of any origin; see `read`."""
 
     classes: Iterable[Any] | int | None = None
     abstain: Any = ()

@@ -150,7 +150,7 @@ def _check_each_row(path: Path, delimiter: bytes) -> None:
             while opened or at < len(line):
                 if opened or line[at : at + 1] == b'"':
                     closing = _QUOTED_REST.match(line, at if opened else at + 1)
-                    if closing is None:  # the cell goes on in the next line
+                    if closing is None:  # the cell continues on the next line
                         opened = first
                         break
                     opened, at = 0, closing.end()

@@ -87,7 +87,7 @@ def _by_content(path: Path) -> str:
 
 
 def _json_format(path: Path) -> str:
-    from dissensus.table.io.jsonl import records  # which imports this module
+    from dissensus.table.io.jsonl import records  # imports this module
 
     record = next(records(path), None)
     if record is None:
