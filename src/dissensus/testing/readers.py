@@ -21,7 +21,7 @@ def check_reader(name: str, path: str | Path) -> None:
 
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "labels.csv"
-    ...     _ = path.write_text("item,annotator,label\\na,ann,x\\na,bob,y\\nb,ann,x\\n")
+    ...     _ = path.write_text("item,annotator,label\na,ann,x\na,bob,y\nb,ann,x\n")
     ...     check_reader("csv", path)
     """
     path, entry = Path(path), readers.entry(name)
