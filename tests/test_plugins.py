@@ -17,6 +17,7 @@ from dissensus.exceptions import PluginWarning, UnknownName
 from dissensus.report.section import sections
 from dissensus.table.io.readers import readers
 from dissensus.testing.clusterings import check_clustering
+from dissensus.testing.readers import check_reader
 from dissensus.testing.sections import check_section
 
 PAGE = (Path(__file__).parent.parent / "docs" / "contributing" / "plugin.md").read_text(encoding="utf-8")
@@ -87,6 +88,7 @@ def test_a_method_of_another_package_is_a_method(vendor, tmp_path):
     done = run("aggregate", tmp_path / "labels.vendor", "--method", "vendor-coin", "-o", tmp_path / "out")
     assert done.exit_code == 0, done.output
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["method"] == "vendor-coin"
+    check_reader("vendor", tmp_path / "labels.vendor")
     table = dz.read(tmp_path / "labels.vendor")
     model = dz.methods["vendor-coin"]().fit(table)
     assert model.predict().tolist() == ["no", "yes"] * 3

@@ -9,7 +9,7 @@
 The computing code gives the facts; the face that prints a message (Python, command line, report, service) fills in its
 own words for the parameters: `{param[threads]}` is `threads` in Python and `--threads` on the command line,
 `{param[wide=True]}` is `wide=True` in Python and `--wide` there. A fact of type `ParameterName`, or a tuple of
-them, is rendered likewise.
+them, is rendered likewise, and so is a fact that is a message itself.
 A template may name fields and properties of its class, with a format specification: `{n_rows:,}`. `{name!r}` quotes a
 name and shortens a long one, `{names!l}` lists the first dozen names quoted. A part of a sentence that depends on the
 facts, such as a plural or a guess, is a property.
@@ -106,6 +106,8 @@ class _Facts(Mapping[str, Any]):
         if name == "param":
             return _ParameterWords(self.face)
         value = getattr(self.message, name)
+        if isinstance(value, Message):
+            return value.render(self.face)
         if isinstance(value, tuple) and value and isinstance(value[0], ParameterName):
             return ", ".join(map(self.face.parameter, value))
         return self.face.parameter(value) if isinstance(value, ParameterName) else value

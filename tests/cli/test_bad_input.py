@@ -148,7 +148,7 @@ def test_known_labels_of_no_item_in_the_table_are_an_error(cli, tmp_path, comman
     known.write_text("item,label\nQ1,yes\nQ2,no\n")
     result = cli(command, labels, "--gold", known)
     assert result.exit_code == 1
-    assert "none of the 2 items with a known label is in the table, such as 'Q1'" in result.stderr
+    assert "none of the 2 items with a gold label is in the table, such as 'Q1'" in result.stderr
 
 
 def test_known_labels_of_other_items_are_counted_and_capitals_do_not_matter(cli, tmp_path):
@@ -158,6 +158,6 @@ def test_known_labels_of_other_items_are_counted_and_capitals_do_not_matter(cli,
     known.write_text("item,label\nq1,YES\nq3, no \nother,yes\n")
     result = cli("aggregate", labels, "--gold", known, "-o", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    assert "1 of 3 items with a known label are not in the table, such as 'other'; they are left out." in result.stderr
+    assert "1 of 3 items with a gold label are not in the table, such as 'other'; they are excluded." in result.stderr
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert (summary["gold"]["items"], summary["gold"]["accuracy"]) == (2, 1.0)

@@ -153,5 +153,5 @@ def test_quiet_keeps_warnings_and_errors(files, cli):
     assert "no file nowhere.csv" in cli("describe", "nowhere.csv", "-q").stderr
     write_csv(files / "other.csv", ["item", "label"], [("i000", "cat"), ("elsewhere", "cat")])
     assert (
-        "warning: 1 of 2 items with a known label" in cli("aggregate", "labels.csv", "--gold", "other.csv", "-q").stderr
+        "warning: 1 of 2 items with a gold label" in cli("aggregate", "labels.csv", "--gold", "other.csv", "-q").stderr
     )

@@ -96,7 +96,7 @@ def test_standard_input(here):
 @pytest.mark.parametrize(
     ("name", "content", "args", "says"),
     [
-        ("t.csv", "id,ann\n1,yes\n2,no\n", (), "--annotator COLUMN, or say --wide if each annotator has a column."),
+        ("t.csv", "id,ann\n1,yes\n2,no\n", (), "--annotator COLUMN, or pass --wide if each annotator has a column."),
         ("t.csv", "id,ann\n1,yes\n2,no\n", ("--wide",), "name them: --wide, --annotator A,B,…"),
         ("t.csv", "\n".join(["item,annotator,label", *(f"{n},a,x{n}" for n in range(1100))]), (), "--many-classes"),
         ("t.csv", SPELLED, (), 'declare them as abstentions: --abstain "".'),
@@ -175,4 +175,4 @@ def test_several_annotator_columns_without_a_label_are_a_wide_table(cli, here):
     assert "Read as wide csv: item 'id', annotator the columns 'A', 'B', 'C'" in said.stdout
     (here / "pairs.csv").write_text("id,note,team,person\n1,a,x,p\n2,b,y,q\n3,c,x,p\n")
     said = cli("describe", "pairs.csv", "--annotator", "team,person")
-    assert said.stderr.endswith("Name it: --label COLUMN. If each annotator has a column, say --wide.\n")
+    assert said.stderr.endswith("Name it: --label COLUMN. If each annotator has a column, pass --wide.\n")

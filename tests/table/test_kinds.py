@@ -56,7 +56,7 @@ def test_declared_grades_keep_their_order_and_have_ranks():
 def test_what_a_kind_cannot_be_is_said(kind, labels, says):
     with raises(says[0], **says[1]):
         Annotations.from_arrays(*ROWS, labels, kind=kind)
-    with raises(errors.UnknownKind, kinds="classes, graded, numbers, pairs, sets, objects, spans", value="number"):
+    with raises(errors.WrongValue, parameter="kind", value="number"):
         Annotations.from_arrays(*ROWS, labels, kind="number")
 
 
@@ -92,10 +92,10 @@ def test_people_who_choose_several_classes_of_an_item_are_said():
 @pytest.mark.parametrize(
     ("labels", "kind", "note"),
     [
-        ([f"{k / 2}" for k in range(4)], "numbers", notes.LabelsAreNumbers),
-        (list(range(31)), "numbers", notes.LabelsAreNumbers),
+        ([f"{k / 2}" for k in range(4)], "numbers", notes.LabelsAre(what="numbers")),
+        (list(range(31)), "numbers", notes.LabelsAre(what="numbers")),
         (list(range(30)), "classes", None),
-        (["1", "2", "3", "4", "5"], "classes", notes.LabelsMayBeGrades),
+        (["1", "2", "3", "4", "5"], "classes", notes.LabelsMayBeGrades()),
         ([0, 1], "classes", None),
         (["a", "0.5", "1", "2"], "classes", None),
         ([f"00{k}" for k in range(40)], "classes", None),
@@ -105,7 +105,7 @@ def test_the_kind_is_guessed_and_said(labels, kind, note):
     n = len(labels)
     table = read(pa.table({"item": list(range(n)), "annotator": ["x"] * n, "label": labels}))
     assert table.kind == kind
-    assert table.source.notes == ([] if note is None else [note()])
+    assert table.source.notes == ([] if note is None else [note])
     assert (
         read(pa.table({"item": list(range(n)), "annotator": ["x"] * n, "label": labels}), kind="classes").kind
         == "classes"
@@ -137,7 +137,7 @@ def test_pairs_know_their_things():
     assert table.describe()["comparisons_per_thing"]["max"] == 3
     with raises(errors.InvalidAlternative, name="a vs c"):
         kinds.pair_items(["a vs c"], ["d"])
-    with raises(errors.NotAPair, item="a"):
+    with raises(errors.ItemNotAPair, item="a"):
         _ = Annotations.from_arrays(*ROWS, ["left"] * 4, kind="pairs").sides
 
 
@@ -179,7 +179,7 @@ def test_labels_that_join_options_are_read_as_sets(tmp_path):
     path.write_text("item,annotator,label\n1,x,a|b\n1,y,b\n2,x,a\n2,y,a|c\n3,x,c|b\n3,y,b\n")
     table = read(path)
     assert (table.kind, table.options.names.tolist()) == ("sets", ["a", "b", "c"])
-    assert table.source.notes == [notes.LabelsAreSets()]
+    assert table.source.notes == [notes.LabelsAre(what="sets of options")]
     assert read(path, kind="classes").kind == "classes"
     path.write_text("item,annotator,label\n1,x,a/b\n1,y,yes|no\n")
     assert read(path).kind == "classes"  # no option occurs twice
@@ -200,7 +200,7 @@ def test_a_wide_table_of_numbers_and_questions_of_several_kinds(tmp_path):
     rows = {"question": ["size", "size", "hue", "hue"], "item": [1, 2, 1, 2], "annotator": ["x"] * 4}
     found = read(pa.table(rows | {"label": ["0.5", "2.5", "red", "blue"]}))
     assert {name: one.kind for name, one in found.items()} == {"hue": "classes", "size": "numbers"}
-    note = notes.LabelsAreNumbers().within("Question size")
+    note = notes.LabelsAre(what="numbers").within("Question size")
     assert found["hue"].source.notes == [note]  # every report has those of all questions
 
 
@@ -210,7 +210,7 @@ def test_known_numbers_are_joined_by_item(tmp_path):
     np.testing.assert_array_equal(gold_values(table, *gold), [np.nan, 4.5, 7])
     with raises(errors.ContradictoryGold, row=0, what="numbers"):
         table.gold_values([2, 2], [1.0, 2.0])
-    with raises(errors.NotANumber, column="gold", row=0, value="high"):
+    with raises(errors.CellNotANumber, column="gold", row=0, value="high"):
         table.gold_values([2], ["high"])
 
 

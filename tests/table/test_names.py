@@ -109,8 +109,8 @@ def test_kinds_that_differ_only_in_type_are_an_error(values):
         (["\ud800"], (errors.UnstorableName, {"column": "item"})),
         ([b"a"], (errors.UnsupportedType, {"column": "item", "type": "binary"})),
         ([["a"]], (errors.UnsupportedType, {"column": "item", "type": "list<item: string>"})),
-        (np.zeros((2, 3), int), (errors.WrongDimensions, {"column": "column 'item'", "expected": "one dimension"})),
-        (np.array([["a"]]), (errors.WrongDimensions, {"column": "column 'item'", "expected": "one dimension"})),
+        (np.zeros((2, 3), int), (errors.WrongColumn, {"column": "column 'item'", "expected": "one dimension"})),
+        (np.array([["a"]]), (errors.WrongColumn, {"column": "column 'item'", "expected": "one dimension"})),
     ],
 )
 def test_what_cannot_be_a_name_is_an_error(values, message):
@@ -149,9 +149,9 @@ def test_declared_names_keep_their_order_and_take_the_kind_of_the_column():
 
 
 def test_a_name_declared_twice_or_blank_is_an_error():
-    with raises(errors.DuplicateName, what="classes", name="a"):
+    with raises(errors.DuplicateName, where="classes", name="a"):
         naming.declared(["a", "b", "a"], pa.array(["a"]), "classes")
-    with raises(errors.BlankNames, what="classes", names=["a", ""]):
+    with raises(errors.WrongColumn, column="classes", found="['a', '']"):
         naming.declared(["a", ""], pa.array(["a"]), "classes")
 
 

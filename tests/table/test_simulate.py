@@ -234,17 +234,20 @@ def test_annotate_takes_names_and_needs_no_difficulty():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"redundancy": 0}, (errors.RedundancyOutOfRange, {"n_annotators": 6, "redundancy": 0})),
-        ({"redundancy": (4, 7)}, (errors.RedundancyOutOfRange, {"n_annotators": 6, "redundancy": (4, 7)})),
-        ({"kinds": {"wizard": 1}}, (errors.UnknownAnnotatorKind, {"kind": "wizard"})),
-        ({"kinds": {"expert": 0}}, (errors.NoShares, {})),
-        ({"kinds": {"expert": -1}}, (errors.InvalidShare, {"kind": "expert", "share": -1})),
-        ({"prior": np.array([0.5, 0.4])}, (errors.InvalidPrior, {"n_classes": 3, "shares": [0.5, 0.4]})),
-        ({"part": (5, 60)}, (errors.PartOutOfRange, {"n_items": 50, "first": 5, "end": 60})),
+        ({"redundancy": 0}, {"parameter": "redundancy", "expected": "from 1 to the 6 active annotators", "value": 0}),
+        ({"redundancy": (4, 7)}, {"parameter": "redundancy", "value": (4, 7)}),
+        ({"kinds": {"wizard": 1}}, {"parameter": "kinds", "value": {"wizard": 1}}),
+        ({"kinds": {"expert": 0}}, {"parameter": "kinds", "value": {"expert": 0}}),
+        ({"kinds": {"expert": -1}}, {"parameter": "kinds", "value": {"expert": -1}}),
+        (
+            {"prior": np.array([0.5, 0.4])},
+            {"parameter": "prior", "expected": "3 shares that sum to one", "value": [0.5, 0.4]},
+        ),
+        ({"part": (5, 60)}, {"parameter": "part", "value": (5, 60)}),
     ],
 )
 def test_parameters_outside_their_range_are_named(options, message):
-    with raises(message[0], **message[1]):
+    with raises(errors.WrongValue, **message):
         simulate(50, 6, 3, **options)
     with pytest.raises(BadParameter):
         simulate(50, 6, 3, hardness=0.6)
@@ -252,7 +255,7 @@ def test_parameters_outside_their_range_are_named(options, message):
 
 def test_annotate_refuses_codes_that_are_no_classes_and_half_a_difficulty():
     crowd = make_crowd(5, 3)
-    with raises(errors.InvalidTruth, last=2, low=0, high=3):
+    with raises(errors.WrongColumn, column="truth", found="0 … 3"):
         annotate(crowd, np.array([0, 3]))
     with raises(errors.DifficultyWithoutDecoy):
         annotate(crowd, np.array([0, 1]), difficulty=np.array([0.1, 0.1]))

@@ -24,4 +24,4 @@ def option_words(parameter: str) -> str:
 
 
 COMMAND_LINE = Face(option_words)
-GOLD_FILE = Face(lambda parameter: option_words(parameter).replace("--item", "--gold-item").replace("--label", "--gold-label"))
+GOLD_FILE = Face(lambda name: option_words(name).replace("--item", "--gold-item").replace("--label", "--gold-label"))

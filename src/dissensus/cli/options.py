@@ -149,7 +149,8 @@ class Gold:
                     return table.gold_values(*table.source.gold)
                 return table.gold_codes(*table.source.gold)
             except UnknownClass as error:
-                warnings.warn(f"the known labels in FILE are not used: {error.render(COMMAND_LINE)}", DataWarning, stacklevel=2)
+                why = error.render(COMMAND_LINE)
+                warnings.warn(f"the known labels in FILE are not used: {why}", DataWarning, stacklevel=2)
                 return None
         return self.read_file(self.gold, table)
 

@@ -155,7 +155,7 @@ class Annotations(ReadOnlyArrays, Named):
         item, annotator, label : arrays of length N
             Integers, text, or (labels) truth values. `label` may be left out where `proba` is given.
         classes : list of names, or their number, optional
-            The classes, in this order. Integer labels beside declared text classes are codes into them. Left out, the
+            The classes, in this order. Integer labels with declared text classes are codes into them. Left out, the
             classes are the distinct labels, sorted.
         weight : (N,), optional
             How much each row counts; not negative.
@@ -606,10 +606,11 @@ class Annotations(ReadOnlyArrays, Named):
         keep = np.ones(N, np.bool_) if rows is None else unmasked(rows, False)
         if keep.dtype != np.bool_:
             if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < N):
-                raise errors.NotRowNumbers(last=N - 1)
+                expected = f"numbers from 0 to {N - 1:,}, or a mask"
+                raise errors.WrongColumn(column="rows", expected=expected, found=naming.shown(keep))
             keep = np.isin(np.arange(N), keep)
         if keep.shape != (N,):
-            raise errors.WrongMaskLength(n=keep.size, n_rows=N)
+            raise errors.WrongColumn(column="rows", expected=f"a mask of {N:,}", found=f"{keep.size:,}")
         item_keep = self._mask(items, self.items, "items")
         annotator_keep = self._mask(annotators, self.annotators, "annotators")
         keep = keep & item_keep[self.item] & annotator_keep[self.annotator]
@@ -762,7 +763,7 @@ def _check_rows(n: int, annotator: Any, label: Any, n_annotators: int, n_classes
     columns = {"annotator": (annotator, (n,)), "label": (label, (n,)), "weight": (weight, (n,))}
     for name, (array, shape) in (columns | {"proba": (proba, (n, n_classes))}).items():
         if array is not None and np.shape(array) != shape:
-            raise errors.WrongShape(name=name, shape=np.shape(array), n_rows=n, expected=shape)
+            raise errors.WrongColumn(column=name, expected=f"shape {shape}", found=str(np.shape(array)))
 
 
 def _union(parts: Sequence[Names], what: str) -> Names:

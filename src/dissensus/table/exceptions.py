@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -40,6 +39,45 @@ class BadRows(Message):
         return cls(column=column, n_bad=int(bad.sum()), n_rows=int(bad.size), row=row, value=value, **facts)
 
 
+class BadFile(UnreadableFile):
+    path: Path
+
+
+class ForRole(Message):
+    role: str
+
+    @property
+    def column(self) -> ParameterName:
+        return ParameterName(f"{self.role}=<column>")
+
+    @property
+    def field(self) -> ParameterName:
+        return ParameterName(f"{self.role}=<field>")
+
+
+class WrongValue(BadParameter):
+    template = "{parameter} must be {expected}, got {value!r}."
+    parameter: ParameterName
+    expected: str
+    value: Any
+    example = {"expected": "text"}
+
+
+class WrongColumn(DataError):
+    template = "{column}: expected {expected}, got {found}."
+    column: str
+    expected: str
+    found: str
+    example = {"expected": "one dimension", "found": "shape (2, 3)"}
+
+
+class DuplicateName(DataError):
+    template = "{where}: {name!r} occurs {n} times; keep one."
+    where: str
+    name: Any
+    n: int
+
+
 COUNT = "{column}: {n_bad:,} of {n_rows:,}"
 FIRST = "first at row {row} (from 0): {value!r}."
 
@@ -48,7 +86,7 @@ class NotCounts(BadRows, DataError):
     template = f"{COUNT} rows are not whole numbers from 0 up; {FIRST}"
 
 
-class BadWeights(BadRows, DataError):
+class NegativeWeights(BadRows, DataError):
     template = f"{COUNT} rows are negative or missing; {FIRST}"
 
 
@@ -69,7 +107,7 @@ class ProbabilitiesNotNormalised(BadRows, DataError):
 
 class BadGoldLabels(BadRows, UnknownClass):
     template = (
-        f"{COUNT} labels are none of the table's {{n_classes:,}} classes; {FIRST} Declare all classes when you make the "
+        f"{COUNT} labels are none of the table's {{n_classes:,}} classes; {FIRST} Declare all classes in making the "
         "table: {how}."
     )
     n_classes: int
@@ -77,7 +115,6 @@ class BadGoldLabels(BadRows, UnknownClass):
 
     @property
     def how(self) -> str:
-        """Return what declares a class that no annotator chose."""
         return "table.including(labels)" if self.kind == "sets" else ParameterName("classes=")
 
 
@@ -92,7 +129,6 @@ class LabelOutsideClasses(BadRows, UnknownClass):
 
     @property
     def classes(self) -> str:
-        """Return the noun for the classes."""
         return "class" if self.n_classes == 1 else "classes"
 
 
@@ -122,14 +158,6 @@ class MissingSets(MissingNames):
     )
 
 
-class WrongDimensions(DataError):
-    template = "{column}: expected {expected}, got shape {shape}."
-    column: str
-    expected: str
-    shape: tuple[int, ...]
-    example = {"expected": "one value per row", "shape": (2, 3)}
-
-
 class UnstorableName(DataError):
     template = "column '{column}' holds a name that cannot be stored ({reason}); make it other text."
     column: str
@@ -143,32 +171,18 @@ class UnsupportedType(DataError):
 
 
 class MixedTypes(DataError):
-    template = "column '{column}' mixes types of values ({examples}); convert it to one type, such as text."
+    template = "column '{column}' mixes kinds of values ({examples}); convert it to one kind, such as text."
     column: str
     first: dict[str, tuple[int, str]]  # type → the row and the value where it occurs first
 
     @property
     def examples(self) -> str:
-        """Return the first value of up to three types."""
         return "; ".join(f"{kind} at row {row}: {value[:40]!r}" for kind, (row, value) in list(self.first.items())[:3])
 
     example = {"first": {"int": (0, "1"), "str": (3, "x")}}
 
 
-class NotAList(DataError):
-    template = "column '{column}': expected a list or an array, got {value!r}."
-    column: str
-    value: Any
-
-
-class NotCodes(DataError):
-    template = "{name}: expected one vector of integer codes, got {dtype} of shape {shape}."
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-
-class CodeOutOfRange(DataError):
+class CodeOutsideNames(DataError):
     template = "{name}: code {code} lies outside the {n:,} names; codes run from 0 to {last:,}."
     name: str
     code: int
@@ -176,7 +190,6 @@ class CodeOutOfRange(DataError):
 
     @property
     def last(self) -> int:
-        """Return the highest valid code."""
         return self.n - 1
 
 
@@ -192,25 +205,6 @@ class DifferentNameTypes(DataError):
     other_name: Any
 
 
-class NotNames(BadParameter):
-    template = "{parameter} must be {expected}, got {value!r}."
-    parameter: ParameterName
-    expected: str
-    value: Any
-
-
-class BlankNames(DataError):
-    template = "{what}: a declared name is blank or missing: {names!r}."
-    what: str
-    names: list[Any]
-
-
-class DuplicateName(DataError):
-    template = "{what}: {name!r} is declared twice."
-    what: str
-    name: Any
-
-
 class IntegerTooLarge(DataError):
     template = "an integer name, {value}, does not fit 64 signed bits; convert the column to text."
     value: int
@@ -222,50 +216,11 @@ class UndeclaredName(DataError):
     name: Any
 
 
-class NotANumber(DataError):
+class CellNotANumber(DataError):
     template = "column '{column}': row {row} (from 0) holds {value!r}, which is not a number."
     column: str
     row: int
     value: Any
-
-
-class NotNumbers(DataError):
-    template = "column '{column}' holds no numbers, but {value!r}."
-    column: str
-    value: Any
-
-
-class NoProbabilityClasses(DataError):
-    template = "proba names no class; give class → probabilities."
-
-
-class NoProbabilityColumn(MissingColumn):
-    template = "no column of probabilities for class {name!r}; there are {classes!l}."
-    name: Any
-    classes: tuple[Any, ...]
-
-
-class NotProbabilities(DataError):
-    template = "proba must hold numbers ({reason})."
-    reason: str
-
-
-class WrongProbabilityColumns(DataError):
-    template = "proba has {n_columns} columns for {n_classes} classes."
-    n_columns: int
-    n_classes: int
-
-
-class NotAMatrix(DataError):
-    template = "expected an items × annotators matrix ({reason})."
-    reason: str
-
-
-class WrongMatrixNames(DataError):
-    template = "{role}: expected {n:,} different names for a matrix of shape {shape}."
-    role: str
-    n: int
-    shape: tuple[int, ...]
 
 
 class SeveralLevels(DataError):
@@ -336,17 +291,6 @@ class ContradictoryGold(DataError):
     what: str
 
 
-class NotRowNumbers(DataError):
-    template = "rows: expected row numbers from 0 to {last:,}, or a mask."
-    last: int
-
-
-class WrongMaskLength(DataError):
-    template = "rows: a mask of {n:,} for {n_rows:,} annotations; they must be equally many."
-    n: int
-    n_rows: int
-
-
 class NamesOutsideTable(DataError):
     template = "{what}: {n_missing:,} of {n:,} names are not in the table, such as {name!r}."
     what: str
@@ -369,14 +313,6 @@ class WeightedSets(DataError):
     template = "rows of one item and annotator with weights cannot form a set; leave {param[weight=]} out."
 
 
-class WrongShape(DataError):
-    template = "{name} has the shape {shape}; {n_rows:,} annotations need {expected}."
-    name: str
-    shape: tuple[int, ...]
-    n_rows: int
-    expected: tuple[int, ...]
-
-
 class QuestionPerItem(DataWarning):
     template = (
         "each of the {n_items:,} items has a question of its own; if the column holds the items' texts, leave it out."
@@ -385,13 +321,6 @@ class QuestionPerItem(DataWarning):
 
 
 # Kinds of labels ------------------------------------------------------------------------------------------------------
-
-
-class UnknownKind(BadParameter):
-    template = "{param[kind]} must be {kinds}, got {value!r}."
-    kinds: str
-    value: Any
-    example = {"kinds": "classes, graded"}
 
 
 class WrongKind(DataError):
@@ -406,14 +335,12 @@ class WrongKind(DataError):
 
     @property
     def labels(self) -> str:
-        """Return what the labels are, in words."""
         from dissensus.table.kinds import KINDS
 
         return KINDS[self.kind]
 
     @property
     def allowed_labels(self) -> str:
-        """Return what the labels may be, in words."""
         from dissensus.table.kinds import KINDS
 
         return " or ".join(KINDS[kind] for kind in self.allowed)
@@ -460,7 +387,7 @@ class InvalidAlternative(DataError):
     name: Any
 
 
-class NotAPair(DataError):
+class ItemNotAPair(DataError):
     template = (
         "item {item!r} does not name two alternatives; in a table of pairs an item is called 'A vs B', as "
         "Annotations.from_pairs names it."
@@ -487,16 +414,15 @@ class OverlappingPlaces(DataError):
 # Finding columns ------------------------------------------------------------------------------------------------------
 
 
-class NoSuchColumn(MissingColumn):
+class UnknownColumn(MissingColumn):
     template = "no column '{name}' for {role}; the columns are {columns!l}."
     name: str
     role: str
     columns: tuple[str, ...]
 
 
-class NoColumnFor(MissingColumn):
-    template = "no column '{role}' (nor {synonyms}); {rest}. Name it: {keyword}{advice}{guesses}."
-    role: str
+class NoColumnFor(ForRole, MissingColumn):
+    template = "no column '{role}' (nor {synonyms}); {rest}. Name it: {column}{advice}{guesses}."
     synonyms: str
     columns: tuple[str, ...]
     taken: dict[str, str]  # other role → its columns
@@ -505,13 +431,7 @@ class NoColumnFor(MissingColumn):
     example = {"role": "annotator", "taken": {"item": "'id'"}, "counts": "", "candidates": ()}
 
     @property
-    def keyword(self) -> ParameterName:
-        """Return the parameter that names the column."""
-        return ParameterName(f"{self.role}=<column>")
-
-    @property
     def rest(self) -> str:
-        """Return the columns that are left for the role."""
         others = ", ".join(f"{columns} for the {role}" for role, columns in self.taken.items())
         besides = f" besides {others}" if others else ""
         listed = ", ".join(map(quoted, self.columns[:12])) + (", …" if len(self.columns) > 12 else "")
@@ -519,44 +439,31 @@ class NoColumnFor(MissingColumn):
 
     @property
     def advice(self) -> str:
-        """Return how vote counts are read, if there is a column of them."""
         if not self.counts:
             return ""
         return f"; Annotations.from_counts(item, label, {self.counts}) makes a table of vote counts in Python"
 
     @property
     def guesses(self) -> str:
-        """Return the columns that may be meant."""
         return f"; it may be {' or '.join(map(repr, self.candidates))}" if self.candidates else ""
 
 
 class NoAnnotatorColumn(NoColumnFor):
     template = (
-        "no column '{role}' (nor {synonyms}); {rest}. Name it: {keyword}, or pass {param[wide=True]} if each annotator "
+        "no column '{role}' (nor {synonyms}); {rest}. Name it: {column}, or pass {param[wide=True]} if each annotator "
         "has a column."
     )
 
 
 class PerhapsWideTable(MissingColumn):
     template = "{missing} If each annotator has a column, pass {param[wide=True]}."
-    missing: str  # the column that is missing, in a sentence
-    example = {"missing": "no column 'who' for annotator; the columns are 'ann', 'bob'."}
-
-    @classmethod
-    def after(cls, error: Exception) -> Self:
-        """Make the error from the one for the missing column."""
-        return cls(missing=str(error))
+    missing: MissingColumn
+    example = {"missing": UnknownColumn(name="who", role="annotator", columns=("ann", "bob"))}
 
 
-class AmbiguousColumns(DataError):
-    template = "columns {columns!l} could each be {role}; choose one: {keyword}."
-    role: str
+class AmbiguousColumns(ForRole, DataError):
+    template = "columns {columns!l} could each be {role}; choose one: {column}."
     columns: tuple[str, ...]
-
-    @property
-    def keyword(self) -> ParameterName:
-        """Return the parameter that names the column."""
-        return ParameterName(f"{self.role}=<column>")
 
 
 class DuplicateColumn(DataError):
@@ -584,7 +491,7 @@ class ColumnNameNotText(DataError):
     name: Any
 
 
-class NotATable(DataError):
+class UnsupportedSource(DataError):
     template = "cannot read an object of type {type}; give a path, a frame, an Arrow table or a dataset."
     type: str
 
@@ -620,28 +527,14 @@ class ItemsNeverRepeat(DataError):
 
     @property
     def keyword(self) -> ParameterName:
-        """Return the parameter that keeps the column."""
         return ParameterName(f"item={self.item!r}")
 
     @property
     def other_keyword(self) -> ParameterName:
-        """Return the parameter that takes the other column."""
         return ParameterName(f"item={self.other!r}")
 
 
 # Reading files --------------------------------------------------------------------------------------------------------
-
-
-class NotText(BadParameter):
-    template = "{parameter} must be text, got {value!r}."
-    parameter: ParameterName
-    value: Any
-
-
-class UnusableArgument(BadParameter):
-    template = "{parameter} cannot be {value!r}; the guide to tables lists its values."
-    parameter: ParameterName
-    value: Any
 
 
 class NoFileName(UnreadableFile):
@@ -670,29 +563,25 @@ class StreamedDataset(DataError):
     type: str
 
 
-class TooManyFiles(UnreadableFile):
+class TooManyFiles(BadFile):
     template = "{path} is a folder of more than {limit:,} files; name one file in it."
-    path: Path
     limit: int
 
 
-class FolderWithoutTable(UnreadableFile):
+class FolderWithoutTable(BadFile):
     template = "{path} is a folder without a table in it; name a file."
-    path: Path
 
 
-class SeveralFormats(UnreadableFile):
+class SeveralFormats(BadFile):
     template = "{path} is a folder of several formats ({formats}); name one file in it."
-    path: Path
     formats: str
 
 
-class DifferentColumns(UnreadableFile):
+class DifferentColumns(BadFile):
     template = (
         "{path} is a folder whose files have different columns ({file}: {columns!l}; {other_file}: {other_columns!l}); "
         "name one file in it."
     )
-    path: Path
     file: str
     columns: tuple[str, ...]
     other_file: str
@@ -732,92 +621,79 @@ class CannotWrite(BadParameter):
     reason: str
 
 
-class UnknownFormat(UnreadableFile):
+class UnknownFormat(BadFile):
     template = "{path} is of no known format; name it: {param[format=]}, one of {formats}."
-    path: Path
     formats: str
 
 
-class ZipOfSeveralFiles(UnreadableFile):
+class ZipOfSeveralFiles(BadFile):
     template = "{path} is a zip of {n:,} files ({some}); unpack it, and name one of them or their folder."
-    path: Path
     names: tuple[str, ...]
 
     @property
     def n(self) -> int:
-        """Return how many files there are."""
         return len(self.names)
 
     @property
     def some(self) -> str:
-        """Return the first names."""
         return ", ".join(self.names[:3]) + (", …" if self.n > 3 else "")
 
 
 class EmptyFile(UnreadableFile):
-    template = "{path} is empty; a table needs {needs}."
-    path: Path
-    needs: Literal["at least one record", "a header and rows"]
+    template = "{where} is empty; a table needs {needs}."
+    where: str
+    needs: Literal["a header and rows", "at least one record", "at least one row", "at least one item"]
 
 
-class RecordsOfItems(UnreadableFile):
+class RecordsOfItems(BadFile):
     template = (
         "{path} is one object of objects without annotations, which is not read yet; write a table with a row per "
         "label: item, annotator and label; if it describes the annotators, give it as a table with a column annotator."
     )
-    path: Path
 
 
-class NoSuchFile(UnreadableFile):
+class MissingFile(BadFile):
     template = "no file {path}; check its name and the folder."
-    path: Path
 
 
-class FolderInsteadOfFile(UnreadableFile):
+class FolderInsteadOfFile(BadFile):
     template = "{path} is a folder; name one file in it."
-    path: Path
 
 
-class NotUtf16(UnreadableFile):
-    template = "{path} is truncated or not UTF-16 text ({reason}); save it as UTF-8."
-    path: Path
+class NotUtf16(BadFile):
+    template = "{path} is cut short or not UTF-16 text ({reason}); save it as UTF-8."
     reason: str
 
 
-class NotUtf8(UnreadableFile):
+class NotUtf8(BadFile):
     template = "{path} is not UTF-8 text{where}; save it as UTF-8, or convert it (iconv -f LATIN1 -t UTF-8 OLD > NEW)."
-    path: Path
     where: str
     example = {"where": " (byte 0xe9)"}
 
 
-class DamagedFile(UnreadableFile):
+class DamagedFile(BadFile):
     template = (
-        "{path} cannot be read ({reason}); it may be truncated, damaged or of another format: fetch or write it again, "
+        "{path} cannot be read ({reason}); it may be cut short, damaged or of another format: fetch or write it again, "
         "or name its {param[format=]}."
     )
-    path: Path
     reason: str
 
 
-class UnpacksTooLarge(UnreadableFile):
+class UnpacksTooLarge(BadFile):
     template = "{path} unpacks to more than {ratio} times its size; if it is meant to, unpack it first."
-    path: Path
     ratio: int
 
 
-class NotAHeader(UnreadableFile):
+class NotAHeader(BadFile):
     template = "{path}: its first line is not a header ({reason}); is it a table of text?"
-    path: Path
     reason: str
 
 
-class WrongNumberOfFields(UnreadableFile):
+class WrongNumberOfFields(BadFile):
     template = (
         "{path}: {where} has {n} fields, the header has {n_header} (separated by {delimiter!r}); correct that row: "
         "{hint}."
     )
-    path: Path
     where: str
     n: int
     n_header: int
@@ -826,25 +702,17 @@ class WrongNumberOfFields(UnreadableFile):
 
     @property
     def hint(self) -> str:
-        """Return what may be wrong with the row."""
         return "a quote may never be closed" if self.open_quote else "quote a cell that holds the delimiter"
 
 
-class NoRows(UnreadableFile):
-    template = "{path}: there is no row; a table needs at least one."
-    path: Path
-
-
-class RowTooLong(UnreadableFile):
+class RowTooLong(BadFile):
     template = "{path}: a row is longer than 2 GB; a quote may never be closed."
-    path: Path
 
 
-class UnclosedQuote(UnreadableFile):
+class UnclosedQuote(BadFile):
     template = (
         "{path}: a quote in line {line:,} is never closed, and the lines after it would be one cell; correct that line."
     )
-    path: Path
     line: int
 
 
@@ -875,33 +743,19 @@ class NotARecord(UnreadableFile):
     value: str
 
 
-class NoTags(UnreadableFile):
+class NoTags(BadFile):
     template = "{path}: no column holds tags such as B-PER, I-PER and O; is it CoNLL text?"
-    path: Path
 
 
-class WrongNumberOfColumns(UnreadableFile):
+class WrongNumberOfColumns(BadFile):
     template = "{path}: line {line:,} has {n} columns, the first {n_first}; correct it."
-    path: Path
     line: int
     n: int
     n_first: int
 
 
-class NoSheet(UnreadableFile):
-    template = "{path} holds no sheet; a table needs a header and rows."
-    path: Path
-
-
-class EmptySheet(UnreadableFile):
-    template = "{path}: sheet {sheet!r} is empty; a table needs a header and rows."
-    path: Path
-    sheet: str
-
-
-class NoInspectHeader(UnreadableFile):
+class NoInspectHeader(BadFile):
     template = "{path} is a zip without {header}; expected a log of Inspect."
-    path: Path
     header: str
 
 
@@ -917,21 +771,14 @@ class UnexpectedValue(DataError):
     example = {"where": "log.json: record 3", "expected": "a number"}
 
 
-class MissingField(DataError):
-    template = "{where} has no {fields} for {role}; name the field: {keyword}."
+class MissingField(ForRole, DataError):
+    template = "{where} has no {fields} for {role}; name the field: {field}."
     where: str
     names: tuple[str, ...]
-    role: str
 
     @property
     def fields(self) -> str:
-        """Return the fields that were looked for."""
         return " nor ".join(map(repr, self.names))
-
-    @property
-    def keyword(self) -> ParameterName:
-        """Return the parameter that names the field."""
-        return ParameterName(f"{self.role}=<field>")
 
 
 class NoSubject(MissingField):
@@ -945,36 +792,11 @@ class DuplicateRecord(DataError):
     example = {"what": "write the log"}
 
 
-class InvalidSpan(DataError):
-    template = "{where} has the span {span!r}; expected whole numbers {start}, {end}, a label."
-    where: str
-    span: Any
-    start: str
-    end: str
-
-
 class UnequalAnswers(DataError):
     template = "{where} has {n:,} answers by {n_annotators:,} annotators."
     where: str
     n: int
     n_annotators: int
-
-
-class ResponseWithoutUser(DataError):
-    template = "{where} has a response to {question!r} without its user."
-    where: str
-    question: str
-
-
-class NotAJudgeField(DataError):
-    template = "{path}: judges are named by scorer or by model; {keyword} is neither."
-    path: Path
-    annotator: Any
-
-    @property
-    def keyword(self) -> ParameterName:
-        """Return the parameter as it was given."""
-        return ParameterName(f"annotator={self.annotator!r}")
 
 
 class DifferentTexts(DataError):
@@ -987,27 +809,19 @@ class DifferentTexts(DataError):
     other_file: str
 
 
-class UnusableName(DataError):
-    template = "{path}: {role} {name!r} is neither text nor a number; name another field: {keyword}."
+class UnusableName(ForRole, DataError):
+    template = "{path}: {role} {name!r} is neither text nor a number; name another field: {field}."
     path: Path
-    role: str
     name: Any
-
-    @property
-    def keyword(self) -> ParameterName:
-        """Return the parameter that names the field."""
-        return ParameterName(f"{self.role}=<field>")
 
 
 class NothingUsable(DataError):
-    template = "{path} holds no {what} that can be used; a table needs at least one.{unused}"
-    path: Path
-    what: Literal["answer", "comparison"]
-    report: str  # what was not used and why; "" for nothing
+    template = "there is no {what} that can be used; a table needs at least one.{unused}"
+    what: Literal["row", "answer", "comparison"]
+    report: str  # excluded rows and notes; "" without any
 
     @property
     def unused(self) -> str:
-        """Return what was not used, after a blank."""
         return f" {self.report}" if self.report else ""
 
 
@@ -1057,33 +871,7 @@ class TagsOfTokensOnly(BadParameter):
     template = "CoNLL text holds tags of tokens, and these are labels of whole items; choose another format to write."
 
 
-class LabelNotUsable(DataError):
-    template = "{path}: item {item!r} has the label {label!r}; expected text or a number."
-    path: Path
-    item: Any
-    label: Any
-
-
-class NoItems(UnreadableFile):
-    template = "{path} holds no item."
-    path: Path
-
-
 # From columns to a table ----------------------------------------------------------------------------------------------
-
-
-class NoAnnotations(DataError):
-    template = "there is no row; a table needs at least one annotation."
-
-
-class NoAnswers(DataError):
-    template = "no row has an answer; a table needs at least one.{unused}"
-    report: str
-
-    @property
-    def unused(self) -> str:
-        """Return what was not used, after a blank."""
-        return f" {self.report}" if self.report else ""
 
 
 class NotQuestions(DataError):
@@ -1095,7 +883,6 @@ class NotQuestions(DataError):
 
     @property
     def contents(self) -> str:
-        """Return how many questions there are."""
         return (
             "one for each item" if self.one_per_item else f"{self.n_questions:,} different ones in {self.n_rows:,} rows"
         )
@@ -1124,7 +911,7 @@ class ListsMissing(DataError):
     )
 
 
-class TooManyClasses(DataError):
+class LabelsNotClasses(DataError):
     template = (
         "column {column} holds {n_classes:,} different labels in {n_rows:,} rows of {n_items:,} items; these do not "
         "look like classes. Name another column: {param[label=<column>]}, or accept them: {param[many_classes=True]}."
@@ -1133,11 +920,6 @@ class TooManyClasses(DataError):
     n_classes: int
     n_rows: int
     n_items: int
-
-
-class NestedLists(DataError):
-    template = "column 'label' holds lists of {type}; expected lists of labels."
-    type: str
 
 
 class NoPairColumns(MissingColumn):
@@ -1182,64 +964,14 @@ class UnnamedSessions(DataWarning):
 # Simulations ----------------------------------------------------------------------------------------------------------
 
 
-class PartOutOfRange(BadParameter):
-    template = "{param[part]} must lie within 0 … {n_items:,}, got ({first}, {end})."
-    n_items: int
-    first: int
-    end: int
-
-
-class InvalidPrior(BadParameter):
-    template = "{param[prior]} must hold {n_classes} shares that sum to one, got {shares}."
-    n_classes: int
-    shares: list[float]
-
-
 class DifficultyWithoutDecoy(BadParameter):
     template = "difficulty and decoy belong together; give both or neither."
-
-
-class InvalidTruth(DataError):
-    template = "truth must hold class codes from 0 to {last}, got {low} … {high}."
-    last: int
-    low: int
-    high: int
 
 
 class CrowdTooSmall(BadParameter):
     template = "a crowd needs at least one annotator and two classes, got {n_annotators} and {n_classes}."
     n_annotators: int
     n_classes: int
-
-
-class RedundancyOutOfRange(BadParameter):
-    template = "{param[redundancy]} must lie between 1 and the {n_annotators} active annotators, got {redundancy}."
-    n_annotators: int
-    redundancy: int | tuple[int, int]
-
-
-class KindNotSimulated(BadParameter):
-    template = (
-        "{param[kind]} must be numbers, graded or pairs, got {kind!r}; for others there are simulate_sets, "
-        "simulate_spans and simulate_texts."
-    )
-    kind: Any
-
-
-class UnknownAnnotatorKind(BadParameter):
-    template = "{param[kinds]}: no kind {kind!r}; there are {known}."
-    kind: Any
-    known: str
-
-
-class InvalidShare(BadParameter):
-    template = "{param[kinds]}: the share of {kind!r} must not be negative, got {share}."
-    kind: Any
-    share: float
-
-
-class NoShares(BadParameter):
-    template = "{param[kinds]}: the shares sum to zero."
 
 
 # Data sets ------------------------------------------------------------------------------------------------------------
@@ -1261,7 +993,6 @@ class UnknownDataset(UnknownName):
 
     @property
     def hint(self) -> str:
-        """Return what finds the data sets there are."""
         if self.folder_named:
             return f"`dissensus datasets` lists all {self.n_datasets:,}."
         return f"{self.variable} is not set: to load from a data folder, `export {self.variable}=FOLDER`."
@@ -1285,14 +1016,6 @@ class NotALabelledSet(DataError):
     name: str
 
 
-class UnknownVotes(BadParameter):
-    template = "'{name}': {param[votes]} must be {allowed}, got {votes!r}."
-    name: str
-    allowed: str
-    votes: Any
-    example = {"allowed": "'annotations' or 'counts'"}
-
-
 class UnknownGold(UnknownName):
     template = "'{name}' has no gold '{gold}': it {others}, and {default}."
     name: str
@@ -1302,47 +1025,13 @@ class UnknownGold(UnknownName):
 
     @property
     def others(self) -> str:
-        """Return which golds there are."""
         return f"has {', '.join(map(repr, self.golds))}" if self.golds else "has no other golds"
 
     @property
     def default(self) -> str:
-        """Return what is read without a name."""
         return "without gold= it reads gold.csv" if self.has_default else "there is no gold.csv either"
 
 
-class CountsNotWhole(DataError):
-    template = "column 'count' must hold whole numbers: {reason}."
-    reason: str
-
-
-class ColumnMissingInFile(MissingColumn):
-    template = "{path}: no column '{name}'; the columns are {columns!l}."
-    path: Path
-    name: str
-    columns: tuple[str, ...]
-
-
-class NotArrays(UnreadableFile):
+class NotArrays(BadFile):
     template = "{path} cannot be read as arrays `item` and `x` ({reason})."
-    path: Path
     reason: str
-
-
-class DuplicateRows(DataError):
-    template = "{file}: {name!r} has {n} rows; keep one."
-    file: str
-    name: Any
-    n: int
-
-
-class NoItemColumn(MissingColumn):
-    template = "{dataset}: no item column '{name}'; there are {columns}."
-    dataset: str
-    name: str
-    columns: str
-
-
-def names_of(columns: Sequence[Any]) -> tuple[Any, ...]:
-    """Return names as a tuple of plain values, which is how messages hold them."""
-    return tuple(getattr(columns, "tolist", lambda: columns)())

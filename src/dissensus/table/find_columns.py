@@ -225,7 +225,7 @@ def _native(frame: Any) -> Any:
     try:
         return nw.from_native(frame)
     except TypeError:
-        raise errors.NotATable(type=type(frame).__name__) from None
+        raise errors.UnsupportedSource(type=type(frame).__name__) from None
 
 
 def no_column(
@@ -240,7 +240,7 @@ def no_column(
     `taken` are the columns of other roles, `candidates` those that may be meant.
     """
     if name is not None:
-        return errors.NoSuchColumn(name=name, role=role, columns=tuple(there))
+        return errors.UnknownColumn(name=name, role=role, columns=tuple(there))
     counts = next((column for column in there if column.strip().lower() in COUNTS), "") if role == "annotator" else ""
     error = errors.NoAnnotatorColumn if role == "annotator" and not counts else errors.NoColumnFor
     others = {other: listed(flat([columns])) for other, columns in (taken or {}).items() if other != "proba"}

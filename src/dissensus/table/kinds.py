@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table import spans
@@ -66,7 +67,7 @@ class Options(NamedTuple):
 def check_kind(kind: Any, allowed: Sequence[str] = tuple(KINDS), what: str = "") -> None:
     """Raise if a kind is unknown, or is not among those that `what` supports."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise errors.UnknownKind(kinds=", ".join(KINDS), value=kind)
+        raise errors.WrongValue(parameter=ParameterName("kind"), expected=", ".join(KINDS), value=kind)
     if kind not in allowed:
         raise errors.WrongKind(what=what, allowed=tuple(allowed), kind=kind)
 
@@ -220,7 +221,7 @@ def sides_of(items: Names) -> Sides:
     parts = pc.split_pattern(pair, VERSUS)
     bad = np.asarray(pc.not_equal(pc.list_value_length(parts), 2))
     if bad.any():
-        raise errors.NotAPair(item=items[int(bad.argmax())])
+        raise errors.ItemNotAPair(item=items[int(bad.argmax())])
     both = pa.concat_arrays([pc.list_element(parts, 0), pc.list_element(parts, 1)])
     things, codes = naming.encode(both, "things")
     return Sides(things, codes[: items.size], codes[items.size :])

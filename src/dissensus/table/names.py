@@ -29,7 +29,7 @@ from dissensus.table.notes import SpellingVariants
 
 MAX_NUMBERED_CLASSES = 1_000_000  # upper limit of `classes=` as a number
 MIN_WEIGHT, MAX_WEIGHT = 1e-9, 1e9  # products of a few weights beyond these are out of range
-MAX_SUM_ERROR = 1e-4  # of the probabilities of a row
+MAX_SUM_ERROR = 1e-4  # largest error of the sum of a row's probabilities
 CHUNK = 2**15  # integers that fit the processor's cache while they are coded
 
 __all__ = ["shown"]  # other packages import it from here
@@ -43,7 +43,7 @@ def to_column(values: Any, column: str) -> Any:
     hidden: BoolArray | None = None
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise errors.WrongDimensions(column=f"column '{column}'", expected="one dimension", shape=values.shape)
+            raise _wrong_shape(f"column '{column}'", "one dimension", values)
         if np.ma.isMaskedArray(values) and values.mask.any():
             hidden = np.ma.getmaskarray(values)
         values = np.asarray(values)
@@ -61,7 +61,7 @@ def to_column(values: Any, column: str) -> Any:
             values = pa.array(values, from_pandas=True, mask=hidden)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise _mixed_types(values, column) from error
-        except (OverflowError, UnicodeEncodeError) as error:  # beyond 64 bits; half a surrogate pair
+        except (OverflowError, UnicodeEncodeError) as error:  # a number beyond 64 bits, or half a surrogate pair
             raise errors.UnstorableName(column=column, reason=str(error)) from None
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
@@ -97,7 +97,8 @@ def is_listing(values: Any) -> bool:
 
 def _to_list(values: Any, column: str) -> list[Any]:
     if not is_listing(values):
-        raise errors.NotAList(column=column, value=values)
+        found = shown(values)
+        raise errors.WrongColumn(column=f"column '{column}'", expected="a list or an array", found=found)
     return [None if value is np.ma.masked else value for value in values]
 
 
@@ -105,9 +106,10 @@ def check_codes(codes: Any, n: int, what: str) -> None:
     """Raise DataError unless codes (N,) are integers from 0 to n − 1: compiled loops use them as addresses."""
     codes = np.asarray(codes)
     if codes.ndim != 1 or codes.dtype.kind not in "iub":
-        raise errors.NotCodes(name=what, dtype=str(codes.dtype), shape=codes.shape)
+        found = f"{codes.dtype} of shape {codes.shape}"
+        raise errors.WrongColumn(column=what, expected="one vector of integer codes", found=found)
     if codes.size and not (codes.min() >= 0 and codes.max() < n):
-        raise errors.CodeOutOfRange(name=what, code=int(codes.min() if codes.min() < 0 else codes.max()), n=n)
+        raise errors.CodeOutsideNames(name=what, code=int(codes.min() if codes.min() < 0 else codes.max()), n=n)
 
 
 def missing_rows(column: Any) -> BoolArray:
@@ -169,7 +171,7 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
     elif is_listing(names) and not isinstance(names, str | bytes):
         values = _to_list(names, what)
     else:
-        raise errors.NotNames(parameter=ParameterName(what), expected="a list of names, or their number", value=names)
+        raise errors.WrongValue(parameter=ParameterName(what), expected="a list of names, or their number", value=names)
     column = to_column(values, what)
     kind, wanted = _type(column), _type(like)
     if pa.types.is_integer(wanted) and is_text(kind):
@@ -178,12 +180,12 @@ def declared(names: Iterable[Any] | int, like: Any, what: str) -> Names:
     elif is_text(wanted) and _is_whole(kind):
         column = pa.array([str(value) for value in values])
     if missing_rows(column).any():
-        raise errors.BlankNames(what=what, names=values)
+        raise errors.WrongColumn(column=what, expected="names that are not blank", found=shown(values))
     result = to_names(column)
     result = result.astype(np.int64) if result.dtype.kind in "iu" else result
     for name, count in Counter(result.tolist()).items():
         if count > 1:
-            raise errors.DuplicateName(what=what, name=name)
+            raise errors.DuplicateName(where=what, name=name, n=count)
     return result
 
 
@@ -295,7 +297,7 @@ def _raise_missing(column: Any, what: str) -> NoReturn:
     missing = missing_rows(column)
     error = errors.MissingLabels if what == "label" else errors.MissingNames
     if what == "label" and not isinstance(column, np.ndarray) and is_text(column.type):
-        from dissensus.table.kinds import look_like_sets  # which imports this module
+        from dissensus.table.kinds import look_like_sets  # imports this module
 
         if look_like_sets(_encode_hashed(column.filter(pa.array(~missing)))[0]):
             error = errors.MissingSets
@@ -381,7 +383,9 @@ def as_list(answers: Any) -> list[Any]:
         return [answers]
     found = list(answers) if is_listing(answers) else [answers]
     if not all(answer is None or np.isscalar(answer) for answer in found):
-        raise errors.NotNames(parameter=ParameterName("abstain"), expected="a label or a list of labels", value=answers)
+        raise errors.WrongValue(
+            parameter=ParameterName("abstain"), expected="a label or a list of labels", value=answers
+        )
     return found
 
 
@@ -393,24 +397,25 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
     if isinstance(proba, Mapping):
         classes = list(proba) if classes is None else range(classes) if isinstance(classes, int) else list(classes)
         if not classes:
-            raise errors.NoProbabilityClasses
+            raise errors.WrongColumn(column="proba", expected="class → probabilities", found="no class")
         try:
             proba = np.column_stack([floats(proba[name], f"p_{name}") for name in classes])
         except KeyError as error:
-            raise errors.NoProbabilityColumn(name=error.args[0], classes=tuple(sorted(map(str, proba)))) from None
+            columns = tuple(sorted(map(str, proba)))
+            raise errors.UnknownColumn(name=str(error.args[0]), role="its probability", columns=columns) from None
     try:
         proba = unmasked(proba, np.nan)
         if proba.dtype.kind == "c":
             raise TypeError("complex ones")
         proba = np.array(proba, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise errors.NotProbabilities(reason=str(error)) from None
+        raise errors.WrongColumn(column="proba", expected="numbers", found=str(error)) from None
     if proba.ndim != 2:
         expected = "one row per annotation and one column per class"
-        raise errors.WrongDimensions(column="proba", expected=expected, shape=proba.shape)
+        raise _wrong_shape("proba", expected, proba)
     names = declared(proba.shape[1] if classes is None else classes, np.empty(0), "classes")
     if names.size != proba.shape[1]:
-        raise errors.WrongProbabilityColumns(n_columns=proba.shape[1], n_classes=names.size)
+        raise errors.WrongColumn(column="proba", expected=f"{names.size} columns", found=str(proba.shape[1]))
     negative = ~np.isfinite(proba).all(axis=1) | (proba < 0).any(axis=1)
     if negative.any():
         raise errors.BadProbabilities.among("proba", negative, proba)
@@ -426,7 +431,7 @@ def check_weight(values: Any) -> FloatArray:
     weight = floats(values, "weight")
     bad = ~np.isfinite(weight) | (weight < 0)
     if bad.any():
-        raise errors.BadWeights.among("weight", bad, weight)
+        raise errors.NegativeWeights.among("weight", bad, weight)
     bad = (weight > 0) & ((weight < MIN_WEIGHT) | (weight > MAX_WEIGHT))
     if bad.any():
         raise errors.ExtremeWeights.among("weight", bad, weight, low=MIN_WEIGHT, high=MAX_WEIGHT)
@@ -447,11 +452,15 @@ def floats(values: Any, column: str) -> FloatArray:
     except (TypeError, ValueError, OverflowError):
         for row, value in enumerate(values if is_listing(values) else ()):
             if not _is_number(value):
-                raise errors.NotANumber(column=column, row=row, value=value) from None
-        raise errors.NotNumbers(column=column, value=values) from None
+                raise errors.CellNotANumber(column=column, row=row, value=value) from None
+        raise errors.WrongColumn(column=f"column '{column}'", expected="numbers", found=shown(values)) from None
     if numbers.ndim != 1:
-        raise errors.WrongDimensions(column=f"column '{column}'", expected="one number per row", shape=numbers.shape)
+        raise _wrong_shape(f"column '{column}'", "one number per row", numbers)
     return numbers
+
+
+def _wrong_shape(column: str, expected: str, array: Any) -> errors.WrongColumn:
+    return errors.WrongColumn(column=column, expected=expected, found=f"shape {array.shape}")
 
 
 def _is_number(value: Any) -> bool:
@@ -472,15 +481,15 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
         if any(isinstance(name, tuple) for name in (*annotators, *(() if items is None else items))):
             raise errors.SeveralLevels
     try:
-        if isinstance(matrix, list):  # which may hold np.ma.masked
+        if isinstance(matrix, list):  # a list may hold np.ma.masked
             with catch_warnings(action="ignore", category=UserWarning):
                 matrix = np.ma.asarray(matrix)
         hidden = np.ma.getmaskarray(matrix) if np.ma.isMaskedArray(matrix) else np.False_
         matrix = np.asarray(matrix)
     except ValueError as error:
-        raise errors.NotAMatrix(reason=str(error)) from None
+        raise errors.WrongColumn(column="matrix", expected="items × annotators", found=str(error)) from None
     if matrix.ndim != 2:
-        raise errors.NotAMatrix(reason=f"got shape {matrix.shape}")
+        raise _wrong_shape("matrix", "items × annotators", matrix)
     if missing is ...:
         missing = None if numbers else -1
     empty = hidden | np.False_ if missing is None else hidden | (matrix == missing)
@@ -490,7 +499,7 @@ def encode_matrix(matrix: Any, missing: Any, items: Any, annotators: Any, number
     for what, given, n in (("items", items, matrix.shape[0]), ("annotators", annotators, matrix.shape[1])):
         names.append(np.arange(n) if given is None else np.asarray(given))
         if len(names[-1]) != n or len(set(names[-1].tolist())) != n:
-            raise errors.WrongMatrixNames(role=what, n=n, shape=matrix.shape)
+            raise errors.WrongColumn(column=what, expected=f"{n:,} different names", found=shown(names[-1]))
     i, a = np.nonzero(~np.asarray(empty, bool))
     columns = {"item": names[0][i], "annotator": names[1][a], "label": matrix[i, a]}
     return columns | {"items": names[0], "annotators": names[1]}

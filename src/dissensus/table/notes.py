@@ -42,24 +42,16 @@ class SpellingVariants(Note):
 
     @property
     def listed(self) -> str:
-        """Return the first few classes with their spellings."""
         return "; ".join(", ".join(labels) for labels in self.variants[:MAX_SPELLINGS_SHOWN])
 
 
-class LabelsAreTags(Note):
-    template = "Labels are tags of places in documents; change with {param[kind='classes']}."
-
-
-class LabelsAreNumbers(Note):
-    template = "Labels are numbers; change with {param[kind='classes']}."
+class LabelsAre(Note):
+    template = "Labels are {what}; change with {param[kind='classes']}."
+    what: Literal["tags of places in documents", "numbers", "sets of options"]
 
 
 class LabelsWithCommas(Note):
     template = "Labels are classes; if they are numbers, write decimal points in place of their commas."
-
-
-class LabelsAreSets(Note):
-    template = "Labels are sets of options; change with {param[kind='classes']}."
 
 
 class SeveralLabelsPerItem(Note):
@@ -95,7 +87,6 @@ class UnknownMapKeys(Note):
 
     @property
     def listed(self) -> str:
-        """Return the first few labels."""
         return columns_named(self.labels)
 
 
@@ -144,12 +135,10 @@ class SpansOverlap(Note):
 
     @property
     def of_question(self) -> str:
-        """Return the question of the spans."""
         return f" of '{self.question}'" if self.question else ""
 
     @property
     def tables(self) -> str:
-        """Return the names of the tables."""
         return ", ".join(f"'{name}'" for name in self.names)
 
 
@@ -160,7 +149,6 @@ class FilesRead(Note):
 
     @property
     def others(self) -> str:
-        """Return how many files hold no table."""
         return f"; files that are no table: {self.n_others:,}" if self.n_others else ""
 
 
@@ -251,12 +239,10 @@ class MissingParts(Message):
 
     @property
     def parts(self) -> str:
-        """Return the parts that the set lacks."""
         return word_list([f"no {part}" for part in self.lacking]) if self.lacking else "every part"
 
     @property
     def incomplete(self) -> str:
-        """Return the parts that only some items have."""
         return "".join(f"; {part} for {n:,} of its {self.n_items:,} items" for part, n in self.partial.items())
 
 
@@ -274,17 +260,14 @@ class ReadAs(Message):
 
     @property
     def found(self) -> str:
-        """Return what was taken for each role."""
         return ", ".join(f"{role} {column}" for role, column in self.columns.items())
 
     @property
     def used(self) -> str:
-        """Return how many rows are used."""
         return f"all {self.rows}" if self.n_used == self.n_rows else f"{self.n_used:,} of {self.rows}"
 
     @property
     def changes(self) -> tuple[ParameterName, ...]:
-        """Return the parameters that read the file differently."""
         roles = [role for role in self.columns if role in ("item", "annotator", "label", "question")]
         return tuple(ParameterName(f"{role}=") for role in roles) or (ParameterName("format="),)
 
@@ -295,7 +278,6 @@ class ReadByLabel(Message):
 
     @property
     def keyword(self) -> ParameterName:
-        """Return the parameter that reads the answers."""
         return ParameterName(f"label='{self.label}'")
 
 

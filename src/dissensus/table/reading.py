@@ -20,7 +20,7 @@ SINGULAR = r"\1"
 
 @dataclass
 class Reading:
-    """How a table was read from a file or a frame, which is `table.source`; `str` gives it in one or two lines.
+    """The import report of a table from a file or a frame, `table.source`; `str` gives it in one or two lines.
 
     `rows` counts those of the file (of an export: its answers; of a wide table: its cells); it is the sum of `used` and
     of all counts in `unused`.

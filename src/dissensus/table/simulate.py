@@ -20,6 +20,7 @@ import numpy as np
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -122,12 +123,13 @@ def simulate(
     """
     first, end = (0, n_items) if part is None else part
     if not 0 <= first <= end <= n_items:
-        raise errors.PartOutOfRange(n_items=n_items, first=first, end=end)
+        raise errors.WrongValue(parameter=ParameterName("part"), expected=f"within 0 … {n_items:,}", value=part)
     check_argument("hardness", hardness, float, low=0, high=MAX_DIFFICULTY)
     crowd = make_crowd(n_annotators, n_classes, kinds=kinds, skew=skew, seed=seed)
     shares = np.full(n_classes, 1 / n_classes) if prior is None else np.asarray(prior, np.float64)
     if shares.shape != (n_classes,) or (shares < 0).any() or not np.isclose(shares.sum(), 1):
-        raise errors.InvalidPrior(n_classes=n_classes, shares=shares.tolist())
+        expected = f"{n_classes} shares that sum to one"
+        raise errors.WrongValue(parameter=ParameterName("prior"), expected=expected, value=shares.tolist())
 
     aligned = first // BLOCK * BLOCK  # chunks are drawn whole, then cut
     blocks = range(aligned // BLOCK, max(-(-end // BLOCK), aligned // BLOCK + 1))
@@ -174,7 +176,8 @@ def annotate(
     if (difficulty is None) != (decoy is None):
         raise errors.DifficultyWithoutDecoy
     if truth.size and not (truth.min() >= 0 and truth.max() < n_classes):
-        raise errors.InvalidTruth(last=n_classes - 1, low=int(truth.min()), high=int(truth.max()))
+        found = f"{truth.min()} … {truth.max()}"
+        raise errors.WrongColumn(column="truth", expected=f"class codes from 0 to {n_classes - 1}", found=found)
     difficulty = np.zeros(truth.size, np.float32) if difficulty is None else np.asarray(difficulty)
     decoy = truth if decoy is None else np.asarray(decoy)
     taken_for = np.zeros((n_classes, n_classes))
@@ -263,7 +266,8 @@ def _annotate(
     n_classes = crowd.answers.shape[1]
     active = int((crowd.activity > 0).sum())
     if not 1 <= low <= high <= active:
-        raise errors.RedundancyOutOfRange(n_annotators=active, redundancy=redundancy)
+        expected = f"from 1 to the {active:,} active annotators"
+        raise errors.WrongValue(parameter=ParameterName("redundancy"), expected=expected, value=redundancy)
     # probability of a label up to l: one (A·K,) column per l, in the order of gathering
     chance = np.cumsum(crowd.answers, axis=2).reshape(-1, n_classes).T.astype(np.float32)[:-1].copy()
     tickets = _tickets(crowd.activity)

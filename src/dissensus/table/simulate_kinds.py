@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import OUTCOMES, set_name
@@ -92,7 +93,8 @@ def simulate_kind(
     8
     """
     if kind not in ("numbers", "graded", "pairs"):
-        raise errors.KindNotSimulated(kind=kind)
+        expected = "numbers, graded or pairs (simulate_sets, simulate_spans and simulate_texts draw others)"
+        raise errors.WrongValue(parameter=ParameterName("kind"), expected=expected, value=kind)
     rng = np.random.default_rng([seed, 25])
     who = np.full(n_annotators, "ordinary", object)
     odd = rng.permutation(n_annotators)
@@ -222,14 +224,10 @@ def simulate_spans(
 
 def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Names:
     """Return (n,) kinds in these shares, by largest remainder; `known` are all kinds."""
-    for kind, share in shares.items():
-        if kind not in known:
-            raise errors.UnknownAnnotatorKind(kind=kind, known=", ".join(known))
-        if not share >= 0:
-            raise errors.InvalidShare(kind=kind, share=share)
     total = sum(shares.values())
-    if not total > 0:
-        raise errors.NoShares
+    if not (shares.keys() <= set(known) and all(share >= 0 for share in shares.values()) and total > 0):
+        expected = f"shares of {', '.join(known)}, of which none is negative and some are positive"
+        raise errors.WrongValue(parameter=ParameterName("kinds"), expected=expected, value=dict(shares))
     exact = np.array([share / total * n for share in shares.values()])
     count = np.floor(exact + 1e-9).astype(int)
     short = np.argsort(count - exact, kind="stable")[: n - count.sum()]
@@ -239,7 +237,8 @@ def apportion(shares: Mapping[str, float], n: int, known: Iterable[str]) -> Name
 
 def _check_redundancy(redundancy: int, n_annotators: int) -> None:
     if not 1 <= redundancy <= n_annotators:
-        raise errors.RedundancyOutOfRange(n_annotators=n_annotators, redundancy=redundancy)
+        expected = f"from 1 to the {n_annotators:,} annotators"
+        raise errors.WrongValue(parameter=ParameterName("redundancy"), expected=expected, value=redundancy)
 
 
 def _who_labels(

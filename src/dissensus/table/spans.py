@@ -27,7 +27,7 @@ from dissensus.table import names as naming
 
 PLACE = " @ "  # joins a document and a place in it
 OUTSIDE = "O"
-MIN_SHARE_OVERLAPPING = 0.01  # of all spans; fewer are taken for mistakes and do not split a table
+MIN_SHARE_OVERLAPPING = 0.01  # share of all spans; fewer are mistakes and do not split a table
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NAME = r"^(?P<document>(?s:.*)) @ (?P<start>[0-9]{1,15})(?:-(?P<end>[0-9]{1,15}))?$"
 

@@ -70,7 +70,7 @@ def test_splits_hold_items_that_nobody_labelled(folder):
     assert {fold: part.item_names.tolist() for fold, part in data.split_by("fold").items()} == {
         "1": ["e"], "2": ["b", "c"], "10": ["a"],
     }  # fmt: skip
-    with raises(errors.NoItemColumn, dataset="small", name="folds", columns="item, text, split, fold"):
+    with raises(errors.UnknownColumn, about=("small",), name="folds", columns=("item", "text", "split", "fold")):
         data.split_by("folds")
 
 
@@ -98,7 +98,7 @@ def test_votes_without_annotators(tmp_path):
     assert data.description == "votes"
     lacking = "annotator ids (votes only), no gold, no item columns, no features, no annotator metadata and no splits"
     assert data.missing == f"votes has no {lacking}."
-    with raises(errors.UnknownVotes, name="votes", allowed="'counts'", votes="annotations"):
+    with raises(errors.WrongValue, parameter="votes", expected="'counts' for 'votes'", value="annotations"):
         load_dataset("votes", folder=tmp_path, votes="annotations")
 
 
@@ -195,7 +195,7 @@ def test_a_folder_without_labels_and_a_broken_archive_are_told(folder):
             "annotations.csv",
             "item,worker,label\na,x,1\n",
             MissingColumn,
-            (errors.ColumnMissingInFile, {"name": "annotator", "columns": ("item", "worker", "label")}),
+            (errors.UnknownColumn, {"name": "annotator", "columns": ("item", "worker", "label")}),
         ),
         (
             "annotations.csv",
@@ -213,13 +213,13 @@ def test_a_folder_without_labels_and_a_broken_archive_are_told(folder):
             "items.csv",
             "item,split\na,train\na,test\n",
             DataError,
-            (errors.DuplicateRows, {"file": "items.csv", "name": "a", "n": 2}),
+            (errors.DuplicateName, {"where": "items.csv", "name": "a", "n": 2}),
         ),
         (
             "annotators.csv",
             "worker\nx\n",
             MissingColumn,
-            (errors.ColumnMissingInFile, {"name": "annotator", "columns": ("worker",)}),
+            (errors.UnknownColumn, {"name": "annotator", "columns": ("worker",)}),
         ),
     ],
 )
@@ -231,7 +231,7 @@ def test_bad_files_are_named(folder, file, text, error, message):
 
 def test_counts_must_be_whole_numbers(tmp_path):
     put(tmp_path / "votes", "counts.csv", "item,label,count\np,yes,many\n")
-    with raises(errors.CountsNotWhole, reason="Failed to parse string: 'many' as a scalar of type int64"):
+    with raises(errors.WrongColumn, column="column 'count'", expected="whole numbers"):
         load_dataset("votes", folder=tmp_path)
 
 

@@ -78,7 +78,7 @@ def test_standard_input_is_a_file(monkeypatch):
     monkeypatch.setattr(sys, "stdin", bytes_io.TextIOWrapper(bytes_io.BytesIO(LONG)))
     assert rows_of(io.read("-")) == PLAIN
     monkeypatch.setattr(sys, "stdin", bytes_io.TextIOWrapper(bytes_io.BytesIO(b"")))
-    with raises(errors.EmptyFile, path="standard input", needs="a header and rows"):
+    with raises(errors.EmptyFile, where="standard input", needs="a header and rows"):
         io.read("-")
 
 
@@ -308,7 +308,7 @@ def test_two_columns_may_name_the_item_together(read):
     assert table.source.columns["item"] == "'doc' with 'turn'"
     with raises(errors.AmbiguousJoin, columns=("doc", "turn"), role="item"):
         read(b"doc,turn,annotator,label\na/b,c,x,yes\na,b/c,x,no\n", item="doc,turn")
-    with raises(errors.NoSuchColumn, name="page", role="item", columns=("doc", "turn", "annotator", "label")):
+    with raises(errors.UnknownColumn, name="page", role="item", columns=("doc", "turn", "annotator", "label")):
         read(content, item="doc,page")
 
 
@@ -390,7 +390,7 @@ def test_lists_of_labels_are_taken_apart_only_on_request(read):
 
 def test_labels_that_do_not_look_like_classes_are_refused_early(read):
     content = "\n".join(["item,annotator,label", *(f"i{n},w{n % 9},note {n}" for n in range(60_000))]).encode()
-    with raises(errors.TooManyClasses, column="'label'", n_classes=60000, n_rows=60000, n_items=60000):
+    with raises(errors.LabelsNotClasses, column="'label'", n_classes=60000, n_rows=60000, n_items=60000):
         read(content)
     assert read(content, many_classes=True).n_classes == 60_000
     some = "\n".join(["item,annotator,label", *(f"i{n},w{n % 9},{n % 900}" for n in range(2000))]).encode()
@@ -563,7 +563,7 @@ def test_questions_without_a_single_answer_are_an_error():
             "label": pa.array([[], None], pa.list_(pa.string())),
         }
     )
-    with raises(errors.NoAnswers):
+    with raises(errors.NothingUsable, what="answer"):
         io.read(rows)
 
 

@@ -119,7 +119,7 @@ def test_only_the_columns_needed_have_to_be_utf8(read):
         (b'item,annotator,label,why\n1,a,x,5" pipe\n2,b,y,"\n3,c,z,\n', (errors.UnclosedQuote, {"line": 3})),
         (b"", (errors.EmptyFile, {"needs": "a header and rows"})),
         (b"\n \n", (errors.EmptyFile, {"needs": "a header and rows"})),
-        (HEADER.strip(), (errors.NoRows, {})),
+        (HEADER.strip(), (errors.EmptyFile, {"needs": "at least one row"})),
         (b"x" * 200_000, (errors.NotAHeader, {})),
     ],
 )
@@ -145,7 +145,7 @@ def test_two_columns_of_one_name_are_an_error_where_they_are_needed(read):
 
 
 def test_a_weight_that_is_no_number_says_where(read):
-    with raises(errors.NotANumber, column="weight", row=1, value="much"):
+    with raises(errors.CellNotANumber, column="weight", row=1, value="much"):
         read(b"item,annotator,label,weight\n1,a,x,1\n2,b,y,much\n")
 
 

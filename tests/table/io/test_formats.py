@@ -75,7 +75,7 @@ def test_a_reader_is_one_file_as_the_guide_writes_it(tmp_path, monkeypatch):
         assert io.read(tmp_path / "table.votes", item="label", label="item").classes.tolist() == ["a", "b"]
         assert detect(tmp_path / "table.votes") == "votes"
         assert list(readers).index("arrow") < list(readers).index("votes") < list(readers).index("label-studio")
-        with raises(errors.NoSuchColumn, name="who", role="annotator", columns=("item", "annotator", "label")):
+        with raises(errors.UnknownColumn, name="who", role="annotator", columns=("item", "annotator", "label")):
             io.read(tmp_path / "table.votes", annotator="who")
     finally:
         sys.modules.pop("dissensus.table.io.votes", None)

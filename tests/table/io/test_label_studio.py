@@ -256,6 +256,6 @@ def _wrong(change):
     ],
 )
 def test_whatever_is_of_a_wrong_type_is_one_sentence(read, change):
-    with pytest.raises((errors.UnexpectedValue, errors.UnusableName, errors.LabelNotUsable)) as caught:
+    with pytest.raises((errors.UnexpectedValue, errors.UnusableName)) as caught:
         read(task(2, annotation(1, choice("neg"))), _wrong(change))
     assert "export.json: " in str(caught.value)

@@ -103,7 +103,7 @@ def test_what_is_no_comparison_is_said(columns, error, says):
 
 def test_a_column_that_is_not_there_is_said():
     columns = {"a": ["x"], "b": ["y"], "winner": ["a"]}
-    with raises(errors.NoSuchColumn, name="c", role="right", columns=("a", "b", "winner")):
+    with raises(errors.UnknownColumn, name="c", role="right", columns=("a", "b", "winner")):
         read(pa.table(columns), item="a,c", kind="pairs")
-    with raises(errors.NoSuchColumn, name="c", role="item", columns=("a", "b", "winner")):
+    with raises(errors.UnknownColumn, name="c", role="item", columns=("a", "b", "winner")):
         read(pa.table(columns), item="a,c")

@@ -94,7 +94,7 @@ def test_older_exports_have_a_session_only_and_fields_may_be_named(read):
         ),
         (
             record(1, "a", spans=[{"start": 0, "end": "x", "label": "ORG"}]),
-            (errors.InvalidSpan, {"span": {"start": 0, "end": "x", "label": "ORG"}, "start": "start", "end": "end"}),
+            (errors.UnexpectedValue, {"field": "span", "value": {"start": 0, "end": "x", "label": "ORG"}}),
         ),
         (record(1, "a", "ignore"), (errors.NothingUsable, {"what": "answer"})),
     ],

@@ -121,7 +121,7 @@ def test_columns_may_be_called_anything(suffix):
 def test_a_table_without_rows_is_an_error(suffix):
     with pytest.raises(DataError) as caught:
         read_back(TABLE.slice(0, 0), suffix)
-    assert type(caught.value) in (errors.NoRows, errors.NoAnnotations)
+    assert type(caught.value) in (errors.EmptyFile, errors.NothingUsable)
     assert f"table.{suffix}" in str(caught.value)
 
 
@@ -131,7 +131,7 @@ def test_an_empty_file_is_an_error(suffix, tmp_path):
     path.write_bytes(b"")
     with pytest.raises(UnreadableFile) as caught:
         io.read(path)
-    assert caught.value.path == path
+    assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize("suffix", ["csv.gz", "jsonl.gz"])
@@ -163,11 +163,11 @@ def test_a_truncated_binary_file_is_an_error(suffix, keep, tmp_path):
 
 
 def test_what_is_no_file_is_an_error(tmp_path):
-    with raises(errors.NoSuchFile):
+    with raises(errors.MissingFile):
         io.read(tmp_path / "none.csv")
     with raises(errors.FolderWithoutTable):
         io.read(tmp_path)
-    with raises(errors.NotATable, type="dict"):
+    with raises(errors.UnsupportedSource, type="dict"):
         io.read({"item": [1]})
 
 
@@ -303,7 +303,7 @@ def test_gold_as_text_matches_integers(tmp_path):
     path.write_text("which,what\n10,3\n9,2\n")
     table = Annotations.from_arrays([9, 10, 11], [0, 0, 0], [2, 3, 3])
     assert io.read_gold(path, table, "which", label="what").tolist() == [0, 1, -1]
-    with raises(errors.NoSuchColumn, name="nope", role="label", columns=("which", "what")):
+    with raises(errors.UnknownColumn, name="nope", role="label", columns=("which", "what")):
         io.read_gold(path, table, "which", "nope")
     with raises(
         errors.NoColumnFor,

@@ -96,7 +96,7 @@ class Dataset:
         frame = self.whole.items
         columns = [] if frame is None else frame.column_names
         if column not in columns:
-            raise errors.NoItemColumn(dataset=self.name, name=column, columns=", ".join(columns) or "none")
+            raise errors.UnknownColumn(name=column, role="items", columns=tuple(columns)).within(self.name)
         values = np.array(frame[column].to_pylist(), object)
         return MappingProxyType(
             {str(v): self.whole.only(values == v) for v in class_order({v for v in values if v not in (None, "")})}

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.common.types import Names
+from dissensus.messages import ParameterName
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -78,7 +79,8 @@ def read_folder(path: Path, *, gold: str | None = None, votes: str | None = None
         raise errors.NotALabelledSet(name=path.name)
     there = [stem for stem in ("annotations", "counts") if _find(path, stem) is not None]
     if votes not in (None, *there):
-        raise errors.UnknownVotes(name=path.name, allowed=" or ".join(map(repr, there)), votes=votes)
+        expected = f"{' or '.join(map(repr, there))} for '{path.name}'"
+        raise errors.WrongValue(parameter=ParameterName("votes"), expected=expected, value=votes)
     rows = _read(path, votes or there[0])
     golds = tuple(sorted({file.name.split(".")[0].removeprefix("gold_") for file in path.glob("gold_*.csv*")}))
     known = _read(path, "gold" if gold is None else f"gold_{gold}")
@@ -122,7 +124,7 @@ def _annotations(rows: Any, known: Any, items: Names) -> Annotations | Questions
     try:
         count = rows["count"].cast(pa.int64()).to_numpy()
     except pa.ArrowInvalid as error:
-        raise errors.CountsNotWhole(reason=str(error)) from error
+        raise errors.WrongColumn(column="column 'count'", expected="whole numbers", found=str(error)) from error
     return Annotations.from_counts(**columns, count=count, classes=classes, items=items)
 
 
@@ -138,7 +140,8 @@ def _read(path: Path, stem: str) -> Any:
     frame = read_frame(file)
     for column in COLUMNS[stem.partition("_")[0]]:
         if column not in frame.column_names:
-            raise errors.ColumnMissingInFile(path=file, name=column, columns=tuple(frame.column_names))
+            error = errors.UnknownColumn(name=column, role=stem, columns=tuple(frame.column_names))
+            raise error.within(str(file))
     return frame
 
 
@@ -159,7 +162,7 @@ def _distinct(frame: Any, column: str) -> set[str]:
 def _check_distinct(names: Names, where: str) -> Names:
     known, count = np.unique(names[names != np.array(None)], return_counts=True)
     if (count > 1).any():
-        raise errors.DuplicateRows(file=where, name=known[count > 1][0], n=int(count.max()))
+        raise errors.DuplicateName(where=where, name=known[count > 1][0], n=int(count.max()))
     return names
 
 

@@ -105,13 +105,16 @@ def read(
     for name, given in (vars(columns) | {"format": format}).items():
         several = name in ("item", "annotator") and isinstance(given, list | tuple) and given
         if name != "proba" and not all(isinstance(text, str | None) for text in (given if several else [given])):
-            raise errors.NotText(parameter=ParameterName(name), value=given)
-    for name, types, given in (
-        ("proba", (Mapping, Sequence), proba), ("classes", (int, Iterable), classes), ("map", (Mapping,), map),
-        ("abstain", (str, int, float, Iterable), abstain), ("wide", (bool,), wide),
-    ):  # fmt: skip
+            raise errors.WrongValue(parameter=ParameterName(name), expected="text", value=given)
+    for name, types, expected, given in (
+        ("proba", (Mapping, Sequence), "a list of columns, or class → column", proba),
+        ("classes", (int, Iterable), "a list of classes, or their number", classes),
+        ("map", (Mapping,), "old label → new label", map),
+        ("abstain", (str, int, float, Iterable), "a label or a list of labels", abstain),
+        ("wide", (bool,), "True or False", wide),
+    ):
         if not (given is None or isinstance(given, types)):
-            raise errors.UnusableArgument(parameter=ParameterName(name), value=given)
+            raise errors.WrongValue(parameter=ParameterName(name), expected=expected, value=given)
     if kind is not None:
         check_kind(kind)
     build = Build(classes, abstain, ticks, normalize, map, many_classes, kind)

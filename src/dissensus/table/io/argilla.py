@@ -45,7 +45,7 @@ def answers(path: Path, columns: Columns) -> Rows:
         yield Item(item, fields)
         for question, user, value, status in responses(record, where):
             if user is None:
-                raise errors.ResponseWithoutUser(where=where, question=question)
+                raise errors.MissingField(where=where, names=("user_id",), role="annotator")
             excluded = "" if status in _COUNTED else f"answers {'not finished' if status == 'draft' else status}"
             kind = RATING if isinstance(value, int | float) and not isinstance(value, bool) else LABEL
             if isinstance(value, list) and value and isinstance(value[0], dict) and "rank" in value[0]:

@@ -28,7 +28,7 @@ from dissensus.table.reading import Reading
 from dissensus.table.spans import are_places, are_tags, layers_of, place_names, tags_of_layers
 
 MAX_CLASSES = 1_000  # tables with fewer classes are always accepted
-MIN_ROWS_PER_CLASS = 10  # in tables with more classes
+MIN_ROWS_PER_CLASS = 10  # minimum in tables with more classes
 MAX_VOTES = 2 * 10**8  # items × classes; their counts take 1.6 GB of memory
 MAX_QUESTIONS = 50
 ISO_DATE = r"^\d{4}-\d\d-\d\d"
@@ -44,7 +44,7 @@ MAX_TOKENS_OF_A_SPAN = 3  # median length up to which starts and ends count toke
 
 @dataclass(frozen=True)
 class Build:
-    """How to make a table from columns of any origin; see `read`."""
+    """Options for making a table from columns of any origin; see `read`."""
 
     classes: Iterable[Any] | int | None = None
     abstain: Any = ()
@@ -82,7 +82,7 @@ class Taken:
         if self.parts:
             return self._finish_parts(build)
         if len(columns["item"]) == 0:
-            raise errors.NoAnnotations
+            raise errors.NothingUsable(what="row", report="")
         if "question" in columns and "proba" in columns:
             raise errors.OneQuestionOnly(parameter=ParameterName("proba="))
         self._check_questions()
@@ -116,7 +116,7 @@ class Taken:
         tables = dict(made) if isinstance(made, Questions) else {"": made}
         reading = self.reading
         if not tables:
-            raise errors.NoAnswers(report=reading.excluded())
+            raise errors.NothingUsable(what="answer", report=reading.excluded())
         guesses: list[Note] = []
         if build is not None:
             abstained = len(self.columns["item"]) - sum(map(len, tables.values()))
@@ -218,13 +218,13 @@ def _as_ticks(label: Any, build: Build) -> Any:
 def in_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
     """Return the table with its labels read as the kind that they look like, and a note about the guess."""
     if are_tags(table.classes) and are_places(table.items):
-        return table.as_kind("spans"), notes.LabelsAreTags()
+        return table.as_kind("spans"), notes.LabelsAre(what="tags of places in documents")
     if kinds.guess(table.classes) == "numbers":
-        return table.as_kind("numbers"), notes.LabelsAreNumbers()
+        return table.as_kind("numbers"), notes.LabelsAre(what="numbers")
     if kinds.look_like_decimal_commas(table.classes):
         return table, notes.LabelsWithCommas()
     if kinds.look_like_sets(table.classes):
-        return table.as_kind("sets"), notes.LabelsAreSets()
+        return table.as_kind("sets"), notes.LabelsAre(what="sets of options")
     n = int(table.rating.max(initial=-1)) + 1
     several = int(pair_starts(table.rating, table.label).sum()) - n
     if several >= max(MIN_COPIES, MIN_COPIED_SHARE * n):
@@ -268,7 +268,7 @@ def long_table(
                 if wide is None and may_be_wide and columns.label is None and columns.proba is None:
                     shape = finding.wide_columns(frame, columns, insist=False)
                 if shape is None:
-                    raise errors.PerhapsWideTable.after(missing) if len(annotators) > 1 else missing from None
+                    raise errors.PerhapsWideTable(missing=missing) if len(annotators) > 1 else missing from None
     else:
         frame = read_columns(None)
         shape = finding.wide_columns(frame, columns, insist=True)
@@ -454,7 +454,7 @@ def _check_classes(table: Annotations, label: str) -> None:
     K, N = table.n_classes, len(table)
     many = K > MAX_CLASSES and (MIN_ROWS_PER_CLASS * K > N or K * table.n_items > MAX_VOTES)
     if many and table.kind in kinds.CLASS_KINDS:
-        raise errors.TooManyClasses(column=label, n_classes=K, n_rows=N, n_items=table.n_items)
+        raise errors.LabelsNotClasses(column=label, n_classes=K, n_rows=N, n_items=table.n_items)
 
 
 def _is_list(column: Any) -> bool:
@@ -467,5 +467,6 @@ def _is_list(column: Any) -> bool:
 def _flat_list(column: Any) -> Any:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_nested(whole.type.value_type):
-        raise errors.NestedLists(type=str(whole.type.value_type))
+        found = f"lists of {whole.type.value_type}"
+        raise errors.WrongColumn(column="column 'label'", expected="lists of labels", found=found)
     return whole.cast(pa.list_(whole.type.value_type))

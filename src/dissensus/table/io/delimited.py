@@ -61,7 +61,7 @@ def _header(path: Path, delimiters: str) -> tuple[str, list[str]]:
         lines = (line.decode("utf-8-sig") for line in dropwhile(bytes.isspace, file))
         first = next(lines, None)
         if first is None:
-            raise errors.EmptyFile(path=path, needs="a header and rows")
+            raise errors.EmptyFile(where=str(path), needs="a header and rows")
         delimiter = max(delimiters, key=first.count)
         try:
             return delimiter, next(csv.reader(chain([first], lines), delimiter=delimiter))
@@ -110,7 +110,7 @@ def _explained(path: Path, delimiter: str, wanted: list[str], error: pa.ArrowInv
             open_quote="\n" in fields[3].strip(),
         )  # fmt: skip
     if "Empty CSV" in reason:  # a header without a line end
-        return errors.NoRows(path=path)
+        return errors.EmptyFile(where=str(path), needs="at least one row")
     if "straddling" in reason:
         return errors.RowTooLong(path=path)
     return errors.DamagedFile(path=path, reason=reason[:200].rstrip("."))
@@ -150,7 +150,7 @@ def _check_each_row(path: Path, delimiter: bytes) -> None:
             while opened or at < len(line):
                 if opened or line[at : at + 1] == b'"':
                     closing = _QUOTED_REST.match(line, at if opened else at + 1)
-                    if closing is None:  # the cell goes on in the next line
+                    if closing is None:  # the cell continues on the next line
                         opened = first
                         break
                     opened, at = 0, closing.end()

@@ -269,7 +269,7 @@ def _collect_one(
     known = "known labels, no votes"
     used, gold = _sort_out(given, reading, lambda answer: (answer.question, answer.kind) in chosen, known=known)
     if not used:
-        raise errors.NothingUsable(path=path, what="answer", report=reading.excluded())
+        raise errors.NothingUsable(what="answer", report=reading.excluded())
     several = any(len(answer.label) > 1 for answer in used)
     columns: dict[str, list[Any]] = {
         "item": [answer.item for answer in used],
@@ -396,7 +396,7 @@ def _collect_compared(given: list[Answer], questions: list[str], reading: Readin
 
     used, _ = _sort_out(given, reading, is_read, NOTHING, "comparisons, not used")
     if not used:
-        raise errors.NothingUsable(path=request.path, what="comparison", report=reading.excluded())
+        raise errors.NothingUsable(what="comparison", report=reading.excluded())
     rows = [(*pair, answer) for answer in used for pair in answer.label]
     reading.rows += len(rows) - len(used)  # each comparison is an answer
     left, right, better, answers = map(list, zip(*rows, strict=True))
@@ -485,7 +485,8 @@ def _labels(answer: Answer, path: Path) -> list[Any]:
     given = answer.label if isinstance(answer.label, list) else [answer.label]
     for label in given:
         if not (label is None or isinstance(label, str | int | float)):
-            raise errors.LabelNotUsable(path=path, item=answer.item, label=label)
+            where = f"{path}: item {quoted(answer.item)}"
+            raise errors.UnexpectedValue(where=where, field="label", value=label, expected="text or a number")
     return list(dict.fromkeys(label for label in given if label is not None and str(label).strip()))
 
 
@@ -502,7 +503,7 @@ def _item_table(rows: Rows, path: Path) -> pa.Table:
         elif isinstance(row, Answer) and row.gold:
             fields["gold"] = (_labels(row, path) or [None])[0]
     if not about:
-        raise errors.NoItems(path=path)
+        raise errors.EmptyFile(where=str(path), needs="at least one item")
     names = list(dict.fromkeys(key for fields in about.values() for key in fields if key != "item"))
     check_names(names)
     columns = {"item": to_column(list(about), "item")}

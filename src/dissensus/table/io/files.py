@@ -57,7 +57,7 @@ def naming_file(path: Path) -> Iterator[None]:
 def reading(path: Path) -> Iterator[None]:
     """Turn any failure inside, except for our own errors, into an `UnreadableFile` that names the file."""
     if not path.exists():
-        raise errors.NoSuchFile(path=path)
+        raise errors.MissingFile(path=path)
     if path.is_dir():
         raise errors.FolderInsteadOfFile(path=path)
     try:

@@ -95,7 +95,9 @@ def answers(path: Path, columns: Columns) -> Rows:
     declared = _declared(about, str(path))
     epochs = part(about, "config", dict, str(path)).get("epochs")
     if columns.annotator not in (None, "model", "scorer"):
-        raise errors.NotAJudgeField(path=path, annotator=columns.annotator)
+        raise errors.UnexpectedValue(
+            where=str(path), field="annotator", value=columns.annotator, expected="'scorer' or 'model'"
+        )
     votes: list[Vote] = []
     models: dict[str, set[str]] = {}  # key → the models behind it
     seen: set[tuple[Any, Any]] = set()

@@ -170,7 +170,8 @@ def span_of(record: Any, keys: tuple[str, str, str], where: str) -> tuple[int, i
     """Return the start, end and label of a span; raise if one of them is missing."""
     start, end, label = (record.get(key) for key in keys)
     if not (isinstance(start, int) and isinstance(end, int) and start >= 0 and isinstance(label, str | int)):
-        raise errors.InvalidSpan(where=where, span=record, start=keys[0], end=keys[1])
+        expected = f"whole numbers {keys[0]}, {keys[1]}, a label"
+        raise errors.UnexpectedValue(where=where, field="span", value=record, expected=expected)
     return start, end, str(label)
 
 

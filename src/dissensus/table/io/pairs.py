@@ -82,7 +82,9 @@ def take(frame: Any, named: Columns, format_name: str) -> tuple[dict[str, Any], 
         del reading.columns["context"]
     if (same := left == right).any():
         raise errors.ComparedWithItself.among(", ".join(reading.columns.values()), same, left)
-    better = np.select([winner == right, winner == left], [1, 0], -1)  # by name; else by words such as "left"
+    better = np.select(
+        [winner == right, winner == left], [1, 0], -1
+    )  # compares names; the loop below reads words such as "left"
     for value in set(winner[better < 0].tolist()):
         plain = value.strip().lower()
         code = next((k for k, words in enumerate((LEFT, RIGHT, TIE)) if plain in words), -1)

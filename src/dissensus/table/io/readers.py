@@ -87,11 +87,11 @@ def _by_content(path: Path) -> str:
 
 
 def _json_format(path: Path) -> str:
-    from dissensus.table.io.jsonl import records  # which imports this module
+    from dissensus.table.io.jsonl import records  # imports this module
 
     record = next(records(path), None)
     if record is None:
-        raise errors.EmptyFile(path=path, needs="at least one record")
+        raise errors.EmptyFile(where=str(path), needs="at least one record")
     if record and all(isinstance(value, dict) and "annotations" not in value for value in record.values()):
         raise errors.RecordsOfItems(path=path)
     return _first_claim("claims", record)

@@ -39,10 +39,10 @@ def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note
                 raise errors.UnpacksTooLarge(path=path, ratio=MAX_UNPACKED_RATIO)
         book = python_calamine.CalamineWorkbook.from_path(str(path))
         if not book.sheet_names:
-            raise errors.NoSheet(path=path)
+            raise errors.EmptyFile(where=str(path), needs="a header and rows")
         rows = book.get_sheet_by_index(0).to_python()
         if not rows:
-            raise errors.EmptySheet(path=path, sheet=book.sheet_names[0])
+            raise errors.EmptyFile(where=f"{path}: sheet {book.sheet_names[0]!r}", needs="a header and rows")
     there = [_text(cell) or "" for cell in rows[0]]
     cells = [row for row in rows[1:] if any(cell != "" for cell in row)]
     wanted = columns_to_read(columns, there)

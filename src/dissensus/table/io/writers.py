@@ -27,7 +27,7 @@ OURS = "dissensus"  # prefix of answers that we wrote into a log, so that they a
 
 
 class Span(NamedTuple):
-    """A part of a text, in characters or tokens; `end` is exclusive."""
+    """A span of a text, in characters or tokens; `end` is exclusive."""
 
     start: int
     end: int
