@@ -67,6 +67,13 @@ REFUSED = {
     "lewidi/2025_test_blank.json": errors.NothingUsable,
     "lewidi/2025_annotators_meta.json": errors.RecordsOfItems,
 }
+NOT_YET = {  # files of tools and shapes of tables that no reader is for yet
+    "coco/annotators.json", "label_studio/boxes.json", "mturk/results.csv", "potato/annotations.jsonl",
+    "preferences/helpsteer3.jsonl", "preferences/multipref.jsonl", "sagemaker/worker_responses.json",
+    "tables/blank_and_skip.csv", "tables/counts.csv", "tables/relabelled.csv", "tables/semicolon_latin1.csv",
+    "tables/several_answers_semicolon.csv", "tables/wide_with_final.csv", "toloka/assignments.tsv",
+    "zooniverse/classifications.csv",
+}  # fmt: skip
 OPTIONS = [
     ("promptfoo/out.json", {"label": "score"}, [0.1, 0.9], 4),
     ("promptfoo/out.json", {"annotator": "provider"}, ["no", "yes"], 4),
@@ -102,7 +109,7 @@ def quiet_read(path, **options):
 
 def test_every_export_is_in_these_lists(exports):
     there = {str(path.relative_to(exports)) for path in exports.glob("*/*")}
-    assert there == READ.keys() | REFUSED.keys()
+    assert there == READ.keys() | REFUSED.keys() | NOT_YET
 
 
 @pytest.mark.parametrize("name", READ)
