@@ -19,7 +19,7 @@ WHAT = {
     "report": "`dissensus report`: a page with charts that needs no network; charts as files",
     "learning": "`dissensus train` and `predict`: models taught by all labels",
     "text": "texts as vectors, by a sentence encoder that is in the package",
-    "umap": "maps of annotators by UMAP, in `reproductions/`",
+    "umap": "maps of annotators by UMAP, in the report of an LIA model",
     "disk": "`--engine disk`: more annotations than fit into memory",
     "spark": "`--engine spark` (needs Java)",
     "hub": "data sets of Hugging Face",

@@ -16,9 +16,9 @@ from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, jensen_sha
 from dissensus.exceptions import BadParameter, DataError
 from dissensus.learning import inputs as given
 from dissensus.learning.objectives.labels import vote_weight
+from dissensus.learning.size_search import same_winner
+from dissensus.learning.unknown_annotators import leaking_proba
 from dissensus.table.annotations import Annotations
-from reproductions.split_half import same_winner
-from reproductions.unknown_annotators import leaking_proba
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
 from dissensus.report import charts
+from dissensus.report.sections.annotator_map import BASES, annotator_charts, annotator_rows
 from dissensus.report.study import Study, distinct
 from dissensus.table.annotations import Annotations
 from reproductions import maps
@@ -25,20 +26,20 @@ def plot_annotator_embeddings(model: Any, table: Annotations, path: str | Path, 
 
     Three times: by cluster of mistakes, by false positive and by false negative rate of the second class (of more than
     two classes: by error rate and by the class that is over-used). `model` is a fitted LIA, or a CrowdClassifier with
-    objective "lia"; `options` are those of `reproductions.annotator_map.annotator_map`.
+    objective "lia"; `options` are those of `dissensus.learning.annotator_map.annotator_map`.
     """
-    from reproductions.annotator_map import annotator_map
+    from dissensus.learning.annotator_map import annotator_map
 
     alt, found = charts.need_for_report("altair"), annotator_map(model, table, **options)
     study = Study(table, model, names=True)
-    rows = maps.annotator_rows(found, study)
+    rows = annotator_rows(found, study)
     drawn = [
         chart.properties(
             width=PANEL_SIZE, height=PANEL_SIZE, title=alt.TitleParams(title, subtitle=note, anchor="start")
         )
-        for title, note, chart in maps.annotator_charts(rows, study.classes)
+        for title, note, chart in annotator_charts(rows, study.classes)
     ]
-    title = f"{len(rows):,} annotators by their embeddings ({found.how}), {maps.CLUSTERS_BY[found.mistakes.by]}"
+    title = f"{len(rows):,} annotators by their embeddings ({found.how}), clusters {BASES[found.mistakes.by]}"
     beside = alt.hconcat(*drawn, title=alt.TitleParams(title, anchor="start", fontWeight="normal"))
     return _write(beside.resolve_scale(color="independent", shape="independent"), path, None)
 
@@ -48,7 +49,7 @@ def plot_difficulty(model: Any, table: Annotations, path: str | Path, gold: IntA
 
     Coloured by whether the model's class is right where `gold` (I,) is known, else by what most annotators say.
     """
-    from reproductions.annotator_map import difficulty_of, posterior_of
+    from dissensus.learning.annotator_map import difficulty_of, posterior_of
 
     study = Study(table, model, gold=check_gold(gold, table))
     rows = maps.difficulty_rows(difficulty_of(model, table), posterior_of(model, table), study)

@@ -210,8 +210,8 @@ def learn(how: dict[str, Any], fold: Fold, labels: IntArray, seed: int, device: 
     """Train one network."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import Tagger
+    from dissensus.learning.encoders.stemmer import Stemmer
     from dissensus.learning.objectives import Hard, SoftTask
-    from reproductions.stemmer import Stemmer
 
     data, X = load(how["task"])
     variant, divergence = how.get("variant"), how.get("divergence")
@@ -325,7 +325,7 @@ def derived(results: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
 
 def kurtoses(stl: IntArray, mtl: IntArray, truth: IntArray, soft: FloatArray) -> dict[str, float]:
     """Mean kurtosis of the soft labels where both, one or none is right; p of the two mixed cells as `test`."""
-    from reproductions.error_cells import error_cells
+    from dissensus.evaluation.error_cells import error_cells
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # two classes: the page says so

@@ -1,7 +1,7 @@
 """Tables 1 to 3 and Figure 2 of Platanios et al. 2020: LIA at every redundancy, and what it knows of annotators.
 
 Seed s draws at most r annotations of each item and the first weights. All seeds of a cell are trained as one
-(`reproductions.stacked`); aggregation methods run one after the other. What is judged is the posterior of the
+(`dissensus.learning.stacked`); aggregation methods run one after the other. What is judged is the posterior of the
 annotated items; of two stages h, which with features is of networks that have not seen the item (`folds`).
 
 WordSim has its responses (0 to 10) as probabilistic annotations, as the authors' program has them; table `votes` has
@@ -189,7 +189,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
     """Train LIA and take its posterior; in two stages, train a network on labels of an aggregation method."""
     from dissensus.learning import LIA
     from dissensus.learning.objectives import Hard
-    from reproductions.stacked import stacked
+    from dissensus.learning.stacked import stacked
 
     items = how.get("items")
     table = load(name, items)[0]
@@ -215,7 +215,7 @@ def network(name: str, redundancy: int, seeds: tuple[int, ...], how: dict[str, A
 
 def taught(models: list[Any], tables: list[Annotations], inputs: Any, labels: Winners, ask: Any = None) -> Winners:
     """Train networks on the labels (S, I) that are not −1, and ask them about the same inputs, or others."""
-    from reproductions.stacked import stacked
+    from dissensus.learning.stacked import stacked
 
     stack = stacked(models, tables, inputs, gold=list(labels))
     stack.train()
@@ -302,8 +302,8 @@ def many_questions(
 
     A seed draws the same judgements for all.
     """
-    from reproductions.lia_ml import LIAML
-    from reproductions.stacked import Stack
+    from dissensus.learning.lia_ml import LIAML
+    from dissensus.learning.stacked import Stack
 
     whole: Any = dz.load_dataset("medical_relations")
     some = chosen(next(iter(whole.annotations.values())).n_items, items)
@@ -339,8 +339,8 @@ def fitted(name: str, seed: int, steps: int, device: str) -> Any:
 
 def figure2(cell: Cell, device: str) -> Values:
     """Measure whether embeddings show how annotators err. Gold judges; the fit does not see it."""
-    from reproductions.annotator_map import coordinates, project
-    from reproductions.mistakes import mistakes
+    from dissensus.learning.annotator_map import coordinates, project
+    from dissensus.questions.mistakes import mistakes
 
     data: Any = dz.load_dataset(cell.data)
     table, truth = data.annotations, np.eye(2)[data.gold]

@@ -25,9 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dissensus.common.parameters import check_argument
-from dissensus.common.types import FloatArray
 from dissensus.evaluation import hide_annotators, soft
-from dissensus.evaluation.hard import tied
+from dissensus.learning.size_search import same_winner
 from dissensus.table.annotations import Annotations
 
 
@@ -99,13 +98,3 @@ def _scores(judging: Annotations, predicting: Annotations, pseudocount: float, e
         "manhattan": float(soft.manhattan(y, h).mean()),
         "accuracy": float(same_winner(y, h).mean()),
     }
-
-
-def same_winner(y: FloatArray, h: FloatArray) -> FloatArray:
-    """(I,) the chance that y and h (I, K) have the same most probable class, where ties of either are drawn fairly.
-
-    >>> same_winner(np.array([[1, 0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
-    array([1. , 0.5])
-    """
-    first, second = tied(y), tied(h)
-    return np.asarray((first & second).sum(axis=1) / (first.sum(axis=1) * second.sum(axis=1)))

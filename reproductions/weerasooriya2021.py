@@ -18,7 +18,6 @@ from typing import Any, cast
 import numpy as np
 
 import dissensus as dz
-import reproductions.annealing  # noqa: F401  # registers pgm-annealing
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import entropy, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import ConvergenceWarning
@@ -329,9 +328,9 @@ def own_votes(split: dict[str, Part], seed: int, device: str, how: dict[str, Any
 
 def ldl_nm(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]) -> Predict:
     """Train LDL-NM; with `leaks`, infer annotators by Algorithm 4 from the votes that it is compared with."""
-    from reproductions.ldl_nm import LDLNMObjective
-    from reproductions.size_search import ldl_nm as model_of
-    from reproductions.unknown_annotators import leaking_proba
+    from dissensus.learning.objectives.ldl_nm import LDLNMObjective
+    from dissensus.learning.size_search import ldl_nm as model_of
+    from dissensus.learning.unknown_annotators import leaking_proba
 
     item, annotator, epochs = how["sizes"][how["after"]]
     objective = LDLNMObjective(item_size=item, annotator_size=annotator)
@@ -353,7 +352,7 @@ KINDS: dict[str, Callable[[dict[str, Part], int, str, dict[str, Any]], Predict]]
 @cache
 def mapped(name: str, seed: int, epochs: int | None, device: str) -> Any:
     """Train LDL-NM as in the paper: 200 epochs, sizes 10 and 10, none searched for."""
-    from reproductions.size_search import ldl_nm as model_of
+    from dissensus.learning.size_search import ldl_nm as model_of
 
     train, told = parts(name)["train"], {} if epochs is None else {"epochs": epochs}
     return model_of(seed=seed, device=device, **told).fit(train.table, train.X, on_step=no_progress)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.house import code_tokens
-from reproductions.record import read_store
+from dissensus.common.json_lines import read_lines
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 MODULES = sorted(
@@ -31,9 +31,9 @@ def test_every_benchmark_can_be_imported(name):
 
 @pytest.mark.parametrize("store", STORES, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
 def test_every_stored_result_names_a_command_that_exists(store):
-    lines = read_store(store)
+    lines = read_lines(store)
     assert lines
-    for line in lines.values():
+    for line in lines:
         module = re.match(r"python -m ([\w.]+)", line["made"]["by"])[1]
         assert importlib.util.find_spec(module) is not None
         assert line["made"].keys() >= {"date", "commit", "cpu", "cores", "memory_gb"}

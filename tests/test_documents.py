@@ -46,6 +46,7 @@ EXTRAS = {
     "features": "transformers",
     "learning": "torch",
     "learning-annotators": "torch",
+    "papers": "torch",
     "quickstart": "torch",
     "scale": "duckdb",
     "report": "altair",

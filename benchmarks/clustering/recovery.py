@@ -20,10 +20,10 @@ from sklearn.metrics import adjusted_rand_score
 import dissensus as dz
 from benchmarks.clustering.drawn import draw
 from dissensus.clustering import model
+from dissensus.clustering.annealing import State
 from dissensus.clustering.belief_propagation import Messages
 from dissensus.compute.engines.local import Threads
 from reproductions import record
-from reproductions.annealing import State
 
 HERE = Path(__file__).parent
 K, L = 5, 4

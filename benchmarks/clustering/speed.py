@@ -21,7 +21,6 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 import dissensus as dz
-import reproductions.annealing  # noqa: F401  # registers pgm-annealing
 from benchmarks.clustering.drawn import draw
 from dissensus.clustering import Point
 from dissensus.exceptions import ConvergenceWarning

@@ -42,8 +42,8 @@ def auc(yes: np.ndarray, no: np.ndarray) -> float:
 def run(part: Part, device: str) -> dict[str, Any]:
     """Run one split of one set."""
     from dissensus.features import embed_texts
+    from dissensus.learning.decision import DecisionFunction
     from dissensus.learning.encoders import MLP
-    from reproductions.decision import DecisionFunction
 
     way, seed, epochs = part["way"], part["seed"], part.get("epochs", 60)
     data = dz.load_dataset(part["set"])

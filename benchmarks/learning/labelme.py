@@ -79,13 +79,6 @@ def fit(name: str, own: dict[str, Any], keywords: dict[str, Any], seed: int, dev
         return model.fit_distributions(X, y, classes=table.classes, on_step=lambda epoch, loss: None)
     if name == "auto":
         return CrowdClassifier(seed=seed, device=device).fit(table, X, on_step=lambda epoch, loss: None)
-    if name == "annot-mix":
-        from reproductions.annot_mix import AnnotMix, AnnotMixClassifier
-
-        model = AnnotMixClassifier(**network(AnnotMix(**own), seed, device, **keywords).get_params(deep=False))
-        return model.fit(table, X, on_step=lambda epoch, loss: None)
-    if name in ("annotator-embeddings", "conal"):
-        from reproductions import annotator_embeddings, conal  # noqa: F401  # registers them
     kind: Any = objectives[name]
     gold = train.gold if own.get("labels") == "gold" else None
     model = network(kind(**own), seed, device, **keywords)

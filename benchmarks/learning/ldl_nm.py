@@ -28,12 +28,12 @@ import torch
 
 from benchmarks.parts import mean_and_error
 from dissensus.evaluation import hide_annotators
+from dissensus.learning.objectives.ldl_nm import LDLNMObjective
+from dissensus.learning.size_search import SizeSearch, ldl_nm, search_sizes
+from dissensus.learning.stacked import fit_together
+from dissensus.learning.unknown_annotators import infer_annotators, leaking_proba
 from reproductions import load_paper, record, weerasooriya2021
 from reproductions.distribution_scores import compare_distributions, distribution_scores
-from reproductions.ldl_nm import LDLNMObjective
-from reproductions.size_search import SizeSearch, ldl_nm, search_sizes
-from reproductions.stacked import fit_together
-from reproductions.unknown_annotators import infer_annotators, leaking_proba
 
 HERE = Path(__file__).parent
 README = HERE / "README.md"

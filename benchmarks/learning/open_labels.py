@@ -68,7 +68,7 @@ def scores(yes: Any, truth: Any) -> dict[str, float]:
 def added(relation: str, seed: int, **few: Any) -> dict[str, Any]:
     """Leave out a relation, and add it with labels of more and more sentences."""
     from dissensus.learning import LIA
-    from reproductions.lia_ml import LIAML
+    from dissensus.learning.lia_ml import LIAML
 
     questions, X, golds = data()
     whole = questions[relation]
@@ -105,7 +105,7 @@ def added(relation: str, seed: int, **few: Any) -> dict[str, Any]:
 def redundancy(at: int, seed: int, **few: Any) -> dict[str, Any]:
     """Fit majority vote, LIA and LIA-ML to so many judgements."""
     from dissensus.learning import LIA
-    from reproductions.lia_ml import LIAML
+    from dissensus.learning.lia_ml import LIAML
 
     questions, X, golds = data()
     less = {name: table.subsample(at, seed) for name, table in questions.items()}  # the same judgements in all

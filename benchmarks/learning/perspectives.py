@@ -152,7 +152,7 @@ def mean_of_all(model: Any, X: np.ndarray, frame: Any = None) -> np.ndarray:
 
 def ldl(split: Split, seed: int, epochs: int, frame: Any = None, *, whole: bool = True) -> Any:
     """Fit LDL-NM to the training part, with or without its development part."""
-    from reproductions.size_search import ldl_nm
+    from dissensus.learning.size_search import ldl_nm
 
     table, X = (split.train, split.X_train) if whole else split.rest
     return ldl_nm(epochs=epochs, seed=seed, device="cpu").fit(table, X, annotators=frame)

@@ -72,7 +72,6 @@ def learnt(train: Any, X: Any, test: Any, X_test: Any, arm: str, seed: int, devi
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import Identity
     from dissensus.learning.objectives import objectives
-    from reproductions import annotator_embeddings  # noqa: F401  # registers annotator-embeddings
 
     name, own = OURS[arm]
     kind: Any = objectives[name]

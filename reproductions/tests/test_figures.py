@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dissensus.exceptions import DataError
+from dissensus.learning.exceptions import LIANeeded
 from report.reports import crowd, features, trained
 from reproductions import maps
 from reproductions.figures import plot_annotator_embeddings, plot_difficulty, plot_latent
@@ -24,7 +24,7 @@ def lia():
 def test_figures_are_files(tmp_path):
     table, model = crowd().annotations, lia()
     svg = plot_annotator_embeddings(model, table, tmp_path / "map.svg").read_text(encoding="utf-8")
-    for words in ("Clusters of mistakes", "Error rate", "Class that is over-used", "14 annotators", "(PCA)"):
+    for words in ("Clusters of mistakes", "Error rate", "Over-used class", "14 annotators", "(PCA)"):
         assert words in svg
     truth = np.where(np.arange(100) < 90, crowd().truth, -1)
     svg = plot_difficulty(model, table, tmp_path / "difficulty.svg", truth).read_text(encoding="utf-8")
@@ -33,26 +33,8 @@ def test_figures_are_files(tmp_path):
     assert all(f">{name}</text>" in svg for name in table.classes)
     assert ">right</text>" not in svg
     assert plot_annotator_embeddings(model, table, tmp_path / "m.png").read_bytes()[:4] == b"\x89PNG"
-    with pytest.raises(DataError, match="knows no difficulty"):
+    with pytest.raises(LIANeeded):
         plot_difficulty(trained(epochs=1), table, tmp_path / "none.svg")
-
-
-def test_many_classes_share_a_colour_and_those_without_rates_are_grey():
-    rows = [{"annotator": f"w{n}", "x": n, "y": 0, "labels": 20, "cluster": "1", "error": 0.1} for n in range(12)]
-    for n, row in enumerate(rows):
-        row["overused"] = f"class {n % 10}"
-    rows[0] |= {"error": None, "cluster": maps.TOO_FEW, "overused": maps.TOO_FEW}
-    made = maps.annotator_charts(rows, ["a", "b", "c"])
-    domain = made[2][2].to_dict()["encoding"]["color"]["scale"]["domain"]
-    assert len(domain) == 8
-    assert domain[-2:] == [maps.OTHER, maps.TOO_FEW]
-    assert [len(layer["data"]["values"]) for layer in _layers(made[1][2])] == [1, 11]
-
-
-def _layers(chart):
-    spec = chart.to_dict()
-    assert "layer" in spec
-    return spec["layer"]
 
 
 def marks(n):

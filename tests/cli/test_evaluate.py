@@ -88,6 +88,22 @@ def test_what_is_left_out_is_a_warning(cli, predictions, here):
     assert "warning: few does not predict 38 of 40 items, such as of item 'i002'" in result.stderr
 
 
+def test_cells_count_the_items_that_only_one_prediction_gets_right(cli, predictions):
+    asked = ("evaluate", predictions, "proba.csv", "right.csv", "--gold", "gold.csv", "--cells", "--resamples", 0)
+    result = cli(*asked, "--json")
+    cells = json.loads(result.stdout)["cells"]
+    table = dz.read(predictions)
+    gold, proba = read_gold("gold.csv", table), read_frame("proba.csv")
+    hits = np.column_stack([proba[f"p_{name}"] for name in table.classes]).argmax(axis=1) == gold
+    counts = {(cell["stl"], cell["mtl"]): cell["items"] for cell in cells}
+    assert counts == {
+        ("right", "right"): hits.sum(), ("wrong", "right"): (~hits).sum(), ("right", "wrong"): 0, ("wrong", "wrong"): 0,
+    }  # fmt: skip
+    assert cells[1]["kurtosis"] is None
+    assert f"{hits.sum()}" in cli(*asked).stdout
+    assert cli("evaluate", predictions, "proba.csv", "--cells").exit_code == 2
+
+
 def test_bad_files_are_one_sentence(cli, predictions, here):
     write_csv(here / "bad.csv", ["item", "x"], [("i000", "cat")])
     result = cli("evaluate", predictions, "bad.csv")

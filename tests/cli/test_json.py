@@ -46,6 +46,7 @@ RUNS = {
         "m",
     ],
     "predict": ["m", "items.csv"],
+    "decision": ["labels.csv", "--set", "epochs=1", "-o", "d"],
     "evaluate": ["labels.csv", "gold.csv", "--gold", "gold.csv", "--resamples", 50],
     "methods": [],
     "datasets": ["digits-crowd"],

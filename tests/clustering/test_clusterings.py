@@ -22,12 +22,13 @@ from dissensus.testing.clusterings import check_clustering
 from refused import refused
 from strategies import tables
 
-every = pytest.mark.parametrize("name", ["fmm", "pgm-bp"])
+every = pytest.mark.parametrize("name", list(clusterings))
+SHORT = {"pgm-annealing": {"sweeps": 60}}
 
 
 def make(name, K=3, L=2, **keywords):
     sizes = {"n_clusters": K} if name == "fmm" else {"item_clusters": K, "annotator_clusters": L}
-    return clusterings[name](**{"restarts": 2} | sizes | keywords)
+    return clusterings[name](**{"restarts": 2} | SHORT.get(name, {}) | sizes | keywords)
 
 
 def fit(name, table, **keywords):
@@ -53,7 +54,7 @@ def test_every_clustering_keeps_the_contract(name):
 
 
 def test_they_are_no_methods_of_aggregation():
-    assert {"fmm", "pgm-bp"} <= set(clusterings)
+    assert {"fmm", "pgm-bp", "pgm-annealing"} <= set(clusterings)
     assert not set(clusterings) & set(methods)
     with refused(UnknownName, name="pgm-pb"):
         clusterings["pgm-pb"]

@@ -8,7 +8,6 @@ from dissensus.clustering import model
 from dissensus.clustering.model import Edges, Priors
 from dissensus.exceptions import BadParameter
 from refused import refused
-from reproductions.printed_clusters import product_counts, projected
 from tables import KINDS, random_table
 
 PRIORS = Priors(2.5, 1.7, 3.1)
@@ -54,30 +53,6 @@ def test_logits_are_differences_of_full_log_posteriors(kind):
             np.testing.assert_allclose(delta, full(old, w, other) - before, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_product_counts_and_m_step_are_the_printed_ones(kind):
-    table = random_table(1, **KINDS[kind])
-    rng, P = np.random.default_rng(1), table.n_classes
-    w, z = rng.dirichlet(np.ones(K), table.n_items), rng.dirichlet(np.ones(L), table.n_annotators)
-    counts = product_counts(Edges(table), w, z)
-    params = model.maximise(counts, PRIORS)
-    for k in range(K):
-        for l in range(L):
-            labels = np.zeros(P)
-            for row in range(len(table)):
-                shares = np.eye(P)[table.label[row]] if table.proba is None else table.proba[row]
-                weight = 1.0 if table.weight is None else table.weight[row]
-                labels += weight * shares * w[table.item[row], k] * z[table.annotator[row], l]
-            expected = (PRIORS.alpha - 1 + labels) / (P * (PRIORS.alpha - 1) + labels.sum())
-            np.testing.assert_allclose(params.theta[k, l], expected)
-    np.testing.assert_allclose(
-        params.psi, [(PRIORS.gamma - 1 + w[:, k].sum()) / (K * (PRIORS.gamma - 1) + table.n_items) for k in range(K)]
-    )
-    np.testing.assert_allclose(
-        params.omega, [(PRIORS.tau - 1 + z[:, l].sum()) / (L * (PRIORS.tau - 1) + table.n_annotators) for l in range(L)]
-    )
-
-
 def test_one_pair_is_one_edge_however_many_labels_it_has():
     table = Annotations.from_arrays([0, 0, 0, 1, 1], [0, 0, 1, 0, 0], [0, 1, 1, 1, 0], classes=3)
     edges = Edges(table)
@@ -87,19 +62,6 @@ def test_one_pair_is_one_edge_however_many_labels_it_has():
     assert edges.bag[0] == edges.bag[2] != edges.bag[1]  # the same two labels, in whatever order they came
     assert edges.bags[[edges.bag[0]]].toarray().tolist() == [[1, 1, 0]]
     assert edges.bags[[edges.bag[1]]].toarray().tolist() == [[0, 1, 0]]
-
-
-def test_projection_is_equation_2_with_pseudo_labels():
-    params, rng = some_params(K, L, 4, 0), np.random.default_rng(0)
-    h, size = rng.dirichlet(np.ones(4), 6), 7.5
-    found = projected(params, h, size)
-    for n in range(6):
-        chance = np.zeros(K)
-        for k in range(K):
-            for l in range(L):
-                likelihood = np.prod([params.theta[k, l, p] ** (size * h[n, p]) for p in range(4)])
-                chance[k] += params.psi[k] * params.omega[l] * likelihood
-        np.testing.assert_allclose(found[n], chance / chance.sum())
 
 
 def test_labels_of_a_cluster_are_averaged_over_annotator_clusters():

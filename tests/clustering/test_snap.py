@@ -25,7 +25,6 @@ from dissensus.evaluation import kl_divergence
 from dissensus.evaluation.exceptions import DifferentLengths, NotDistributions, NotOnePerClass, WrongArray
 from dissensus.exceptions import BadParameter, NotFitted
 from refused import refused
-from reproductions.printed_clusters import PrintedProjector, projected
 
 
 @pytest.fixture(scope="module")
@@ -52,30 +51,16 @@ def test_wrong_sources_are_one_clear_error(fitted):
         snap(FMM())
 
 
-def test_projector_is_equation_2_then_equation_1(fitted):
+def test_projector_asks_all_annotator_clusters_together(fitted):
     h = np.random.default_rng(0).dirichlet(np.ones(4), 20)
-    projector = PrintedProjector(fitted).fit()
-    chance = projected(fitted.params_, h, fitted.labels_per_item_)
-    np.testing.assert_allclose(projector.clusters(h), chance)
     together = np.exp(12 * h @ np.log(model.of_clusters(fitted.params_)).T) * fitted.psi_
     np.testing.assert_allclose(Projector(fitted).fit().clusters(h), together / together.sum(axis=1, keepdims=True))
     assert fitted.labels_per_item_ == 12
-    labels = model.of_clusters(fitted.params_)
-    np.testing.assert_allclose(projector.transform(h), labels[chance.argmax(axis=1)])
-    soft = PrintedProjector(fitted, how="soft")
-    np.testing.assert_allclose(soft.fit().transform(h), chance @ labels)
-    two = projected(fitted.params_, h, 2.0)
-    np.testing.assert_allclose(soft.set_params(size=2.0).fit().transform(h), two @ labels)
 
 
 def test_snapped_labels_are_projected_onto_their_own_cluster(fitted):
     labels = model.of_clusters(fitted.params_)
     np.testing.assert_allclose(Projector(fitted, size=50).fit_transform(labels), labels)
-    # as printed they are not: no single annotator cluster says what both say together
-    assert np.abs(PrintedProjector(fitted, size=50).fit_transform(labels) - labels).max() > 0.3
-    mixture = FMM(n_clusters=3).fit(clustered())
-    both = [kind(mixture).fit().clusters(labels) for kind in (PrintedProjector, Projector)]
-    np.testing.assert_allclose(*both)
 
 
 def test_projected_classes_are_named(fitted):

@@ -7,9 +7,9 @@ from crowds import blobs
 from dissensus import Annotations
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning import competence as module
+from dissensus.learning.annotator_map import coordinates
 from dissensus.learning.competence import embedding, sample
 from dissensus.learning.objectives import LIAObjective
-from reproductions.annotator_map import coordinates
 
 SMALL = {"hidden": (6,), "steps": 40, "dropout": 0.0}
 

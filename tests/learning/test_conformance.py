@@ -18,12 +18,13 @@ INPUTS = {
     "features, items × columns": RNG.normal(size=(6, 3)).astype(np.float32),
     "names of items": ["a", "b", "c", "d"],
     "(tokens, position) pairs": [("saw cats", 1), ("saw dogs", 1), ("the bird", 0), ("one", 0)],
+    "(word, stem) pairs": [("walking", "walk"), ("barked", "bark"), ("", "x"), ("ab", "b")],
     "texts": TEXTS,
     "texts, or pairs of a text and a target": TEXTS,
     "images, items × height × width (× channels)": RNG.integers(0, 256, (5, 8, 8, 3), dtype=np.uint8),
 }
 KEYWORDS = {"transformer": {"tune": False, "cache": False}, "tagger": {"hidden": 8, "dimensions": 8}}
-KEYWORDS |= {"wide-resnet": {"depth": 10, "widen": 1}}
+KEYWORDS |= {"wide-resnet": {"depth": 10, "widen": 1}, "stemmer": {"characters": 8, "channels": (4, 6), "hidden": 8}}
 
 
 @pytest.mark.parametrize("name", list(encoders))

@@ -10,6 +10,7 @@ from crowds import blobs
 from dissensus.exceptions import BadParameter
 from dissensus.features.exceptions import NoInputs
 from dissensus.learning import LIA, CrowdClassifier
+from dissensus.learning.annotator_map import project
 from dissensus.learning.encoders import MLP, Identity
 from dissensus.learning.exceptions import (
     CodesOutOfRange,
@@ -22,7 +23,6 @@ from dissensus.learning.latent_map import item_map, item_vectors, lay_out, neare
 from dissensus.learning.objectives import objectives
 from faults import raised
 from learning.tables import fitted
-from reproductions.annotator_map import project
 
 
 def small(table, X, objective="soft", **keywords):

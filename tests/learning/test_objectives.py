@@ -9,17 +9,18 @@ from torch import nn
 
 from crowds import blobs
 from dissensus import Annotations
-from dissensus.exceptions import BadParameter
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders import MLP, Identity
-from dissensus.learning.exceptions import NoAnnotations
+from dissensus.learning.exceptions import NoAnnotations, TwoMixtures
+from dissensus.learning.network import Network
 from dissensus.learning.objectives import AnnotatorHeads, objectives
+from dissensus.learning.objectives.annot_mix import AnnotationLessons, AnnotMix, MixingNetwork
+from dissensus.learning.objectives.annotator_embeddings import AnnotatorEmbeddings
+from dissensus.learning.objectives.conal import CoNAL
+from dissensus.learning.run import begin
 from faults import raised
 from learning.tables import fitted, log_q, sparse_table
-from reproductions.annot_mix import AnnotationLessons, AnnotMix, AnnotMixClassifier, MixingNetwork
-from reproductions.annotator_embeddings import AnnotatorEmbeddings
-from reproductions.conal import CoNAL
 from tables import KINDS as ROWS
 from tables import some_gold
 
@@ -56,7 +57,7 @@ def heads(objective, head, v, j):
 
 
 def embeddings(objective, head, v, j):
-    counts = objective.given_[j]
+    counts = objective.label_counts_[j]
     e, n = array(head.table.weight[j]), sum(counts[k] / counts.sum() * array(head.label[k]) for k in range(K))
     if objective.weighted:
         e, n = linear(head.sees, v) @ linear(head.minds, e) * e, linear(head.sees, v) @ linear(head.says, n) * n
@@ -121,7 +122,7 @@ def test_loss_is_the_literal_sum_over_the_annotations(rows, case):
         mean = copy.deepcopy((objective, head))
         with torch.no_grad():
             mean[1].table.weight[0] = torch.as_tensor(total / total.sum() @ array(head.table.weight))
-        mean[0].given_ = np.array([getattr(objective, "given_", np.zeros((A, K))).sum(axis=0)])
+        mean[0].label_counts_ = np.array([getattr(objective, "label_counts_", np.zeros((A, K))).sum(axis=0)])
         q = np.log([says(*mean, one, 0) for one in v])
     expected -= sum(q[i, gold[i]] for i in range(table.n_items) if gold[i] >= 0)
     if case == "conal":
@@ -211,8 +212,19 @@ def test_vectors_are_mixed_where_inputs_cannot_be():
 
 def test_mixup_of_items_and_of_annotations_exclude_each_other():
     table, X, _ = blobs(30)
-    with pytest.raises(BadParameter, match="mixup must be None with annot-mix, which mixes annotations"):
-        AnnotMixClassifier(objective="annot-mix", mixup=0.4, epochs=1, device="cpu").fit(table, X)
+    with pytest.raises(TwoMixtures) as caught:
+        CrowdClassifier(objective="annot-mix", mixup=0.4, epochs=1, device="cpu").fit(table, X)
+    assert caught.value.mixup == 0.4
+
+
+def test_a_classifier_trains_on_mixtures_unless_there_are_none():
+    table, X, _ = blobs(30)
+
+    def network(**keywords):
+        return begin(CrowdClassifier(objective=AnnotMix(**keywords), device="cpu"), table, X, None).network
+
+    assert type(network()) is MixingNetwork
+    assert type(network(annotation_mixup=None)) is Network
 
 
 def test_an_item_of_known_class_without_annotations_has_no_part_in_mixtures():
@@ -226,8 +238,7 @@ def test_an_item_of_known_class_without_annotations_has_no_part_in_mixtures():
 @pytest.mark.parametrize("name", ["annotator-heads", "annotator-embeddings", "conal", "annot-mix"])
 def test_a_classifier_learns_saves_and_answers(name, tmp_path):
     table, X, truth = blobs(90, redundancy=5)
-    learner = AnnotMixClassifier if name == "annot-mix" else CrowdClassifier
-    model = learner(
+    model = CrowdClassifier(
         encoder=MLP(hidden=(16,)), objective=name, epochs=30, batch_size=16, learning_rate=0.01, device="cpu"
     ).fit(table, X)
     assert (model.predict_proba(X).argmax(axis=1) == truth).mean() > 0.9

@@ -41,6 +41,7 @@ COMMANDS = {
     "cluster": "Cluster items by how they are labelled and annotators by how they label, together.",
     "train": "Train a model that predicts new items, from labels that disagree and what the items are.",
     "predict": "Predict the labels of items with a trained model; which columns to take is remembered from training.",
+    "decision": "Estimate which annotators label which items, from the pairs in a table.",
     "evaluate": "Judge predictions by annotations or gold: hard, soft, perspectivist and calibration scores.",
     "methods": "List the aggregation methods, where they come from and their keywords.",
     "datasets": "List the labelled sets: the bundled one, and those of the data folder that DISSENSUS_DATA names.",

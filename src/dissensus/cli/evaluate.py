@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from dissensus.exceptions import MissingColumn
 if TYPE_CHECKING:
     from dissensus.common.types import IntArray
     from dissensus.evaluation import Estimate
+    from dissensus.evaluation.error_cells import ErrorCells
     from dissensus.questions.evaluate import Evaluation, Score
     from dissensus.table.annotations import Annotations
 
@@ -36,6 +38,7 @@ def evaluate(
     ),
     predicted: str | None = option(None, "PREDICTIONS' column of labels (prediction, label, …).", metavar="COLUMN"),
     scale: Scale = option("nominal", "What the classes are: names, steps in an order, or numbers."),
+    cells: bool = option(False, "For two PREDICTIONS: how many items only one of them gets right.", "--cells"),
     resamples: int = option(1000, "Of the items, for the intervals.", min=0),
     seed: int | None = options.SEED,
     gold: Gold,
@@ -52,12 +55,16 @@ def evaluate(
     folder.check_file(output, "scores")
     table, known = read_labels(source, gold)
     from dissensus.common.frames import as_frame
+    from dissensus.questions.error_cells import compare_errors
     from dissensus.questions.evaluate import evaluate
+    from dissensus.questions.exceptions import TwoPredictionsNeeded
     from dissensus.questions.predictions import Predictions
 
     if scale != "nominal" and source.classes is None:
         with suppress(ValueError):  # classes that are numbers have an order
             table = table.to_classes(table.classes[table.classes.astype(float).argsort(kind="stable")])
+    if cells and len(predictions) != 2:
+        raise TwoPredictionsNeeded(n=len(predictions))
     stems = Counter(path.stem for path in predictions)
     read = {}
     for path in predictions:
@@ -68,6 +75,10 @@ def evaluate(
         found = evaluate(
             read, table, gold=known, scale=scale, resamples=resamples, seed=seed or 0, on_step=on_step
         )  # fmt: skip
+    errors = None
+    if cells:
+        first, second = read.values()
+        errors = compare_errors(first, second, table, known)
     for note in found.notes:
         say(f"warning: {note}")
     if output is not None:
@@ -75,9 +86,12 @@ def evaluate(
     if source.json:
         facts: dict[str, Any] = {"resamples": resamples, "predictions": found.predictions, "reference": found.reference}
         facts = show.paths(gold_file=gold.gold) | facts | {"scores": found.rows(), "notes": found.notes}
+        facts |= {} if errors is None else {"cells": errors.to_dict()["cells"]}
         source.print_json(facts, output=output)
         return
     _show(source.title(None), found)
+    if errors is not None:
+        _show_cells(errors, found.predictions)
     if output is not None:
         show.line(f"Scores are in {show.clean(output)}")
 
@@ -119,6 +133,18 @@ def _show(title: str, found: Evaluation) -> None:
     show.table(show.clean(title), columns, rows, numbers=columns[1:], unbroken=columns[:1])
     more = "; below, the difference to the first, with ▲ where it is better and ▼ where it is worse" if several else ""
     show.text(f"Hard scores compare with {found.reference}. Intervals are of 95 %, over items{more}.")
+
+
+def _show_cells(errors: ErrorCells, names: Sequence[str]) -> None:
+    first, second = map(show.name, names)
+    words = (("both", f"only {first}"), (f"only {second}", "neither"))
+    rows = []
+    for a, b in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        kurtosis = float(errors.kurtosis[a, b])
+        rows.append((words[a][b], f"{errors.count[a, b]:,}", "–" if kurtosis != kurtosis else show.number(kurtosis)))
+    columns = ("right", "items", "kurtosis")
+    show.table("Items by which predictions are right", columns, rows, numbers=columns[1:])
+    show.text("Kurtosis is the mean over the soft labels of the items: high if the votes agree.")
 
 
 def _cell(value: Estimate | None, short: bool) -> str:

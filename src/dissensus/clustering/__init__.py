@@ -1,5 +1,6 @@
 """Clusterings of items and annotators by their labels: one file per clustering, which registers itself."""
 
+from dissensus.clustering.annealing import PGMAnnealing
 from dissensus.clustering.base import Clustering, Clusters, clusterings
 from dissensus.clustering.belief_propagation import PGMBP
 from dissensus.clustering.fmm import FMM
@@ -7,6 +8,6 @@ from dissensus.clustering.select import Point, Selection, select_clusters
 from dissensus.clustering.snap import Distributions, Projector, snap
 
 __all__ = [
-    "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "Point", "Projector",
+    "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "PGMAnnealing", "Point", "Projector",
     "Selection", "clusterings", "select_clusters", "snap",
 ]  # fmt: skip

@@ -77,3 +77,8 @@ class ClassesInFit(BadParameter):
 class StepNotFitted(NotFitted):
     template = "this {step} is not fitted yet; call fit first."
     step: str
+
+
+class BadSchedule(BadParameter):
+    template = "{param[schedule]} must hold at least one temperature, all finite and above 0, got {temperatures}."
+    temperatures: str

@@ -198,3 +198,23 @@ class BadScale(BadParameter):
 
 class WeightsIgnored(DataWarning):
     template = "agreement counts every label once; weights are ignored."
+
+
+# Error cells ----------------------------------------------------------------------------------------------------------
+
+
+class CellsOfUnequalLength(DataError):
+    template = "stl, mtl and truth must have shape (I,) and soft (I, K), got {stl}, {mtl}, {truth} and {soft}."
+    stl: tuple[int, ...]
+    mtl: tuple[int, ...]
+    truth: tuple[int, ...]
+    soft: tuple[int, ...]
+    example = {"stl": (9,), "mtl": (9,), "truth": (9,), "soft": (8, 3)}
+
+
+class NamesAndCodes(DataError):
+    template = "stl, mtl and truth must all be names or all be codes; some are integers and some are not."
+
+
+class KurtosisOfTwoClasses(DataWarning):
+    template = "Every soft label of two classes has kurtosis −2, so the kurtosis of the cells carries no information."

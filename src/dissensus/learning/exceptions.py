@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dissensus.common.formatting import word_list
 from dissensus.exceptions import (
     BadParameter,
+    Conflict,
     DataError,
     DataWarning,
     DissensusError,
@@ -16,6 +17,7 @@ from dissensus.exceptions import (
     MissingExtra,
     NotFitted,
     UnknownClass,
+    UnknownName,
     UnreadableFile,
     UnwritableFile,
 )
@@ -659,3 +661,240 @@ class UnknownWords(DataWarning):
     template = "none of the {n_words:,} words of X has a vector in {source}."
     n_words: int
     source: str
+
+
+class TwoMixtures(Conflict):
+    template = "{param[mixup]} must be None with objective 'annot-mix', which mixes annotations, got {mixup}."
+    mixup: float
+
+
+class SizesDiffer(BadParameter):
+    template = "combine='sum' needs annotator_size = item_size, got {annotator_size} and {item_size}."
+    item_size: int
+    annotator_size: int
+
+
+class RoomTooSmall(BadParameter):
+    template = (
+        "room={room} needs combine='concatenate', no pair_size, item_size of at most {room[0]} and annotator_size of "
+        "at most {room[1]}, got {item_size} and {annotator_size}."
+    )
+    room: tuple[int, ...]
+    item_size: int
+    annotator_size: int
+    example = {"room": (3, 20), "item_size": 10, "annotator_size": 10}
+
+
+class NotSearchable(BadParameter):
+    template = (
+        "the sizes of {objective} cannot be searched; the objective must be 'ldl-nm' with combine='concatenate' and "
+        "pair_size=None."
+    )
+    objective: str
+
+
+class NotWholeNumbers(BadParameter):
+    template = "{name} must be a list of whole numbers, each at least {least}, got {values}."
+    name: ParameterName
+    least: int
+    values: str
+    example = {"least": 1, "values": "[1.5]"}
+
+
+class NoValueAmong(BadParameter):
+    template = "{name} must be one of {listing}, got {value!r}."
+    name: ParameterName
+    value: str
+    allowed: tuple[str, ...]
+
+    @property
+    def listing(self) -> str:
+        return ", ".join(self.allowed)
+
+
+class WrongDevelopmentItems(BadParameter):
+    template = "{param[dev]} must be (table, X), or a share between 0 and 1, got {value}."
+    value: str
+
+
+class NoDevelopmentItems(DataError):
+    template = "none of the {n_items:,} development items has labels, so sizes cannot be compared."
+    n_items: int
+
+
+# Many networks trained together ---------------------------------------------------------------------------------------
+
+
+class DifferentModels(BadParameter):
+    template = "fit_together: models must be alike, but {name} is {first} and {second}."
+    name: str
+    first: str
+    second: str
+
+
+class NotPlain(BadParameter):
+    template = "fit_together: {name} must be {wanted}, got {value}; fit such models one by one."
+    name: ParameterName
+    wanted: str
+    value: str
+
+
+STACKING_NEEDS = {
+    "batches": "an objective that takes other batches than its items cannot be stacked",
+    "gold": "all models must have gold, or none",
+    "inputs": "inputs must have equal lengths",
+    "shapes": "networks must have equal shapes, so the same annotators must have labels in all tables",
+    "targets": "targets that are sequences cannot be stacked",
+}
+
+
+class NotStackable(BadParameter):
+    template = "fit_together: {need}; fit such models one by one."
+    reason: Literal["batches", "inputs", "targets"]
+
+    @property
+    def need(self) -> str:
+        return STACKING_NEEDS[self.reason]
+
+
+class UnstackableData(DataError):
+    template = "fit_together: {need}; fit such models one by one."
+    reason: Literal["gold", "shapes"]
+
+    @property
+    def need(self) -> str:
+        return STACKING_NEEDS[self.reason]
+
+
+class DifferentTables(DataError):
+    template = "fit_together: the tables have different {what}; select rows of one table, with a label of each item."
+    what: str
+
+
+class UnequalLists(DataError):
+    template = "fit_together: {models} models, {tables} tables and {golds} golds; give one of each per model."
+    models: int
+    tables: int
+    golds: int
+
+
+class LossOfModelNotFinite(DataError):
+    template = "the loss of model {model} became {loss} in epoch {epoch}; lower the learning rate."
+    model: int
+    loss: float
+    epoch: int
+
+
+# New annotators of LDL-NM ---------------------------------------------------------------------------------------------
+
+
+class LDLNMNeeded(BadParameter):
+    template = "a CrowdClassifier with objective 'ldl-nm' is needed, got {found}."
+    found: str
+
+
+class UnknownKeywords(BadParameter):
+    template = "Algorithm 4 has no keyword {listing}; it has {known_listing}."
+    names: tuple[str, ...]
+    known: tuple[str, ...]
+
+    @property
+    def listing(self) -> str:
+        return ", ".join(self.names)
+
+    @property
+    def known_listing(self) -> str:
+        return ", ".join(self.known)
+
+
+class LabelsWithoutDistributions(DataError):
+    template = (
+        "y must hold a distribution over the {n_classes} classes in each row, numbers of at least 0 that sum to 1; got "
+        "shape {shape}."
+    )
+    n_classes: int
+    shape: tuple[int, ...]
+
+
+class AnnotatorNameMissing(DataError):
+    template = "annotator: row {row} has no name; give one, or leave the row out."
+    row: int
+
+
+# Inputs ---------------------------------------------------------------------------------------------------------------
+
+
+# The decision function and LIA-ML -------------------------------------------------------------------------------------
+
+
+class NothingAnnotated(DataError):
+    template = "{learner} learns from annotations, and there are none."
+    learner: str
+
+
+class UnequalPairs(DataError):
+    template = "{n_items:,} items and {n_annotators:,} annotators are not pairs; give equally many."
+    n_items: int
+    n_annotators: int
+
+
+class QuestionsNeeded(DataError):
+    template = "lia-ml takes a mapping from texts to tables of annotations; {where} is of type {found}."
+    where: str
+    found: str
+    example = {"where": "question 'rude'", "found": "str"}
+
+
+class QuestionsDiffer(DataError):
+    template = (
+        "questions '{first}' and '{second}' have different {axis}; make all tables over the same items and annotators, "
+        "as `Questions.from_arrays` does."
+    )
+    first: str
+    second: str
+    axis: Literal["items", "annotators"]
+
+
+class UnknownQuestion(UnknownName):
+    template = "there is no question '{question}'; there are {listing}."
+    question: str
+    known: tuple[str, ...]
+
+    @property
+    def listing(self) -> str:
+        return ", ".join(self.known)
+
+
+class RepeatedQuestion(DataError):
+    template = "there is a question '{question}' already; give the new one another name."
+    question: str
+
+
+class SingleName(DataError):
+    template = "{argument} must be a list of names, got the text {name!r}; write [{name!r}]."
+    argument: str
+    name: str
+
+
+# Maps of annotators ---------------------------------------------------------------------------------------------------
+
+
+class LIANeeded(DataError):
+    template = "{found} has no difficulty and competence; give a fitted LIA, or a CrowdClassifier with objective 'lia'."
+    found: str
+
+
+class NoLabelsOfModel(DataError):
+    template = "the table has no labels of the items and annotators of the model; give the table of its fit."
+
+
+class ModelOfOtherTable(DataError):
+    template = "the model was fitted to another table: {name} is not in this one; give the table of its fit."
+    name: str
+
+
+class TooFewForUMAP(DataError):
+    template = "UMAP needs at least {least} annotators, got {n_annotators}; use how='pca'."
+    n_annotators: int
+    least: int
+    example = {"n_annotators": 3, "least": 4}

@@ -39,7 +39,8 @@ class RowEmbedding(nn.Embedding):
         """Return rows (…, D) of codes (…)."""
         if self.sparse:
             return super().forward(codes)
-        return self.weight.index_select(0, codes.reshape(-1)).reshape(*codes.shape, -1)  # can be batched by vmap
+        rows = self.weight.index_select(0, codes.reshape(-1))  # can be batched by vmap
+        return rows.reshape(*codes.shape, self.embedding_dim)
 
     def _mark(self) -> None:
         self.weight.row_sparse = True  # type: ignore[attr-defined]  # read by `optimizers.split`

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -92,6 +92,9 @@ def begin(
     taught = np.flatnonzero(teaches & ~held_out)
     if not taught.size:
         raise faults.NothingLeftToTrainOn(n_items=int(teaches.sum()))
+    if (chosen := objective.choose(model, table, X, taught)) is not objective:
+        model = type(model)(**model.get_params(deep=False) | {"objective": chosen})
+        return begin(model, table, X, gold, validation, annotators, like)
     if held_out.any():
         fit_without(objective, held_out, table, gold, seed)
     if like is not None and np.array_equal(like.taught, taught):
@@ -110,10 +113,11 @@ def begin(
         X_other, truth = validation_items(validation, table.classes)
         evaluate = Validation(encoder.prepare(X_other), np.arange(len(truth)), truth, at_once)
     network = Network.fresh(encoder, objective, seed)
-    return ready(
+    run = ready(
         model, table, encoder, network, columns, taught,
         gold=gold, described=described, held_out=held_out, evaluate=evaluate,
     )  # fmt: skip
+    return cast(Run, objective.adapt(run))
 
 
 def ready(

@@ -56,7 +56,7 @@ def _prepared(fitted: Objective, table: Annotations) -> tuple[Any, Tensor, Batch
     if fitted.begins(0, 4):
         with torch.no_grad():
             fitted.begin_epoch(head, 0, 4, encoded)
-    return head, z, targets
+    return head.eval(), z, targets  # without dropout, so that losses add up
 
 
 def _check_fit(fitted: Objective, table: Annotations, gold: IntArray | None) -> None:

@@ -78,7 +78,7 @@ def example_reports() -> Iterator[Report]:
     if find_spec("torch"):
         from dissensus.learning import CrowdClassifier
 
-        more["model"] = CrowdClassifier(encoder="mlp", objective="soft", epochs=2, device="cpu")
+        more["model"] = CrowdClassifier(encoder="mlp", objective="lia", epochs=2, device="cpu")
         more["model"].fit(table, np.random.default_rng(0).standard_normal((40, 4)))
     yield _report(table, "dawid-skene", **more)
     panel = simulate(60, 4, 2, redundancy=4, seed=2)

@@ -77,6 +77,14 @@ class Objective(Parameters, ABC):
         out: Tensor = getattr(head, "main", head)[0](z)
         return out
 
+    def choose(self, model: Any, table: Annotations, X: Any, taught: IntArray) -> Self:
+        """Return the objective to train, after a search for its keywords on the items `taught`; itself without one."""
+        return self
+
+    def adapt(self, run: Any) -> Any:
+        """Return the `Run` of a `CrowdClassifier`, changed if the objective needs other batches or another network."""
+        return run
+
     @abstractmethod
     def loss(self, head: Any, z: Tensor, targets: Batch) -> Tensor:
         """Return the sum of the losses of the batch's items, in nats by default."""

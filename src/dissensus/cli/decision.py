@@ -1,0 +1,99 @@
+"""`dissensus decision`: which annotators label which items."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dissensus.cli import folder, keywords, options, show
+from dissensus.cli.options import InputFiles, Source, option
+
+if TYPE_CHECKING:
+    from dissensus.learning.decision import DecisionFunction
+    from dissensus.table.annotations import Annotations
+
+FILES = [Path("pairs.csv"), Path("decision.safetensors")]
+"""Files that a later run into the same folder replaces or removes."""
+ITEMS_AT_ONCE = 4096
+ANNOTATORS_SHOWN = 5
+
+
+def decision(
+    *,
+    output: Path | None = options.OUTPUT_FOLDER,
+    features: Path | None = option(
+        None, ".npz with arrays item and x, or a table: item and numbers; by default a vector per item.", metavar="FILE"
+    ),
+    top: int = option(20, "Annotators per item in pairs.csv, the most probable first.", min=1),
+    setting: list[str] | None = options.SETTINGS,
+    device: str | None = options.DEVICE,
+    seed: int | None = options.SEED,
+    source: Source,
+) -> None:
+    """The decision function of Platanios et al. 2020 learns from the pairs of items and annotators in FILE, not from
+    the labels. FOLDER gets pairs.csv (item, annotator, probability, labelled), decision.safetensors and summary.json.
+
+    Example: dissensus decision labels.csv -o decision
+
+    Example: dissensus decision labels.csv --features features.npz --set epochs=30
+    """
+    from dissensus.cli.inputs import Inputs, align_inputs
+    from dissensus.learning.decision import DecisionFunction
+
+    folder.check(output, FILES)
+    taken = ("encoder", "seed", "device")
+    given = keywords.parse(setting or [], DecisionFunction, "decision", taken=taken) | {"seed": seed or 0}
+    model = DecisionFunction(**given, **({} if device is None else {"device": device}))
+    table, X = source.read_one(), None
+    if features is not None:
+        others = dict.fromkeys(("items", "text", "pair", "position", "images"))
+        file, inputs = Inputs.choose(InputFiles(features=features, **others))
+        table, X = align_inputs(table, *inputs.read(file), source.file, file)
+    with show.waiting(f"training on {source.file}", model.epochs) as on_step:
+        model.fit(table, X, on_step=on_step)
+    pairs = _most_probable(model, table, top)
+    summary: dict[str, Any] = {
+        **show.paths(input=source.file, features_file=features),
+        "items": table.n_items,
+        "annotators": table.n_annotators,
+        "pairs": len(set(zip(table.item.tolist(), table.annotator.tolist(), strict=True))),
+        "loss": float(model.trace_[-1]),
+        "labelled_share_of_top": float(pairs["labelled"].mean()),
+        "reading": source.account,
+    }
+    if output is not None:
+        from dissensus.table.io import write_frame
+
+        with folder.results(output, FILES, summary) as part:
+            write_frame(pairs, part / "pairs.csv")
+            model.save(part)
+    if source.json:
+        show.json(summary, folder=output)
+        return
+    show.line(f"{show.clean(source.file)}: {summary['pairs']:,} pairs of {summary['items']:,} items and "
+              f"{summary['annotators']:,} annotators")  # fmt: skip
+    mean = model.predict_proba(table.items[:ITEMS_AT_ONCE]).mean(axis=0)
+    order = (-mean).argsort(kind="stable")[:ANNOTATORS_SHOWN]
+    rows = [(show.name(table.annotators[j]), show.percent(mean[j])) for j in order]
+    show.table("Annotators by their mean probability of labelling an item", ("annotator", "probability"), rows)
+    show.written(output, "Results are", "FOLDER")
+
+
+def _most_probable(model: DecisionFunction, table: Annotations, top: int) -> dict[str, Any]:
+    """Return the `top` most probable annotators of each item as columns, and whether they labelled it."""
+    import numpy as np
+
+    parts = []
+    for start in range(0, table.n_items, ITEMS_AT_ONCE):
+        proba = model.predict_proba(table.items[start : start + ITEMS_AT_ONCE])
+        annotator = np.argsort(-proba, axis=1, kind="stable")[:, :top]
+        item = np.repeat(np.arange(start, start + len(proba)), annotator.shape[1])
+        parts.append((item, annotator.ravel(), np.take_along_axis(proba, annotator, axis=1).ravel()))
+    item, annotator, probability = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    known = np.unique(table.item.astype(np.int64) * table.n_annotators + table.annotator)
+    return {
+        "item": table.items[item],
+        "annotator": table.annotators[annotator],
+        "probability": probability,
+        "labelled": np.isin(item * np.int64(table.n_annotators) + annotator, known),
+    }

@@ -1,0 +1,139 @@
+"""A map of annotators: their embeddings in two dimensions, and their mistakes (Platanios et al. 2020, Figure 2).
+
+Annotators with similar embeddings in LIA are near each other. Distances are those of the competence that an embedding
+stands for (`coordinates`), projected by UMAP (McInnes et al. 2018) or, if it is not installed or there are too few
+annotators for it, on their principal components. Annotators without labels keep their random start and are not on the
+map.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dissensus.common.extras import need
+from dissensus.common.parameters import check_argument
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.exceptions import MissingExtra
+from dissensus.learning.competence import embedding
+from dissensus.learning.exceptions import LIANeeded, ModelOfOtherTable, NoLabelsOfModel, TooFewForUMAP
+from dissensus.learning.latent_map import principal
+from dissensus.questions.mistakes import CLUSTERS, MIN_LABELS, Mistakes, mistakes
+from dissensus.table import names as naming
+from dissensus.table.annotations import Annotations
+
+MAX_ANNOTATORS = 1500  # on a map, those with the most labels
+UMAP_NEIGHBOURS = 15  # UMAP's default; among fewer annotators all are neighbours
+MIN_UMAP = 4  # annotators
+
+How = Literal["auto", "umap", "pca"]
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatorMap:
+    """Places and mistakes of annotators."""
+
+    annotator: IntArray  # (n,) codes into the table's annotators
+    place: FloatArray  # (n, 2)
+    how: str  # "UMAP" or "PCA"
+    mistakes: Mistakes  # of these n
+    n_labelled: int  # annotators with labels, on the map or not
+
+
+def annotator_map(
+    model: Any,
+    table: Annotations,
+    *,
+    how: How = "auto",
+    clusters: int = CLUSTERS,
+    least: int = MIN_LABELS,
+    most: int = MAX_ANNOTATORS,
+    seed: int = 0,
+) -> AnnotatorMap:
+    """Map the annotators of a fitted LIA, or of a CrowdClassifier with objective "lia".
+
+    `table` is the one that it was fitted to, or a part of it. `how="auto"` uses UMAP, with this `seed`, if it is
+    installed (`dissensus[umap]`) and there are more than 15 annotators. At most `most` annotators are on the map, those
+    with the most labels; `clusters` and `least` are those of `mistakes`.
+    """
+    check_argument("how", how, How)
+    posterior = posterior_of(model, table)
+    table = table.select(rows=known_rows(model, table))
+    labels = np.diff(table.annotator_ptr)
+    labelled = np.flatnonzero(labels)
+    if not labelled.size:
+        raise NoLabelsOfModel()
+    annotators = np.sort(labelled[np.argsort(-labels[labelled], kind="stable")[:most]])
+    chosen = np.isin(np.arange(labels.size), annotators)
+    code = naming.match(table.annotators[annotators], model.annotators_, "annotators")
+    place, used = project(coordinates(classifier_of(model))[code], how=how, seed=seed)
+    errors = mistakes(table.select(annotators=chosen), posterior, clusters=clusters, least=least)
+    return AnnotatorMap(annotators, place, used, errors, labelled.size)
+
+
+def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[FloatArray, str]:
+    """Project (n, E) to (n, 2); also return the method used."""
+    if how == "umap" and len(rows) < MIN_UMAP:
+        raise TooFewForUMAP(n_annotators=len(rows), least=MIN_UMAP)
+    if how == "umap" or (how == "auto" and len(rows) > UMAP_NEIGHBOURS):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about TensorFlow, and about spectral starts of small graphs
+            try:
+                umap = need("umap", "how='umap' needs", "umap")
+                neighbours = min(UMAP_NEIGHBOURS, len(rows) - 1)
+                fitted = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(rows)
+                return np.asarray(fitted, np.float64), "UMAP"
+            except MissingExtra:
+                if how == "umap":
+                    raise
+    return principal(rows), "PCA"
+
+
+def known_rows(model: Any, table: Annotations) -> BoolArray:
+    """(N,) bool: the labels whose items and annotators are known to the model."""
+    items = naming.match(table.items, model.items_, "items") >= 0
+    annotators = naming.match(table.annotators, model.annotators_, "annotators") >= 0
+    return np.asarray(items[table.item] & annotators[table.annotator])
+
+
+def posterior_of(model: Any, table: Annotations) -> FloatArray:
+    """(I, K) the model's posterior for the table's items and classes; zeros for unknown items."""
+    classifier_of(model)  # raises for a model of another kind
+    at = naming.match(table.items, model.items_, "items")
+    columns = naming.match(model.classes_, table.classes, "classes")
+    if (at < 0).all() or (columns < 0).any():
+        absent = model.items_[0] if (at < 0).all() else model.classes_[columns < 0][0]
+        raise ModelOfOtherTable(name=naming.shown(absent))
+    posterior = np.zeros((table.n_items, table.n_classes))
+    known = np.flatnonzero(at >= 0)
+    posterior[known[:, None], columns[None, :]] = model.posterior_[at[known]]
+    return posterior
+
+
+def difficulty_of(model: Any, table: Annotations) -> FloatArray:
+    """(I,) the model's difficulty of the table's items; NaN for unknown items."""
+    classifier_of(model)
+    at = naming.match(table.items, model.items_, "items")
+    return np.where(at >= 0, model.difficulty_[at], np.nan)
+
+
+def classifier_of(model: Any) -> Any:
+    """Return the CrowdClassifier with objective "lia" that the model is, or contains."""
+    classifier = getattr(model, "classifier_", model)
+    if getattr(classifier, "difficulty_", None) is None:
+        raise LIANeeded(found=type(model).__name__)
+    return classifier
+
+
+def coordinates(model: Any) -> FloatArray:
+    """(A, E) e_j, transformed so that distances are those of V e_j, of which competence is made.
+
+    A direction that V ignores has only its random start. V = QR, and |V e| = |R e|.
+    """
+    linear, rows = model.network_.head.competence.linear, embedding(model)
+    if linear is None:
+        return rows
+    return np.asarray(rows @ np.linalg.qr(linear.weight.detach().cpu().numpy()).R.T)

@@ -1,0 +1,121 @@
+"""Annotator embeddings: vectors of the annotator and of their usual labels, added to the item's (Deng et al. 2023).
+
+    e_j: a vector per annotator     n_j = Σ_k s_jk N_k: the mean of label vectors N over j's labels
+    α_a = (W_s v)ᵀ (W_a e_j)        α_n = (W_s v)ᵀ (W_n n_j)
+    P_j(· | x) = softmax(W (v + α_a e_j + α_n n_j) + b)
+    loss_i = −Σ_{annotations (j, y, w) of i} w · log P_j(y | x_i) [ + the penalty of `annotator_heads`, of e, N and W ]
+
+(Deng et al. 2023, section 3: annotator embedding, annotation embedding, and their weights.) v is the encoder's output
+after a branch. The paper adds the two to the first token of a text, before the transformer; here they are added after
+the encoder, whatever it is. s_jk are shares of all of j's labels. (Leaving out the label to be learnt would reveal it:
+e_j identifies the annotator, and the label missing from the usual shares is the answer.) Unless `weighted`,
+α_a = α_n = 1: on vectors of a frozen encoder, α overfits the training labels (`benchmarks.learning.whose_label`, where
+this objective is behind `annotator-heads`).
+
+Items and unseen annotators as in `annotator_heads`. If features r_j of annotators are given,
+e_j = u_j + W_r r_j.
+
+| symbol | name | shape |
+|---|---|---|
+| e | `EmbeddingHead.table` | (A, D) |
+| N | `EmbeddingHead.label` | (K, D) |
+| W_s, W_a, W_n | `sees`, `minds`, `says` | (size, D) |
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+
+from dissensus.common.parameters import param
+from dissensus.common.types import IntArray
+from dissensus.learning.objectives.annotator_heads import AnnotatorHeads, LinearHeads
+from dissensus.learning.objectives.base import Branch, as_tensor, objectives
+from dissensus.learning.objectives.ldl_nm import label_counts
+from dissensus.learning.rows import RowEmbedding
+from dissensus.table.annotations import Annotations
+
+FIRST_SPREAD = 0.1  # standard deviation of the vectors of annotators and labels at the start
+
+
+class EmbeddingHead(LinearHeads):
+    """A row (n, 2 D) is an annotator's e_j and n_j."""
+
+    label_counts: Tensor  # (A, K) weight of each annotator's labels of each class
+
+    def __init__(self, branch: nn.Module, width: int, objective: AnnotatorEmbeddings):
+        nn.Module.__init__(self)
+        A, K = len(objective.labels_given_), objective.n_classes_
+        self.branch, self.out = branch, nn.Linear(width, K)
+        self.table = RowEmbedding(torch.randn(A, width) * FIRST_SPREAD)
+        self.label = nn.Parameter(torch.randn(K, width) * FIRST_SPREAD)
+        self.weighted = objective.weighted
+        if self.weighted:
+            self.sees, self.minds, self.says = (nn.Linear(width, objective.size, bias=False) for _ in range(3))
+        self.describe(objective.annotator_features_, width)
+        self.register_buffer("labels", as_tensor(objective.labels_given_), persistent=False)
+        self.register_buffer("label_counts", as_tensor(objective.label_counts_, torch.float32), persistent=False)
+
+    def known_rows(self, codes: Tensor) -> Tensor:
+        """(n, 2 D) rows of annotators of the fit."""
+        return torch.cat([super().known_rows(codes), self._usual(self.label_counts.index_select(0, codes))], dim=1)
+
+    def in_common(self) -> Tensor:
+        """Return |N|² + |W|²."""
+        return self.label.square().sum() + self.out.weight.square().sum()
+
+    def rows_of(self, codes: Tensor, totals: Tensor, features: Tensor | None = None) -> Tensor:
+        """(n, 2 D) rows of any annotators; one without labels has the shares of all labels."""
+        known = (codes >= 0) & (totals[codes] > 0)
+        counts = torch.where(known[:, None], self.label_counts[codes], self.label_counts.sum(dim=0))
+        return torch.cat([super().rows_of(codes, totals, features), self._usual(counts)], dim=1)
+
+    def _usual(self, counts: Tensor) -> Tensor:
+        """(n, D) Σ_k s_k N_k by counts (n, K)."""
+        return counts / counts.sum(dim=1, keepdim=True) @ self.label
+
+    def pair(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(n, K) logits of n pairs."""
+        e, n = rows.chunk(2, dim=-1)
+        if not self.weighted:
+            return torch.as_tensor(self.out(v + e + n))
+        seen = self.sees(v)
+        alpha_a = (seen * self.minds(e)).sum(dim=-1, keepdim=True)
+        alpha_n = (seen * self.says(n)).sum(dim=-1, keepdim=True)
+        return torch.as_tensor(self.out(v + alpha_a * e + alpha_n * n))
+
+    def pairs(self, v: Tensor, rows: Tensor) -> Tensor:
+        """(B, J, K) logits of all pairs; W is linear, so that items and annotators are multiplied separately."""
+        e, n = rows.chunk(2, dim=-1)
+        logits_e, logits_n = e @ self.out.weight.T, n @ self.out.weight.T  # (J, K)
+        logits = self.out(v).unsqueeze(1)  # (B, 1, K)
+        if not self.weighted:
+            return torch.as_tensor(logits + logits_e + logits_n)
+        seen = self.sees(v)
+        alpha_a, alpha_n = (seen @ self.minds(e).T).unsqueeze(2), (seen @ self.says(n).T).unsqueeze(2)
+        return torch.as_tensor(logits + alpha_a * logits_e + alpha_n * logits_n)
+
+
+@objectives.register(
+    "annotator-embeddings", summary="the label that each annotator would give, by a vector added to the item's",
+    cite="Deng et al. 2023",
+)  # fmt: skip
+class AnnotatorEmbeddings(AnnotatorHeads):
+    """Vectors of annotators and of their labels, added to the item's."""
+
+    describes_annotators = True
+
+    shared: ClassVar[bool] = True  # type: ignore[misc]  # no keyword
+    weighted: bool = param(False, "weigh both vectors by the item (α), as Deng et al.; False: α = 1")
+    size: int = param(16, "length of the vectors whose inner product is α", low=1)
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Count every annotator's labels by class."""
+        self.label_counts_ = label_counts(table)
+        return super().fit(table, gold, seed)
+
+    def head(self, branch: Branch, width: int) -> EmbeddingHead:
+        """Make all vectors and layers."""
+        return EmbeddingHead(branch(), width, self)

@@ -1,0 +1,305 @@
+"""LDL-NM (Weerasooriya et al. 2021, section 5): the label, the item's labels and the annotator's, by one network.
+
+For an item with the encoder's output x_i, and the label y of an annotator a:
+
+    z_I = W_I x_i     z_A = W_A onehot(a)     z_P = φ(W_P φ([z_I, z_A]))     z_E = φ(W_E z_P + z_P)          (Eqs. 6, 7)
+    ŷ = softmax(W_y z_E)     ŷ_I = softmax(W_yI z_E)     ŷ_A = softmax(W_yA z_E)                                 (Eq. 8)
+    loss = Σ over annotations  −log ŷ[y] + KL(y_I ‖ ŷ_I) + KL(y_A ‖ ŷ_A)                                         (Eq. 9)
+
+y_I are the shares of the item's labels, y_A of the annotator's, both in the table of the fit. φ(v) = v / (1 + |v|),
+softsign (1/|1 + v| in the paper: a misprint). [ , ] is concatenation or a sum. All matrices but W_A have a bias, and
+all start orthogonal. A step has all annotations of its items; a loss is per annotation.
+
+The prediction for an item is the mean of ŷ_I over all annotators with labels, or the share of them whose most probable
+class it is (`average="mode"`). Eq. 12 of the paper has another network for this than Eq. 7 (without W_P, and a sum);
+here it is the trained network of Eq. 7. W_P φ([z_I, z_A]) is the sum of a term of the item and one of the annotator, so
+that a pair costs one small product. No annotation of the predicted item is read; Algorithm 4, which reads them, is in
+`learning/unknown_annotators.py`.
+
+An unseen annotator has the mean of ŷ over all annotators, which predicts labels better than the ŷ of the mean embedding
+(`benchmarks/learning/perspectives.py`: by 0.02 to 0.03 nats). If features r_a of annotators are given,
+z_A = u_a + W r_a: u_a is the row of W_A, and an annotator with features but without labels has the mean of u (weighted
+by labels) and W r_a.
+
+`room` makes the layers larger than the sizes: weights of the unused units are 0, get no gradient and stay 0, so that
+the network predicts the same, and networks of different sizes have one shape and are trained together (`stacked.py`).
+
+On the jobs sets and `popquorn_offensiveness` it is behind soft labels and behind the annotators' own shares of labels
+(`benchmarks/learning/README.md`); the accuracies near 0.9 of its paper read the test labels.
+
+| symbol | name | shape |
+|---|---|---|
+| W_A | `LDLNMHead.table` | (A, J_A) |
+| y_A | `LDLNMHead.shares` | (A, K) |
+| z_I, z_A, z_E | z_item, z_annotator, z_pair | (…, J_I), (…, J_A), (…, J_P) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, one_hot, pad, softsign
+
+from dissensus.common.parameters import is_whole, param
+from dissensus.common.types import FloatArray, IntArray
+from dissensus.learning.batches import Batch, Columns
+from dissensus.learning.exceptions import RoomTooSmall, SizesDiffer
+from dissensus.learning.losses import kl, label_log_likelihood, log_softmax, weighted_sum
+from dissensus.learning.objectives.base import (
+    AnnotatorObjective,
+    AnnotatorRows,
+    Branch,
+    annotation_rows,
+    as_tensor,
+    objectives,
+)
+from dissensus.learning.rows import RowEmbedding
+from dissensus.table.annotations import Annotations
+
+Combine = Literal["concatenate", "sum"]
+Average = Literal["mean", "mode"]
+NUMBERS_AT_ONCE = 2**22  # of a batch's pairs of items and annotators: more do not stay in a cache
+MIN_SHARE = 1e-30  # replaces a share of 0 in logarithms
+
+
+class LDLNMHead(AnnotatorRows):
+    """The network after the encoder; `width` is the encoder's."""
+
+    shares: Tensor  # (A, K) of each annotator's labels
+    labels: Tensor  # (A,) weight of each annotator's labels
+    labelled: Tensor  # codes of the annotators with labels
+    per_item: Tensor  # mean weight of an item's labels
+
+    def __init__(self, branch: nn.Module, width: int, objective: LDLNMObjective):
+        super().__init__()
+        item, annotator, pair = objective.sizes()
+        labels, K = as_tensor(objective.labels_given_), objective.n_classes_
+        self.branch, self.rate = branch, objective.dropout
+        self.item = _layer(width, item)
+        self.table = RowEmbedding(_orthogonal(len(labels), annotator))
+        both = _orthogonal(pair, item if objective.combine == "sum" else item + annotator)  # W_P
+        self.of_item = _layer(item, pair, both[:, :item])
+        self.of_annotator: nn.Linear | None = None
+        if objective.combine == "concatenate":
+            self.of_annotator = _layer(annotator, pair, both[:, item:], bias=False)
+        self.residual = _layer(pair, pair)
+        self.to_label, self.to_item, self.to_annotator = (_layer(pair, K) for _ in range(3))
+        self.describe(objective.annotator_features_, annotator)
+        shares = as_tensor(objective.annotator_shares_, torch.float32)
+        self.register_buffer("shares", shares, persistent=False)
+        self.register_buffer("labels", labels, persistent=False)
+        self.register_buffer("per_item", torch.tensor(objective.per_item_), persistent=False)
+        self.register_buffer("labelled", torch.nonzero(labels)[:, 0], persistent=False)
+
+    def z_item(self, z: Tensor) -> Tensor:
+        """(B, J_I) z_I from the encoder's output."""
+        out: Tensor = self.item(self.branch(z))
+        return out
+
+    def annotator_mean(self, z_item: Tensor, answer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(B, …) mean of `answer` over all annotators with labels; it maps z_E (B, n, J_P) of some to (B, n, …)."""
+        at_once = max(NUMBERS_AT_ONCE // max(len(z_item) * self.residual.in_features, 1), 1)
+        parts = torch.split(self.known_rows(self.labelled), at_once)
+        total: Tensor = sum(answer(self.z_pairs(z_item, part)).sum(dim=1) for part in parts)  # type: ignore[assignment]
+        return total / len(self.labelled)
+
+    def z_pair(self, z_item: Tensor, z_annotator: Tensor, row: Tensor | None = None) -> Tensor:
+        """(n, J_P) z_E of pairs: items (n, J_I) or, with `row` (n,), (B, J_I); annotators (n, J_A)."""
+        if self.of_annotator is None:
+            z_item = z_item if row is None else z_item.index_select(0, row)
+            return self._through(self.of_item(softsign(z_item + z_annotator)))
+        item = self.of_item(softsign(z_item))
+        item = item if row is None else item.index_select(0, row)
+        return self._through(item + self.of_annotator(softsign(z_annotator)))
+
+    def z_pairs(self, z_item: Tensor, z_annotator: Tensor) -> Tensor:
+        """(B, n, J_P) z_E of all pairs of items (B, J_I) and annotators (n, J_A)."""
+        if self.of_annotator is None:
+            return self._through(self.of_item(softsign(z_item.unsqueeze(1) + z_annotator)))
+        return self._through(self.of_item(softsign(z_item)).unsqueeze(1) + self.of_annotator(softsign(z_annotator)))
+
+    def _through(self, z: Tensor) -> Tensor:
+        z = dropout(softsign(z), self.rate, self.training)
+        return dropout(softsign(self.residual(z) + z), self.rate, self.training)
+
+    def make_room(self, items: int, annotators: int) -> None:
+        """Pad the layers with zeros, as if z_I and z_A had these sizes."""
+        assert self.of_annotator is not None
+        pairs, rows = items + annotators, self.table.weight.detach()
+        self.table = RowEmbedding(pad(rows, (0, annotators - rows.shape[1])))
+        _pad_layer(self.item, self.item.in_features, items)
+        _pad_layer(self.of_item, items, pairs)
+        _pad_layer(self.of_annotator, annotators, pairs)
+        _pad_layer(self.residual, pairs, pairs)
+        for last in (self.to_label, self.to_item, self.to_annotator):
+            _pad_layer(last, pairs, last.out_features)
+        if self.described is not None:
+            _pad_layer(self.described, self.described.in_features, annotators)
+
+
+def _orthogonal(rows: int, columns: int) -> Tensor:
+    return nn.init.orthogonal_(torch.empty(rows, columns))
+
+
+def _layer(inputs: int, outputs: int, start: Tensor | None = None, *, bias: bool = True) -> nn.Linear:
+    """Make a layer with W = `start` (outputs, inputs), orthogonal unless given; biases are 0."""
+    layer = nn.Linear(inputs, outputs, bias=bias, device="meta").to_empty(device="cpu")  # draws no random weights
+    with torch.no_grad():
+        layer.weight.copy_(_orthogonal(outputs, inputs) if start is None else start)
+        if bias:
+            layer.bias.zero_()
+    return layer
+
+
+def _pad_layer(layer: nn.Linear, inputs: int, outputs: int) -> None:
+    columns, rows = inputs - layer.in_features, outputs - layer.out_features
+    layer.weight = nn.Parameter(pad(layer.weight.detach(), (0, columns, 0, rows)))
+    if layer.bias is not None:
+        layer.bias = nn.Parameter(pad(layer.bias.detach(), (0, rows)))
+    layer.in_features, layer.out_features = inputs, outputs
+
+
+@objectives.register(
+    "ldl-nm",
+    summary="the label, the item's and the annotator's distribution, by one network",
+    cite="Weerasooriya et al. 2021",
+)
+class LDLNMObjective(AnnotatorObjective):
+    """Label distributions of items and annotators, learnt together with each label.
+
+    Known gold replaces an item's votes in y_I. Items without annotations are not trained on, known or not.
+    """
+
+    describes_annotators = True
+
+    item_size: int = param(10, "J_I, from 3 to 20 in the paper", low=1)
+    annotator_size: int = param(10, "J_A, from 3 to 20 in the paper", low=1)
+    pair_size: int | None = param(None, "J_P; None: J_I + J_A, or J_I for a sum", low=1)
+    combine: Combine = param("concatenate", "how z_I and z_A become one; a sum needs annotator_size = item_size")
+    dropout: float = param(0.5, "dropout of z_P and z_E", low=0, below=1)
+    average: Average = param("mean", "over annotators: of their distributions, or of their most probable classes")
+    room: tuple[int, int] | None = param(
+        None,
+        "units of the layers of items and annotators, used or not; None: as many as J_I and J_A",
+        check=lambda room: room is None or (isinstance(room, tuple | list) and [*map(is_whole, room)] == [True, True]),
+        must="must be two whole numbers, of items and of annotators, or None",
+    )
+
+    search: tuple[int, ...] | None = param(
+        None,
+        "sizes to try for items and for annotators; development items choose (`learning/size_search.py`)",
+        check=lambda sizes: sizes is None or (len(sizes) > 0 and all(is_whole(n) and n > 0 for n in sizes)),
+        must="must be numbers of at least 1, or None",
+    )
+
+    def check_parameters(self) -> None:
+        """Also check that the sizes fit together."""
+        super().check_parameters()
+        if self.combine == "sum" and self.item_size != self.annotator_size:
+            raise SizesDiffer(item_size=self.item_size, annotator_size=self.annotator_size)
+        if self.room is not None and not self._fits(*self.room):
+            raise RoomTooSmall(room=tuple(self.room), item_size=self.item_size, annotator_size=self.annotator_size)
+
+    def _fits(self, items: int, annotators: int) -> bool:
+        plain = self.combine == "concatenate" and self.pair_size is None
+        return plain and items >= self.item_size and annotators >= self.annotator_size
+
+    def choose(self, model: Any, table: Annotations, X: Any, taught: IntArray) -> Self:
+        """Search for the sizes, with the encoder, epochs and rates of the model."""
+        if self.search is None:
+            return self
+        from dissensus.learning.inputs import take
+        from dissensus.learning.size_search import search_sizes  # imports this module
+
+        items = np.isin(np.arange(table.n_items), taught)
+        fixed = type(self)(**self.get_params(deep=False) | {"search": None})
+        model = type(model)(**model.get_params(deep=False) | {"objective": fixed, "checkpoint": None, "log": None})
+        found = search_sizes(
+            table.select(items=items), take(X, taught), model=model, item_sizes=self.search,
+            annotator_sizes=self.search, epochs=[model.epochs],
+        )  # fmt: skip
+        item, annotator, _ = found.best
+        return type(self)(**fixed.get_params(deep=False) | {"item_size": item, "annotator_size": annotator})
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Return (J_I, J_A, J_P)."""
+        joined = self.item_size if self.combine == "sum" else self.item_size + self.annotator_size
+        return self.item_size, self.annotator_size, self.pair_size or joined
+
+    def fit(self, table: Annotations, gold: IntArray | None, seed: int) -> Self:
+        """Compute the shares of labels, by item and by annotator."""
+        weight = self.count_labels(table, None, "ldl-nm")
+        self.per_item_ = float(weight[self.teaches_].mean())
+        self.annotator_shares_ = _shares(table)
+        self._votes = table.soft_labels()
+        if gold is not None:
+            self._votes = np.where((gold >= 0)[:, None], np.eye(table.n_classes)[gold], self._votes)
+        return self
+
+    def targets(self) -> Columns:
+        """Return the rows of the table, and `votes` (I, K): y_I."""
+        return Columns(annotations=annotation_rows(self._table), votes=as_tensor(self._votes, torch.float32))
+
+    def head(self, branch: Branch, width: int) -> LDLNMHead:
+        """Make all layers, orthogonal, then room for unused units."""
+        head = LDLNMHead(branch(), width, self)
+        if self.room is not None:
+            head.make_room(*self.room)
+        return head
+
+    def loss(self, head: LDLNMHead, z: Tensor, targets: Batch) -> Tensor:
+        """Sum Eq. 9 over the batch's annotations, divided by the mean number of annotations of an item."""
+        row, annotator = targets["row"], targets["annotator"]
+        z_pair = head.z_pair(head.z_item(z), head.known_rows(annotator), row)
+        loss = -label_log_likelihood(log_softmax(head.to_label(z_pair)), targets)
+        loss = loss + kl(targets["votes"].index_select(0, row), head.to_item(z_pair))
+        loss = loss + kl(head.shares.index_select(0, annotator), head.to_annotator(z_pair))
+        return weighted_sum(loss, targets) / head.per_item
+
+    def item_vectors(self, head: LDLNMHead, z: Tensor) -> Tensor:
+        """(B, J_P) mean of z_E over all annotators with labels."""
+        return head.annotator_mean(head.z_item(z), lambda z_pairs: z_pairs)
+
+    def logits(self, head: LDLNMHead, z: Tensor) -> Tensor:
+        """(B, K) log of the mean of ŷ_I over all annotators with labels, or of the shares of their classes."""
+
+        def answer(z_pairs: Tensor) -> Tensor:
+            logits = head.to_item(z_pairs)  # (B, n, K)
+            if self.average == "mean":
+                return log_softmax(logits).exp()
+            return one_hot(logits.argmax(dim=2), self.n_classes_).float()
+
+        return head.annotator_mean(head.z_item(z), answer).clamp(min=MIN_SHARE).log()
+
+    def row_proba(
+        self, head: LDLNMHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K) ŷ of pairs; for −1 without features, the mean over all annotators."""
+        z_item, z_annotator = head.z_item(z), head.rows_of(annotators, head.labels, features)
+        proba = log_softmax(head.to_label(head.z_pair(z_item, z_annotator, row))).exp()
+        unseen = head.strangers(annotators, head.labels, features)
+        if not unseen.any():
+            return proba
+        mean = head.annotator_mean(z_item, lambda z_pairs: log_softmax(head.to_label(z_pairs)).exp())
+        return torch.where(unseen[:, None], mean[row], proba)
+
+
+def label_counts(table: Annotations) -> FloatArray:
+    """(A, K) weight of each annotator's labels of each class."""
+    A, K = table.n_annotators, table.n_classes
+    if table.proba is None:
+        cell = table.annotator * np.int64(K) + table.label
+        return np.bincount(cell, table.weight, A * K).reshape(A, K).astype(np.float64)
+    weight = table.row_weights
+    return np.stack([np.bincount(table.annotator, weight * table.proba[:, k], A) for k in range(K)], axis=1)
+
+
+def _shares(table: Annotations) -> FloatArray:
+    """(A, K) shares of each annotator's labels; uniform without labels."""
+    count = label_counts(table)
+    total = count.sum(axis=1, keepdims=True)
+    return np.where(total > 0, count / np.where(total > 0, total, 1), 1 / table.n_classes)

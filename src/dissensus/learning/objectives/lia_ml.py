@@ -1,0 +1,360 @@
+"""LIA-ML (Platanios et al. 2020, Section 3.4): many questions about the same items, or open label sets, by embeddings.
+
+A class κ is one value of one question; its embedding t_κ is that of the value's name, shared by all questions with
+this value, plus one of its own that starts at zero: a new question starts like the others. h, d and c take embeddings,
+d and c those of *pairs* of a question's classes (φ), so that any number of questions and classes is possible:
+
+    t_κ = common[name of κ] + own_κ                      φ_κλ = (A t_κ + a) ⊙ (B t_λ + b) / √S
+    h_κ(x_i) ∝ exp(⟨h(x_i), t_κ⟩ + b_κ)                                            over the classes κ of one question
+    D_i[κ, λ] = ⟨d(x_i), φ_κλ⟩        C_j[κ, λ] = ⟨c(e_j), φ_κλ⟩ + b_κλ             L numbers each
+    Q_ij[κ, λ] = softmax_λ log Σ_m exp(D_i[κ, λ, m] + C_j[κ, λ, m])          P(j's label of i is λ | its class is κ)
+
+c is linear in e_j, but bilinear in e_j and the classes: if it were additive, no annotator could be better at one
+question than at another. A yes/no question has two classes, its own "0" and "1"; one embedding per question, with
+K × K tensors of it, is this form with the same `own` in all classes of a question.
+
+The equations of LIA then hold for every pair of an item and a question (`dissensus.learning.objectives.lia`): a batch
+is of items, x_i is encoded once, and its pairs are rows. A question with fewer classes than the largest is padded (its
+other logits are −10⁴), so that a step costs items × questions × (most classes)² and annotations × (most classes)² × S.
+
+A `CrowdClassifier` trains it on one table, which is one question; `learning.lia_ml.LIAML` on many. On the medical
+relations of its paper it is not better than LIA, question by question (`reproductions/results/platanios2020.md`).
+
+| symbol | name | shape |
+|---|---|---|
+| t | `Labels.classes()` | (Q, K, T) |
+| φ | `Labels.pairs()` | (Q, K, K, S), S = T |
+| q | `LIAMLHead.q` | (I·Q, K) |
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dissensus.common.parameters import param
+from dissensus.common.types import IntArray
+from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.exceptions import (
+    NothingAnnotated,
+    QuestionsDiffer,
+    QuestionsNeeded,
+    UnknownQuestion,
+)
+from dissensus.learning.objectives.base import Branch, Walk, as_tensor, objectives
+from dissensus.learning.objectives.lia import Competence, LIAHead, LIAKeywords, LIAObjective, log_confusion
+from dissensus.learning.rows import RowEmbedding
+from dissensus.models.base import check_gold
+from dissensus.models.methods.mmce import expected_effect
+from dissensus.table.annotations import Annotations
+
+ONE_QUESTION = "question"  # name of the question of a single table
+ABSENT = -1e4  # logit of a class that the question does not have: its exponential is 0, and 0 times it is 0
+
+
+class Labels(nn.Module):
+    """The classes of Q questions, K at most: embeddings of classes and of pairs, and their biases."""
+
+    name: Tensor
+
+    def __init__(self, name: IntArray, n_names: int, shares: Any, size: int, latent: int):
+        """Start from `name` (Q, K), codes of the classes' names, −1 for absent ones, and `shares` (Q, K) of votes."""
+        super().__init__()
+        Q, K = name.shape
+        self.register_buffer("name", as_tensor(name, torch.int64))
+        self.common = nn.Parameter(torch.randn(n_names, size) / math.sqrt(size))
+        self.true, self.given = nn.Linear(size, size), nn.Linear(size, size)
+        with torch.no_grad():  # so that both keep the length of a vector
+            self.true.weight.mul_(math.sqrt(size))
+            self.given.weight.mul_(math.sqrt(size))
+        self.own = nn.Parameter(torch.zeros(Q, K, size))
+        first = np.zeros((Q, K, K))
+        for q, k in enumerate((name >= 0).sum(axis=1)):
+            first[q, :k, :k] = expected_effect(k)
+        self.pair_bias = nn.Parameter(as_tensor(first, torch.float32)[..., None].repeat(1, 1, 1, latent))
+        self.bias = nn.Parameter(as_tensor(np.log(np.where(name >= 0, shares, 1)), torch.float32))
+
+    def classes(self) -> Tensor:
+        """(Q, K, T) t."""
+        return self.common[self.name.clamp(min=0)] + self.own
+
+    def pairs(self) -> Tensor:
+        """(Q, K, K, S) φ [true, given]; 0 for an absent class."""
+        t, mask = self.classes(), (self.name >= 0)[..., None].to(self.common.dtype)
+        products: Tensor = (self.true(t) * mask)[:, :, None] * (self.given(t) * mask)[:, None]
+        return products / math.sqrt(t.shape[-1])
+
+    def truth(self, y: Tensor) -> Tensor:
+        """(B, Q, K) logits of h from h(x) (B, T)."""
+        t = self.classes()
+        logits = (y @ t.flatten(0, 1).T).reshape(-1, *t.shape[:2]) + self.bias
+        return torch.where(self.name >= 0, logits, ABSENT)
+
+
+class LIAMLHead(LIAHead):
+    """h, d and c over the embeddings of classes, and the posterior q of every item and question."""
+
+    def __init__(
+        self,
+        truth: nn.Module,
+        difficulty: nn.Module | None,
+        competence: Competence,
+        n_items: int,
+        per_item: float,
+        labels: Labels,
+        difficulty_penalty: float = 1.0,
+    ):
+        super().__init__(truth, difficulty, competence, 0, per_item, torch.ones(1), difficulty_penalty)
+        self.labels = labels
+        Q, K = labels.bias.shape
+        self.q = torch.zeros(n_items * Q, K)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """(B·Q, K) logits of the classes."""
+        return self.labels.truth(self.truth(z)).flatten(0, 1)
+
+    def hardness(self, z: Tensor) -> Tensor | None:
+        """(B·Q, K, K, L) D of the items."""
+        if self.difficulty is None:
+            return None
+        phi = self.labels.pairs()  # (Q, K, K, S)
+        Q, K, _, S = phi.shape
+        y: Tensor = self.difficulty(z).reshape(len(z), S, -1).transpose(1, 2)  # (B, L, S)
+        return (y @ phi.flatten(0, 2).T).reshape(len(z), -1, Q, K, K).movedim(1, -1).flatten(0, 1)
+
+    def able(self, rows: Tensor, question: Tensor) -> Tensor:
+        """(n, K, K, L) C of annotators in questions, from `competence(codes)[0]` or its `of` (n, 1, 1, S·L)."""
+        phi = self.labels.pairs().index_select(0, question)  # (n, K, K, S)
+        K, S = phi.shape[1], phi.shape[3]
+        L = self.labels.pair_bias.shape[3]
+        able = phi.flatten(1, 2) @ rows.reshape(len(rows), S, L)  # (n, K·K, L)
+        return able.reshape(len(rows), K, K, L) + self.labels.pair_bias.index_select(0, question)
+
+    def log_confusion(self, hard: Tensor | None, able: Tensor, question: Tensor) -> Tensor:
+        """(…, K, K) log Q of D and C (…, K, K, L) of pairs in `question` (…)."""
+        mask = (self.labels.name >= 0)[question]  # (…, K)
+        return log_confusion(hard, torch.where(mask[..., None, :, None], able, ABSENT))
+
+    def log_q(self, hard: Tensor | None, able: Tensor, row: Tensor) -> Tensor:
+        """(n, K, K) log Q of pairs of an item and a question in rows `row` (n,)."""
+        question = row % len(self.labels.name)
+        return self.log_confusion(hard, self.able(able, question), question)
+
+    def extended(
+        self, labels: Labels, known: list[int | None], n_items: int, per_item: float, totals: Tensor
+    ) -> LIAMLHead:
+        """Make a head for more questions, in which only the embeddings and biases of their classes are trained.
+
+        `known`: for every class name of these questions, its code in this head. An additional row of annotators is the
+        average, weighted by `totals` (A,).
+        """
+        able = copy.deepcopy(self.competence)
+        rows = able.table.weight
+        average = able.rows_of(torch.tensor([-1], device=rows.device), totals.to(rows.device))
+        able.table = RowEmbedding(torch.cat([rows, average]).detach())
+        able.share = torch.cat([able.share, able.share.new_zeros(1)])
+        with torch.no_grad():
+            for at, code in enumerate(known):
+                if code is not None:
+                    labels.common[at] = self.labels.common[code]
+        labels.true, labels.given = self.labels.true, self.labels.given
+        head = LIAMLHead(self.truth, self.difficulty, able, n_items, per_item, labels, float(self.difficulty_penalty))
+        head.requires_grad_(False)
+        for parameter in (labels.own, labels.bias, labels.pair_bias):
+            parameter.requires_grad_(True)
+        return head
+
+
+class LIAMLKeywords(LIAKeywords):
+    """The keywords of LIA that differ in LIA-ML, shared by its objective and its learner."""
+
+    label_size: int = param(16, "T, the size of a class's embedding", low=1)
+    feature_penalty: ClassVar[float] = 0.0  # type: ignore[misc]  # no keyword, as it takes no features of annotators
+    left_out: ClassVar[bool] = False  # type: ignore[misc]
+    known: ClassVar[float] = 0.0  # type: ignore[misc]  # annotators have no matrix of their own
+    penalty: float = param(0.06, "γ, on (log Q)²; the authors' is 0.25", low=0)
+    difficulty_penalty: float = param(1.0, "δ, on the difficulty of items", low=0)
+
+
+@objectives.register(
+    "lia-ml",
+    summary="lia by embeddings of classes, which many questions share (`LIAML`)",
+    cite="Platanios et al. 2020",
+)
+class LIAMLObjective(LIAMLKeywords, LIAObjective):
+    """LIA of many questions: `fit` takes one table, or a mapping from question to table of the same items.
+
+    The penalty is per annotations of an item in one question.
+    """
+
+    describes_annotators = False
+
+    def fit(
+        self,
+        table: Annotations | Mapping[str, Annotations],
+        gold: IntArray | Mapping[str, IntArray] | None,
+        seed: int,
+    ) -> Self:
+        """Count labels; the votes are the first posterior. `gold`: (I,) codes, by question if there are many."""
+        if isinstance(table, Annotations):
+            table, gold = {ONE_QUESTION: table}, None if gold is None else {ONE_QUESTION: np.asarray(gold)}
+        for name, one in table.items():
+            for value, kind in ((name, str), (one, Annotations)):
+                if not isinstance(value, kind):
+                    raise QuestionsNeeded(where=f"question {name!r}", found=type(value).__name__)
+        self.questions_ = sorted(table)
+        tables = [table[name] for name in self.questions_]
+        _check_axes(self.questions_, tables)
+        pairs, Q = _pair_table(tables), len(tables)
+        votes = pairs.votes().reshape(-1, Q, pairs.n_classes).sum(axis=0)  # (Q, K)
+        if not votes.any():
+            raise NothingAnnotated(learner="lia-ml")
+        super().fit(pairs, _pair_gold(gold, self.questions_, tables), seed)
+        self.n_items_ = tables[0].n_items
+        self.taught_ = self.teaches_.reshape(-1, Q)  # (I, Q)
+        self.teaches_ = np.asarray(self.taught_.any(axis=1))
+        self.question_classes_ = [table.classes for table in tables]
+        self.names_ = sorted({str(name) for classes in self.question_classes_ for name in classes})
+        code = {name: at for at, name in enumerate(self.names_)}
+        self.class_name_ = np.full(votes.shape, -1)  # (Q, K)
+        for q, classes in enumerate(self.question_classes_):
+            self.class_name_[q, : classes.size] = [code[str(name)] for name in classes]
+        mask = self.class_name_ >= 0
+        shares = (votes + 1) / (votes.sum(axis=1) + mask.sum(axis=1))[:, None]
+        self.shares_ = np.where(mask, shares, 1.0)  # (Q, K) of the votes
+        return self
+
+    def targets(self) -> Columns:
+        """Return the targets of LIA by item, (I, Q, …) each, with the rows' `question`, and `taught` (I, Q)."""
+        pairs, Q = super().targets().columns, len(self.questions_)
+        rows, question = pairs["annotations"], as_tensor(self._table.item % Q, torch.int64)
+        assert isinstance(rows, Bag)
+        tensors = {name: column for name, column in pairs.items() if isinstance(column, Tensor)}
+        return Columns(
+            annotations=Bag({**rows.columns, "question": question}, rows.ptr[::Q]),
+            taught=as_tensor(self.taught_, torch.float32),
+            **{name: column.reshape(-1, Q, *column.shape[1:]) for name, column in tensors.items()},
+        )
+
+    def head(self, branch: Branch, width: int) -> LIAMLHead:
+        """Make the layers of the classes first, then difficulty, the annotators and the embeddings."""
+        T, L = self.label_size, self.latent
+        truth = nn.Sequential(branch(), nn.Linear(width, T))
+        hard = nn.Sequential(branch(), nn.Linear(width, T * L)) if self.difficulty else None
+        able = Competence(as_tensor(self.labels_given_), 1, T * L, self.annotator_size)  # S·L numbers, as for one class
+        return LIAMLHead(truth, hard, able, self.n_items_, self.per_item_, self._labels(), self.difficulty_penalty)
+
+    def extend_head(self, other: LIAMLObjective, head: LIAMLHead) -> LIAMLHead:
+        """Make a head for these questions from the fitted head of others: see `LIAMLHead.extended`.
+
+        Annotators are the others' and an additional one, the average.
+        """
+        known = [other.names_.index(name) if name in other.names_ else None for name in self.names_]
+        self.labels_given_ = np.append(other.labels_given_, np.float32(0))  # the average is that of the others
+        return head.extended(self._labels(), known, self.n_items_, self.per_item_, as_tensor(other.labels_given_))
+
+    def _labels(self) -> Labels:
+        """Make fresh embeddings of the classes."""
+        return Labels(self.class_name_, len(self.names_), self.shares_, self.label_size, self.latent)
+
+    # The methods of LIA, for pairs ------------------------------------------------------------------------------------
+
+    def begin_epoch(self, head: LIAHead, epoch: int, epochs: int, walk: Walk) -> None:
+        """Run an E step of pairs at the start of a round."""
+        super().begin_epoch(head, epoch, epochs, lambda: ((z, self.by_pair(targets)) for z, targets in walk()))
+
+    def log_posterior(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
+        """(B·Q, K) Eq. 4 of Platanios et al. 2020, not normalised."""
+        return super().log_posterior(head, z, self.by_pair(targets))
+
+    def loss(self, head: LIAHead, z: Tensor, targets: Batch) -> Tensor:
+        """Return minus the objective that is maximised."""
+        return super().loss(head, z, self.by_pair(targets))
+
+    def by_pair(self, targets: Batch) -> Batch:
+        """Flatten targets (B, Q, …) of items and questions to (B·Q, …) of pairs; `row` is an annotation's pair."""
+        if "question" not in targets:
+            return targets
+        pairs = {name: targets[name].flatten(0, 1) for name in ("item", "votes", "taught", "gold") if name in targets}
+        rest = {name: value for name, value in targets.items() if name != "question"}
+        return rest | pairs | {"row": targets["row"] * targets["item"].shape[1] + targets["question"]}
+
+    def _parts(self, head: LIAHead, z: Tensor, targets: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Scale log Q for the penalty, which is 0 for absent classes and 2/K with the question's K; else as LIA."""
+        assert isinstance(head, LIAMLHead)
+        logits, votes, log_q, pulls = super()._parts(head, z, targets)
+        mask = (head.labels.name >= 0).to(log_q.dtype)  # (Q, K)
+        scale = self.n_classes_ / mask.sum(dim=1)[:, None, None] * mask[:, :, None] * mask[:, None]  # (Q, K, K)
+        return logits, votes, log_q * scale.index_select(0, targets["row"] % len(mask)), pulls
+
+    def _target(self, head: LIAHead, targets: Batch) -> Tensor:
+        """(B·Q, K) q of the last E step; 0 for pairs without labels, so that h does not learn its own guess."""
+        return super()._target(head, targets) * targets["taught"][:, None]
+
+    def question_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, question: int) -> Tensor:
+        """(B, J, K, K) Q of all items with all annotators in one question; −1 is the average annotator."""
+        assert isinstance(head, LIAMLHead)
+        rows = head.competence.rows_of(annotators, self.totals(z.device))
+        asked = torch.full((len(rows),), question, device=z.device)
+        able, hard = head.able(head.competence.of(rows), asked)[None], head.hardness(z)
+        if hard is not None:
+            hard = hard.reshape(len(z), -1, *hard.shape[1:])[:, question, None]
+        log_q = head.log_confusion(hard, able, asked[None])
+        return log_q.exp().expand(len(z), -1, -1, -1)
+
+    def pair_confusion(self, head: LIAHead, z: Tensor, annotators: Tensor, features: Tensor | None = None) -> Tensor:
+        """(B, J, K, K) Q of all items with all annotators in the only question."""
+        return self.question_confusion(head, z, annotators, 0)
+
+    def row_confusion(
+        self, head: LIAHead, z: Tensor, row: Tensor, annotators: Tensor, features: Tensor | None = None
+    ) -> Tensor:
+        """(n, K, K) Q of n pairs in the only question: the item in row `row` (n,) of z, and an annotator."""
+        hard = head.hardness(z)
+        able = head.competence.of(head.competence.rows_of(annotators, self.totals(z.device)))
+        return head.log_q(None if hard is None else hard.index_select(0, row), able, row).exp()
+
+
+def _pair_table(tables: list[Annotations]) -> Annotations:
+    """Make one table whose items are pairs, item · Q + question; a question's class k is class k."""
+    Q, K = len(tables), max(table.n_classes for table in tables)
+    weight = proba = None
+    if any(table.weight is not None for table in tables):
+        weight = np.concatenate([np.ones(len(t)) if t.weight is None else t.weight for t in tables])
+    if any(table.proba is not None for table in tables):
+        rows = [np.eye(t.n_classes)[t.label] if t.proba is None else t.proba for t in tables]
+        proba = np.concatenate([np.pad(shares, ((0, 0), (0, K - shares.shape[1]))) for shares in rows])
+    return Annotations.from_codes(
+        np.concatenate([table.item * Q + q for q, table in enumerate(tables)]),
+        np.concatenate([table.annotator for table in tables]), np.concatenate([table.label for table in tables]),
+        np.arange(tables[0].n_items * Q), tables[0].annotators, np.arange(K), weight=weight, proba=proba,
+    )  # fmt: skip
+
+
+def _check_axes(names: list[str], tables: list[Annotations]) -> None:
+    """Raise DataError unless all tables are of the same items and annotators."""
+    if not tables:
+        raise NothingAnnotated(learner="lia-ml")
+    for name, table in zip(names, tables, strict=True):
+        for axis in ("items", "annotators"):
+            if not np.array_equal(getattr(table, axis), getattr(tables[0], axis)):
+                raise QuestionsDiffer(first=names[0], second=name, axis=axis)
+
+
+def _pair_gold(gold: Any, names: list[str], tables: list[Annotations]) -> IntArray | None:
+    """(I · Q,) codes of pairs, −1 unknown; None if no question has any."""
+    gold = gold or {}
+    for name in gold:
+        if name not in names:
+            raise UnknownQuestion(question=str(name), known=tuple(names))
+    codes = [check_gold(gold.get(name), table) for name, table in zip(names, tables, strict=True)]
+    if all(known is None for known in codes):
+        return None
+    none = np.full(tables[0].n_items, -1, np.int32)
+    return np.stack([none if known is None else known for known in codes], axis=1).ravel()

@@ -1,0 +1,455 @@
+"""Train many small networks of one shape at once, stacked along a leading axis.
+
+    fit_together([m.fit(t, X) for every model m and its table t])        in one batched module
+
+Every training keeps its seed's first weights and order of items, so that it ends where it would have ended alone,
+except for rounding.
+
+The cost of a step of a small network is overhead. Here one step is a step of every training: parameters are stacked
+(`torch.func.stack_module_state`), the loss is `vmap`ped over them and over each training's own batch and annotations,
+and since trainings share nothing, the gradient of their sum is the gradient of each. On a GPU a step is captured once
+as a CUDA graph and replayed.
+
+The annotations of an item are padded to the largest number per item (weight 0), so that all batches have one shape:
+this suits tables that are nearly rectangular, such as `table.subsample(redundancy, seed)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from dissensus.common.progress import waiting
+from dissensus.common.types import FloatArray, IntArray, OnStep
+from dissensus.learning.batches import Bag, Batch, Columns
+from dissensus.learning.checkpoint import Trace
+from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.devices import gpus
+from dissensus.learning.exceptions import (
+    DifferentModels,
+    DifferentTables,
+    LossOfModelNotFinite,
+    NotPlain,
+    NotStackable,
+    UnequalLists,
+    UnstackableData,
+)
+from dissensus.learning.network import Network
+from dissensus.learning.objectives import Objective
+from dissensus.learning.objectives.ldl_nm import LDLNMObjective
+from dissensus.learning.optimizers import make_optimizer, split
+from dissensus.learning.rows import RowAdam, one_minus_power
+from dissensus.learning.run import Run, begin
+from dissensus.learning.trainer import mixed
+from dissensus.messages import ParameterName
+from dissensus.table.annotations import Annotations
+
+EAGER_STEPS = 3  # steps of a shape before it is captured: libraries and optimisers allocate on their first
+ROWS_AT_ONCE = 2**22  # annotations of all trainings that an E step reads together
+NUMBERS_AT_ONCE = 2**27  # that all networks together compute for a chunk of items
+REPORT_SECONDS = 0.2  # between two copies of the losses from the device
+
+PLAIN = {"accumulate": 1, "schedule": "constant", "warmup": 0.0, "sam": None, "clip": None, "patience": None,
+         "processes": 1, "mixup": None, "checkpoint": None, "compile": False}  # fmt: skip
+"""Keywords of `CrowdClassifier` → the value that they must have."""
+
+
+def fit_together(
+    models: Sequence[CrowdClassifier],
+    tables: Sequence[Annotations] | Annotations,
+    X: Any,
+    *,
+    gold: IntArray | Sequence[IntArray] | None = None,
+    annotators: Any = None,
+    on_step: OnStep | None = None,
+) -> list[CrowdClassifier]:
+    """Fit every model to its table (or all to one table), as `model.fit(table, X)` would.
+
+    Parameters
+    ----------
+    models : sequence of CrowdClassifier
+        Equal except for their seeds, and for the sizes of `ldl-nm` with `room`. Constant learning rates, no SAM,
+        mixup, clipping or validation.
+    tables : Annotations, or one per model
+        Of the same items, annotators and classes; the same items have labels in all of them.
+    X : inputs
+        One row per item, as in `CrowdClassifier.fit`; an encoder with columns of one size (mlp, identity,
+        item-embedding).
+    gold : (I,) int, or one per model, optional
+    annotators : frame, optional
+        Their features, as in `CrowdClassifier.fit`.
+    on_step : callable, optional
+        Called after every epoch with (epoch, mean loss of all).
+    """
+    models = list(models)
+    if not models:
+        return []
+    stack = stacked(models, tables, X, gold=gold, annotators=annotators)
+    with waiting("training", models[0].epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+        traces = stack.train(after_epoch)
+    stack.unstack()
+    return [model._end(run, trace) for model, run, trace in zip(models, stack.runs, traces, strict=True)]
+
+
+def stacked(
+    models: Sequence[CrowdClassifier],
+    tables: Sequence[Annotations] | Annotations,
+    X: Any,
+    *,
+    gold: IntArray | Sequence[IntArray] | None = None,
+    annotators: Any = None,
+) -> Stack:
+    """Prepare the trainings of `fit_together`; for callers that need only the classes of the items."""
+    models = list(models)
+    each = [tables] * len(models) if isinstance(tables, Annotations) else list(tables)
+    golds = [gold] * len(models) if gold is None or isinstance(gold, np.ndarray) else list(gold)
+    if not len(each) == len(golds) == len(models):
+        raise UnequalLists(models=len(models), tables=len(each), golds=len(golds))
+    _check(models, each)
+    runs: list[Run] = []
+    for model, table, known in zip(models, each, golds, strict=True):
+        runs.append(begin(model, table, X, known, annotators=annotators, like=runs[0] if runs else None))
+        if runs[-1].table is runs[0].table and runs[-1].gold is runs[0].gold:
+            runs[-1] = dataclasses.replace(runs[-1], lessons=runs[0].lessons)  # one copy for all runs
+    if any(not np.array_equal(run.taught, runs[0].taught) for run in runs):
+        raise DifferentTables(what="items with labels")
+    if type(runs[0].network) is not Network:
+        raise NotStackable(reason="batches")
+    return Stack(runs)
+
+
+def _check(models: list[CrowdClassifier], tables: list[Annotations]) -> None:
+    first = models[0]
+    for name, wanted in PLAIN.items():
+        if (value := getattr(first, name)) != wanted:
+            raise NotPlain(name=ParameterName(name), wanted=repr(wanted), value=repr(value))
+    kind = _kind(first)
+    for model in models:
+        for name, value in first.get_params(deep=False).items():
+            if name == "objective" and _kind(model) == kind:
+                continue
+            if name != "seed" and repr(getattr(model, name)) != repr(value):
+                raise DifferentModels(name=name, first=repr(value), second=repr(getattr(model, name)))
+    for table in tables:
+        for name in ("items", "annotators", "classes"):
+            if not np.array_equal(getattr(table, name), getattr(tables[0], name)):
+                raise DifferentTables(what=name)
+
+
+def _kind(model: CrowdClassifier) -> str:
+    """Describe the keywords that all objectives must share; LDL-NM with room may have any sizes."""
+    objective = model.objective
+    if isinstance(objective, LDLNMObjective) and objective.room is not None:
+        objective = LDLNMObjective(**{**objective.get_params(deep=False), "item_size": 1, "annotator_size": 1})
+    return f"{type(objective).__name__} {objective!r}"
+
+
+class Stack:
+    """The trainings of `runs`, stacked, on the device of the first."""
+
+    def __init__(self, runs: Sequence[Run]):
+        self.runs = runs
+        self.device = device = runs[0].trainer.place()
+        _check_shapes([run.network for run in runs])
+        self.parameters, self.buffers = stack_module_state([_Asked(run.network) for run in runs])
+        for name, value in self.parameters.items():
+            self.parameters[name] = value.detach().to(device).requires_grad_(value.requires_grad)
+        self.buffers = {name: value.to(device) for name, value in self.buffers.items()}
+        self.template = _Asked(runs[0].network).to(device)
+        self.inputs = runs[0].lessons.inputs.to(device)
+        if not all(isinstance(column, Tensor) for column in self.inputs.columns.values()):
+            raise NotStackable(reason="inputs")
+        self.targets = StackedColumns([run.lessons.targets for run in runs], device)
+        self.optimizers = self._optimizers()
+        self.sums = torch.zeros(len(runs), device=device)
+        self.steps: dict[tuple[int, Any], _Step] = {}
+
+    @cached_property
+    def whole(self) -> list[tuple[Batch, Batch]]:
+        """Return all training items, some at a time."""
+        rows = torch.as_tensor(self.runs[0].taught, device=self.device).expand(len(self.runs), -1)
+        parts = torch.split(rows, max(ROWS_AT_ONCE // (len(self.runs) * self.targets.widest), 1), dim=1)
+        return [(self._inputs(part), self.targets.take(part)) for part in parts]
+
+    def train(self, on_step: OnStep | None = None, after: Callable[[int], None] | None = None) -> list[Trace]:
+        """Train all epochs of all trainings; the first seed draws random numbers, torch's generator is restored.
+
+        `after(epoch)` is called after every epoch, from 1; the networks may predict there.
+        """
+        with torch.random.fork_rng(gpus(self.device)):
+            torch.manual_seed(mixed(self.runs[0].trainer.seed, -1))
+            return self._train(on_step, after)
+
+    def _train(self, on_step: OnStep | None, after: Callable[[int], None] | None) -> list[Trace]:
+        traces, epochs = [Trace() for _ in self.runs], self.runs[0].trainer.epochs
+        taught = self.runs[0].taught
+        sums, reported = torch.zeros(epochs, len(self.runs), device=self.device), time.monotonic()
+        self.template.train()
+        order = self._orders(0)
+        for epoch in range(epochs):
+            if self.runs[0].objective.begins(epoch, epochs):
+                self._begin_epoch(epoch, epochs)
+            if len(order) > 1:  # the order of a batch of all items does not matter
+                order = self._orders(epoch)
+            self.sums.zero_()
+            for rows in order:
+                self._step(rows)
+            sums[epoch] = self.sums
+            if epoch + 1 == epochs or time.monotonic() - reported > REPORT_SECONDS:  # a copy waits for the device
+                done = len(traces[0].epochs)
+                losses = (sums[done : epoch + 1] / len(taught)).tolist()  # (epochs, S)
+                each = (time.monotonic() - reported) / len(losses)
+                for at, by_model in enumerate(losses, done + 1):
+                    _check_finite(by_model, at)
+                    for trace, loss in zip(traces, by_model, strict=True):
+                        trace.epochs.append({"epoch": float(at), "loss": loss, "seconds": each})
+                reported = time.monotonic()
+                if on_step is not None:
+                    on_step(epoch + 1, float(np.mean(losses[-1])))
+            if after is not None:
+                after(epoch + 1)
+        return traces
+
+    def proba(self, X: Any = None) -> FloatArray:
+        """(S, rows, K) P(class | x) by every network, for new inputs, or for the training items."""
+        columns = self.inputs if X is None else self.runs[0].encoder.prepare(X).to(self.device)
+        rows = torch.as_tensor(self.runs[0].taught) if X is None else torch.arange(len(columns))
+        at_once = max(NUMBERS_AT_ONCE // (len(self.runs) * _numbers_per_item(self.runs[0].objective)), 1)
+        parts = torch.split(rows.to(self.device).expand(len(self.runs), -1), at_once, dim=1)
+        return self._answers("logits", [(self._inputs(part, columns),) for part in parts])
+
+    def posterior(self) -> FloatArray:
+        """(S, taught, K) P(class | x, annotations), for an objective with `log_posterior`."""
+        return self._answers("log_posterior", self.whole)
+
+    def unstack(self) -> None:
+        """Give every network its own weights."""
+        for s, run in enumerate(self.runs):
+            network = _Asked(run.network)
+            tensors = dict(network.named_parameters()) | dict(network.named_buffers())
+            with torch.no_grad():
+                for name, value in (self.parameters | self.buffers).items():
+                    tensors[name].data = value[s].detach().clone()
+            for module, shared in zip(network.modules(), self.template.modules(), strict=True):
+                if hasattr(shared, "set_extra_state") and type(shared).get_extra_state is not nn.Module.get_extra_state:
+                    module.set_extra_state(shared.get_extra_state())
+            network.eval()
+
+    # One step ---------------------------------------------------------------------------------------------------------
+
+    def _orders(self, epoch: int) -> tuple[Tensor, ...]:
+        """Return rows (S, B) of the batches of an epoch, each training's by its seed."""
+        trainers = {run.trainer.seed: run.trainer for run in self.runs}
+        batches = {seed: trainer.batches(self.runs[0].taught, epoch) for seed, trainer in trainers.items()}
+        rows = torch.stack([torch.cat(batches[run.trainer.seed]) for run in self.runs]).to(self.device)
+        return torch.split(rows, [len(batch) for batch in next(iter(batches.values()))], dim=1)
+
+    def _step(self, rows: Tensor) -> None:
+        """Make a step of every training; rows (S, B)."""
+        key = (rows.shape[1], getattr(self.runs[0].network.head, "marginal", None))  # LIA's loss has two phases
+        if key not in self.steps:
+            self.steps[key] = _Step(self, rows.shape)
+        self.steps[key](rows)
+
+    def update(self, rows: Tensor) -> None:
+        """Run forward, backward and the optimisers, for rows (S, B) on the device."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        losses = self._ask("forward", self._inputs(rows), self.targets.take(rows))
+        torch.autograd.backward(losses.sum() / rows.shape[1])
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.sums += losses.detach()
+
+    def _ask(self, what: str, *batches: Batch) -> Tensor:
+        """Call a method of all networks, each with its own batches: inputs and, if it takes them, targets."""
+
+        def one(parameters: Batch, buffers: Batch, *batches: Batch) -> Tensor:
+            answer: Tensor = functional_call(self.template, (parameters, buffers), (what, *batches))
+            return answer
+
+        answers: Tensor = vmap(one, randomness="different")(self.parameters, self.buffers, *batches)
+        return answers
+
+    def _answers(self, what: str, parts: Sequence[tuple[Batch, ...]]) -> FloatArray:
+        self.template.eval()
+        with torch.no_grad():
+            answers = [self._ask(what, *part).softmax(dim=-1).cpu().double() for part in parts]
+        self.template.train()
+        return np.asarray(torch.cat(answers, dim=1).numpy())
+
+    def _inputs(self, rows: Tensor, columns: Columns | None = None) -> Batch:
+        columns = columns or self.inputs
+        return {name: column[rows] for name, column in columns.columns.items() if isinstance(column, Tensor)}
+
+    def _begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Run the objective's `begin_epoch` for all trainings at once; it writes into the stacked buffers."""
+
+        def one(parameters: Batch, buffers: Batch, whole: list[tuple[Batch, Batch]]) -> Tensor:
+            def walk() -> Any:
+                return ((inputs, targets, None) for inputs, targets in whole)
+
+            functional_call(self.template, (parameters, buffers), ("begin_epoch", epoch, epochs, walk))
+            return torch.zeros(())
+
+        with torch.no_grad():
+            vmap(one, randomness="different")(self.parameters, self.buffers, self.whole)
+
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        """Make torch's optimiser for all dense parameters, as the trainer does, and one for rows."""
+        run = self.runs[0]
+        names = {id(value): name for name, value in _Asked(run.network).named_parameters()}
+        dense_groups, row_groups = (
+            [{**group, "params": [self.parameters[names[id(p)]] for p in group["params"]]} for group in groups]
+            for groups in split(run.groups)
+        )
+        trainer = run.trainer
+        dense = [make_optimizer(trainer.optimizer, dense_groups, trainer.weight_decay)] if dense_groups else []
+        for optimizer in dense if self.device.type == "cuda" else []:
+            for group in optimizer.param_groups:
+                group["capturable"] = True  # the step count is then on the device
+        return [*dense, *([StackedRowAdam(row_groups)] if row_groups else [])]
+
+
+class _Step:
+    """Steps of one shape; on a GPU they are captured after a few and replayed."""
+
+    def __init__(self, stack: Stack, shape: torch.Size):
+        self.stack, self.done = stack, 0
+        self.rows = torch.zeros(shape, dtype=torch.int64, device=stack.device)
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, rows: Tensor) -> None:
+        self.rows.copy_(rows, non_blocking=True)
+        if self.stack.device.type != "cuda":
+            self.stack.update(self.rows)
+        elif self.done < EAGER_STEPS:
+            side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                self.stack.update(self.rows)
+            torch.cuda.current_stream().wait_stream(side)
+        else:
+            if self.graph is None:
+                self.graph = torch.cuda.CUDAGraph()
+                for optimizer in self.stack.optimizers:
+                    optimizer.zero_grad(set_to_none=True)
+                with torch.cuda.graph(self.graph):
+                    self.stack.update(self.rows)
+            self.graph.replay()
+        self.done += 1
+
+
+class _Asked(nn.Module):
+    """A network whose `forward` calls any of its methods, as `functional_call` calls only `forward`."""
+
+    def __init__(self, network: nn.Module):
+        super().__init__()
+        self.network = network
+
+    def forward(self, what: str, *args: Any) -> Any:
+        """Call the method `what`."""
+        ask: Callable[..., Any] = getattr(self.network, what)
+        return ask(*args)
+
+
+def _check_finite(losses: list[float], epoch: int) -> None:
+    for model, loss in enumerate(losses):
+        if not math.isfinite(loss):
+            raise LossOfModelNotFinite(model=model, loss=loss, epoch=epoch)
+
+
+def _check_shapes(networks: list[nn.Module]) -> None:
+    first, *others = [{name: tuple(value.shape) for name, value in _tensors(network)} for network in networks]
+    for other in others:
+        for name, shape in first.items():
+            if other[name] != shape:
+                raise UnstackableData(reason="shapes")
+
+
+def _tensors(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    return chain(network.named_parameters(), network.named_buffers())
+
+
+def _numbers_per_item(objective: Objective) -> int:
+    """Return roughly how many numbers `logits` computes per item; LDL-NM computes some for every annotator."""
+    if not isinstance(objective, LDLNMObjective):
+        return objective.n_classes_
+    sizes = objective.room or (objective.item_size, objective.annotator_size)
+    return int(np.count_nonzero(objective.labels_given_)) * (objective.pair_size or sum(sizes))
+
+
+class StackedColumns:
+    """Columns of several trainings: tensors (S, I, …), bags padded to (S, I, widest, …); S is 1 for shared ones."""
+
+    def __init__(self, parts: Sequence[Columns], device: torch.device):
+        self.tensors: dict[str, Tensor] = {}
+        self.bags: dict[str, Tensor] = {}
+        self.widest = 1
+        if all(part is parts[0] for part in parts):
+            parts = parts[:1]
+        self.shared = len(parts) == 1
+        if any(part.columns.keys() != parts[0].columns.keys() for part in parts):
+            raise UnstackableData(reason="gold")
+        for name, first in parts[0].columns.items():
+            columns: list[Any] = [part.columns[name] for part in parts]
+            if isinstance(first, Tensor):
+                self.tensors[name] = torch.stack(columns).to(device)
+            elif isinstance(first, Bag):
+                self._pad(columns, device)
+            else:
+                raise NotStackable(reason="targets")
+
+    def _pad(self, bags: list[Bag], device: torch.device) -> None:
+        lengths = torch.stack([bag.ptr.diff() for bag in bags])  # (S, I)
+        S, n_items = lengths.shape
+        self.widest = widest = max(int(lengths.max()), 1)
+        ragged = bool((lengths != widest).any())
+        for key in bags[0].columns:
+            like = bags[0].columns[key]
+            padded = like.new_zeros(S, n_items, widest, *like.shape[1:])
+            for s, bag in enumerate(bags):
+                padded[s][torch.arange(widest) < lengths[s][:, None]] = bag.columns[key]
+            self.bags[key] = padded.to(device)
+        if ragged and "weight" not in self.bags:
+            self.bags["weight"] = (torch.arange(widest) < lengths[..., None]).float().to(device)
+
+    def take(self, rows: Tensor) -> Batch:
+        """Return batches of rows (S, B): tensors (S, B, …), annotations (S, B · widest, …) and their items, `row`."""
+        at = 0 if self.shared else torch.arange(len(rows), device=rows.device)[:, None]
+        batch = {name: column[at, rows] for name, column in self.tensors.items()}
+        if self.bags:
+            batch |= {name: column[at, rows].flatten(1, 2) for name, column in self.bags.items()}
+            row = torch.arange(rows.shape[1], device=rows.device)
+            batch["row"] = row.repeat_interleave(self.widest).expand(len(rows), -1)
+        return batch
+
+
+class StackedRowAdam(RowAdam):
+    """`RowAdam` for tables (S, A, D) of several trainings; gradients are dense, zero in rows that were not used."""
+
+    def _move(self, param: Tensor, lr: float, betas: tuple[float, float], eps: float) -> None:
+        (beta1, beta2), state, grad = betas, self.state[param], param.grad
+        assert grad is not None
+        if not state:
+            state["mean"], state["square"] = torch.zeros_like(param), torch.zeros_like(param)
+            state["steps"] = param.new_zeros(*param.shape[:-1], 1)
+        touched = (grad != 0).any(dim=-1, keepdim=True)  # (S, A, 1)
+        steps = state["steps"].add_(touched)
+        mean = state["mean"].lerp_(grad, (1 - beta1) * touched.to(grad.dtype))
+        square = state["square"]
+        square.copy_(torch.where(touched, beta2 * square + (1 - beta2) * grad * grad, square))
+        at = steps.clamp(min=1)
+        scale = (square / one_minus_power(beta2, at)).sqrt_().add_(eps)
+        param.sub_(torch.where(touched, (mean / one_minus_power(beta1, at)).div_(scale), 0), alpha=lr)

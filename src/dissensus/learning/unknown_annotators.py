@@ -1,0 +1,166 @@
+"""Embeddings of annotators that LDL-NM was not fitted to, from their labels (Algorithm 4, Weerasooriya et al. 2021).
+
+    z_A ← 0, or drawn from N(0, σ²)
+    repeat K times:  z_A ← z_A − β ∂KL(y ‖ ŷ)/∂z_A − γ z_A
+
+for all annotators at once, while the network stays unchanged. Two uses:
+
+- A new annotator has labelled a few items. `infer_annotators(model, X, y, annotator=…)` finds one embedding for all
+  rows of an annotator, from the network's predictions of their labels, and `label_proba(X_other)` predicts their labels
+  of other items. This is a valid prediction.
+- The paper's: an item has labels of unknown annotators; z_A is found from the item's own label distribution, and then
+  ŷ_I is compared with the same distribution (`leaking_proba`). **On test items this reads the answer.**
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dissensus.common.parameters import Parameters, param
+from dissensus.common.types import FloatArray, IntArray, Names
+from dissensus.learning import inputs as given
+from dissensus.learning.classifier import CrowdClassifier
+from dissensus.learning.exceptions import (
+    AnnotatorNameMissing,
+    LabelsWithoutDistributions,
+    LDLNMNeeded,
+    UnequalRows,
+    UnknownKeywords,
+)
+from dissensus.learning.losses import kl, log_softmax
+from dissensus.learning.objectives.ldl_nm import LDLNMHead
+from dissensus.table import names as naming
+
+
+@dataclass(frozen=True, eq=False)
+class Inferred:
+    """Inferred embeddings, and the model that they belong to."""
+
+    model: CrowdClassifier
+    annotators: Names  # (n,) names, or row numbers if each row has an embedding of its own
+    embedding: FloatArray  # (n, J_A)
+    trace: FloatArray  # (steps + 1, n) mean KL(y ‖ ŷ) over an annotator's rows, before the first step and after each
+
+    def label_proba(self, X: Any) -> FloatArray:
+        """(rows, n, K) P(label) of each annotator for other items."""
+        head = _head(self.model)
+        z_annotator = torch.as_tensor(self.embedding.astype(np.float32)).to(self.model.network_.device)
+
+        def ask(batch: dict[str, Tensor]) -> Tensor:
+            z_item = head.z_item(self.model.network_.encoder(**batch))
+            return log_softmax(head.to_label(head.z_pairs(z_item, z_annotator))).exp()
+
+        return self.model._ask(ask, self.model.encoder_.prepare(X))
+
+
+class Descent(Parameters):
+    """The keywords of Algorithm 4, and the algorithm."""
+
+    by: Literal["label", "item"] = param(
+        "label", "distribution that y is compared with: of the annotator's label (ŷ), or of the item (ŷ_I)"
+    )
+    steps: int = param(
+        100, "K; the paper gives neither K nor β, with these KL has nearly stopped falling on the jobs sets", low=0
+    )
+    rate: float = param(0.3, "β, the length of a step", low=0)
+    decay: float = param(0.0, "γ, the decay of the embedding in a step", low=0)
+    spread: float = param(0.0, "σ of the start; 0 starts at 0", low=0)
+    seed: int = param(0, "seed of the start", low=0)
+
+    def run(self, head: LDLNMHead, z_item: Tensor, y: FloatArray, rows: IntArray) -> tuple[Tensor, Tensor]:
+        """Find the embeddings (n, J_A) of the annotators `rows` (N,) of y; also return the trace (steps + 1, n)."""
+        target, row = (torch.as_tensor(value).to(z_item.device) for value in (y.astype(np.float32), rows))
+        counts = torch.bincount(row)
+        draw = torch.Generator().manual_seed(self.seed)
+        z = torch.randn(len(counts), head.table.embedding_dim, generator=draw).to(z_item.device) * self.spread
+        answer = head.to_label if self.by == "label" else head.to_item
+        trace = []
+        for step in range(self.steps + 1):
+            z.requires_grad_()
+            divergence = kl(target, answer(head.z_pair(z_item, z.index_select(0, row))))
+            mean = divergence.new_zeros(len(counts)).index_add(0, row, divergence) / counts
+            trace.append(mean.detach())
+            (slope,) = torch.autograd.grad(mean.sum(), z)
+            z = z.detach()
+            if step < self.steps:
+                z = z - self.rate * slope - self.decay * z
+        return z, torch.stack(trace)
+
+
+def infer_annotators(model: CrowdClassifier, X: Any, y: Any, *, annotator: Any = None, **keywords: Any) -> Inferred:
+    """Find embeddings of annotators that the model was not fitted to.
+
+    Parameters
+    ----------
+    model : CrowdClassifier
+        Fitted with objective "ldl-nm".
+    X : inputs
+        Of the labelled items, one row per label.
+    y : (n, K)
+        Labels as distributions over `model.classes_`, one-hot for a plain label.
+    annotator : (n,) names, optional
+        Rows of one annotator share an embedding. None: every row has its own.
+    keywords
+        Those of `Descent`: by, steps, rate, decay, spread, seed.
+    """
+    head, descent = _head(model), _descent(**keywords)
+    y = np.asarray(y, np.float64)
+    if y.ndim != 2 or y.shape[1] != model.classes_.size:
+        raise LabelsWithoutDistributions(n_classes=model.classes_.size, shape=y.shape)
+    if given.rows(X) != len(y):
+        raise UnequalRows(argument="y", n_rows=given.rows(X), n_entries=len(y), entries="labels")
+    if not (np.isfinite(y).all() and (y >= 0).all() and np.allclose(y.sum(axis=1), 1)):
+        raise LabelsWithoutDistributions(n_classes=model.classes_.size, shape=y.shape)
+    names, rows = _annotator_rows(annotator, len(y))
+    z, trace = descent.run(head, _z_item(model, X), y, rows)
+    return Inferred(model, names, z.cpu().double().numpy(), trace.cpu().double().numpy())
+
+
+def leaking_proba(model: CrowdClassifier, X: Any, y: FloatArray, **keywords: Any) -> FloatArray:
+    """(rows, K) ŷ_I of each item with the annotator inferred from the item's own distribution y, which it reads."""
+    descent, head, z_item = _descent(**{"by": "item"} | keywords), _head(model), _z_item(model, X)
+    z, _ = descent.run(head, z_item, y, np.arange(len(y)))
+    with torch.inference_mode():
+        proba = log_softmax(head.to_item(head.z_pair(z_item, z))).exp().cpu().double().numpy()
+    return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+
+def _descent(**keywords: Any) -> Descent:
+    if unknown := keywords.keys() - Descent.declared().keys():
+        raise UnknownKeywords(names=tuple(sorted(unknown)), known=tuple(Descent.declared()))
+    descent = Descent(**keywords)
+    descent.check_parameters()
+    return descent
+
+
+def _z_item(model: CrowdClassifier, X: Any) -> Tensor:
+    head = _head(model)
+    z = model._ask(lambda batch: head.z_item(model.network_.encoder(**batch)), model.encoder_.prepare(X))
+    return torch.as_tensor(z).float().to(model.network_.device)
+
+
+def _head(model: Any) -> LDLNMHead:
+    if not isinstance(model, CrowdClassifier):
+        raise LDLNMNeeded(found=type(model).__name__)
+    model._check_fitted()
+    if not isinstance(model.network_.head, LDLNMHead):
+        raise LDLNMNeeded(found=type(model.objective_).__name__)
+    return model.network_.head
+
+
+def _annotator_rows(annotator: Any, n: int) -> tuple[Names, Any]:
+    """Return names, and the annotator of each row as a code into them."""
+    if annotator is None:
+        return np.arange(n), np.arange(n)
+    column = naming.to_column(annotator, "annotator")
+    if (missing := naming.missing_rows(column)).any():
+        raise AnnotatorNameMissing(row=int(missing.argmax()))
+    names = naming.to_names(column)
+    if len(names) != n:
+        raise UnequalRows(argument="annotator", n_rows=n, n_entries=len(names), entries="names")
+    return np.unique(names, return_inverse=True)

@@ -1,0 +1,151 @@
+"""Annotators' mistakes: false positives and negatives, over-used classes, and clusters of similar mistakes.
+
+    n_j[k, l] = Σ_i q_i(k) [j's label of i is l]                 labels of annotator j by class and by label
+    false positive rate   Σ_{k≠c} n_j[k, c] / Σ_{k≠c,l} n_j[k, l]        of the class c
+    false negative rate   Σ_{l≠c} n_j[c, l] / Σ_l n_j[c, l]
+    over-use of c         (Σ_k n_j[k, c] − Σ_l n_j[c, l]) / Σ_kl n_j[k, l]
+
+*Clusters of mistakes* (Platanios et al. 2020, section 4.4): v_j[i] = 1 where j errs on item i, agglomerative clustering
+by the L1 distance of these vectors. In the paper's sets every annotator labelled every item ("it is unclear how to
+properly compute" it elsewhere). Here the distance is the mean of |v_j − v_j'| over the items that both labelled, which
+is the same up to a factor there; and if any two annotators share too few items, that of all their confusion rates:
+
+    d_jj' = ½ Σ_k π_k Σ_l |Θ_j[k, l] − Θ_j'[k, l]|        Θ_j = n_j plus one label of the crowd's, rows normalised
+
+π are the shares of the classes. Linkage is complete: average linkage makes clusters of single annotators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dissensus.common.parameters import check_argument
+from dissensus.common.types import BoolArray, FloatArray, IntArray
+from dissensus.models.confusion import soft_counts
+from dissensus.questions.exceptions import WrongPosterior
+from dissensus.table.annotations import Annotations
+
+MIN_LABELS = 10  # an annotator with fewer labels has no rates and no cluster
+MIN_SHARED_ITEMS = 10  # of two annotators, for their mistakes to be compared item by item
+MAX_CLUSTERED = 400  # annotators in clusters, those with the most labels
+CLUSTERS = 4  # as in Figure 2, Platanios et al. 2020
+
+
+@dataclass(frozen=True, eq=False)
+class Mistakes:
+    """Annotators' mistakes, measured by a posterior. NaN and −1 for too few labels."""
+
+    labels: IntArray  # (A,)
+    error: FloatArray  # (A,) share of wrong labels
+    false_positive: FloatArray  # (A, K)
+    false_negative: FloatArray  # (A, K)
+    overused: IntArray  # (A,) class with the largest over-use; −1 for none
+    cluster: IntArray  # (A,) 0 is the largest
+    by: Literal["items", "confusions"] | None  # basis of the distances; None without clusters
+
+
+def mistakes(
+    table: Annotations, posterior: FloatArray, *, clusters: int = CLUSTERS, least: int = MIN_LABELS
+) -> Mistakes:
+    """Measure annotators' mistakes by a posterior (I, K), in which rows of zeros are unknown items.
+
+    There are at most `clusters` clusters; annotators with fewer than `least` labels are not judged.
+
+    >>> from dissensus.table.simulate import simulate
+    >>> crowd = simulate(80, 8, 2, redundancy=5, seed=1)
+    >>> mistakes(crowd.annotations, np.eye(2)[crowd.truth]).error.shape
+    (8,)
+    """
+    posterior = np.asarray(posterior, np.float64)
+    if posterior.shape != (table.n_items, table.n_classes):
+        raise WrongPosterior(n_items=table.n_items, n_classes=table.n_classes, shape=posterior.shape)
+    check_argument("clusters", clusters, int, low=1)
+    check_argument("least", least, int, low=1)
+    known = posterior.sum(axis=1) > 0
+    table = table if known.all() else table.select(rows=known[table.item])
+    labels = np.diff(table.annotator_ptr)
+    enough = labels >= least
+    counts = soft_counts(table, posterior)  # (A, K, K) [annotator, true, given]
+    diagonal = np.diagonal(counts, axis1=1, axis2=2)
+    true, given, total = counts.sum(axis=2), counts.sum(axis=1), counts.sum(axis=(1, 2))[:, None]
+    over = given - true
+    cluster, by = np.full(labels.size, -1), None
+    if enough.any():
+        most = np.argsort(np.where(enough, -labels, 1), kind="stable")[: min(enough.sum(), MAX_CLUSTERED)]
+        annotators = np.sort(most)
+        cluster[annotators], by = _clusters(table, posterior, annotators, counts, clusters)
+
+    def share(part: FloatArray, whole: FloatArray) -> FloatArray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(enough[:, None] & (whole > 1e-9), np.clip(part / whole, 0, 1), np.nan)
+
+    return Mistakes(
+        labels,
+        error=share(total - diagonal.sum(axis=1, keepdims=True), total)[:, 0],
+        false_positive=share(given - diagonal, total - true),
+        false_negative=share(true - diagonal, true),
+        overused=np.where(enough & (over.max(axis=1, initial=0) > 0.5), over.argmax(axis=1), -1),  # half a label: none
+        cluster=cluster,
+        by=by,
+    )
+
+
+def mistake_distance(table: Annotations, truth: IntArray) -> tuple[FloatArray, IntArray]:
+    """Return the share (A, A) of two annotators' common items on which exactly one errs, and their number (A, A).
+
+    The share is NaN without common items. `truth` (I,) are codes, −1 unknown. An annotator with several labels of an
+    item errs if more than half of them are wrong.
+    """
+    from scipy.sparse import csr_array
+
+    known = truth[table.item] >= 0
+    wrong = (table.label != truth[table.item])[known].astype(np.float64)
+    at, shape = (table.annotator[known], table.item[known]), (table.n_annotators, table.n_items)
+    given = csr_array((np.ones(wrong.size), at), shape)  # repeated pairs are summed
+    errs = csr_array((wrong, at), shape)
+    given.sum_duplicates()
+    errs.sum_duplicates()  # the same pairs in the same order
+    errs.data = (errs.data > given.data / 2).astype(np.float64)
+    given.data[:] = 1
+    shared = (given @ given.T).toarray()
+    alone = (errs @ given.T).toarray()  # errors of the first on shared items
+    different = alone + alone.T - 2 * (errs @ errs.T).toarray()  # |v − v'| = v + v' − 2 v v' for zeros and ones
+    with np.errstate(invalid="ignore"):
+        return np.where(shared > 0, different / shared, np.nan), shared.astype(np.int64)
+
+
+def confusion_distance(counts: FloatArray, total: FloatArray) -> FloatArray:
+    """(n, n) d_jj' from counts (n, K, K) [annotator, true, given] and those of all annotators (K, K)."""
+    from scipy.spatial.distance import pdist, squareform
+
+    theta = counts + total / np.maximum(total.sum(axis=1, keepdims=True), 1e-300)
+    theta /= np.maximum(theta.sum(axis=2, keepdims=True), 1e-300)
+    share = total.sum(axis=1) / total.sum()
+    return np.asarray(squareform(pdist((theta * share[:, None] / 2).reshape(len(counts), -1), "cityblock")))
+
+
+def _clusters(
+    table: Annotations, posterior: FloatArray, annotators: IntArray, counts: FloatArray, n: int
+) -> tuple[IntArray, Literal["items", "confusions"]]:
+    """Return clusters of `annotators` (the largest is 0) and the basis of their distances."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    chosen: BoolArray = np.zeros(table.n_annotators, np.bool_)
+    chosen[annotators] = True
+    truth = np.where(posterior.sum(axis=1) > 0, posterior.argmax(axis=1), -1)
+    distance, shared = mistake_distance(table.select(annotators=chosen), truth)
+    by: Literal["items", "confusions"] = "items"
+    np.fill_diagonal(distance, 0)
+    close = squareform(distance, checks=False)
+    if (squareform(shared, checks=False) < MIN_SHARED_ITEMS).any():
+        by = "confusions"
+        close = squareform(confusion_distance(counts[annotators], counts.sum(axis=0)), checks=False)
+    if annotators.size == 1:
+        return np.zeros(1, np.int64), by
+    cluster = fcluster(linkage(close, "complete"), n, "maxclust")
+    order = np.argsort(-np.bincount(cluster)[1:], kind="stable")
+    return np.argsort(order)[cluster - 1], by
