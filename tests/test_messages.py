@@ -51,9 +51,14 @@ def example_of(name, hint):
     return f"‹{name}›"
 
 
-def example(kind):
+def examples(kind):
+    """Messages of a class: several where its sentence depends on a fact, which are in `all_examples`."""
     facts = {name: example_of(name, hint) for name, hint in message_fields(kind).items()}
-    return kind(**facts | dict(kind.example))
+    return [kind(**facts | dict(known)) for known in getattr(kind, "all_examples", [kind.example])]
+
+
+def example(kind):
+    return examples(kind)[0]
 
 
 def rendered():
@@ -65,12 +70,12 @@ def rendered():
     kinds = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in all_messages()}
     lines = []
     for name, kind in sorted(kinds.items()):
-        message = example(kind)
-        python, command = message.render(PYTHON), message.render(COMMAND_LINE)
-        lines += [f"{name.removeprefix('dissensus.')}", f"    {python}"]
-        lines += [f"    $ {command}"] if command != python else []
-        advice = message.render_advice(REPORT) if isinstance(message, Finding) else ""
-        lines += [f"    → {advice}"] if advice else []
+        lines += [f"{name.removeprefix('dissensus.')}"]
+        for message in examples(kind):
+            python, command = message.render(PYTHON), message.render(COMMAND_LINE)
+            lines += [f"    {python}"] + ([f"    $ {command}"] if command != python else [])
+            advice = message.render_advice(REPORT) if isinstance(message, Finding) else ""
+            lines += [f"    → {advice}"] if advice else []
     return "\n".join(lines) + "\n"
 
 

@@ -2,6 +2,8 @@ import pytest
 
 pytest.importorskip("fastapi", reason="needs the extra serve")
 
+from dissensus.serve import app
+from dissensus.serve.exceptions import http_status
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from served import client
@@ -24,6 +26,14 @@ def opened(where):
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def errors(monkeypatch):
+    """The errors that were answered, as they were raised."""
+    found = []
+    monkeypatch.setattr(app, "http_status", lambda error: found.append(error) or http_status(error))
+    return found
 
 
 @pytest.fixture

@@ -268,7 +268,7 @@ def test_every_label_arrives_once_although_the_service_is_killed(tool, tmp_path)
     people = {str(one["id"]): one["email"] for one in room.ask("GET", "/api/users/")}
     with Service(open_store(str(tmp_path / "s.db")), fits=False) as service:
         project = service.project(base)
-        held, table = project.held(), project.table()
+        held, table = project.stored(), project.table()
         project.refit()
         mine = {name: project.item(str(name)) for name in labelled}
     assert sorted(map(int, held)) == sorted(given)  # each once

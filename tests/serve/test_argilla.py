@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from dissensus.exceptions import BadParameter
 from dissensus.serve import argilla, tool_client
 from dissensus.serve.argilla import ArgillaClient, open_datasets
-from dissensus.serve.events import decision_event
+from dissensus.serve.exceptions import ChooseFromTool, ToolAccess, ToolError
+from dissensus.serve.requests import decision_event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.tool import Question
-from dissensus.serve.tool_client import ToolError
 from serve.fake_argilla import FakeArgilla
 
 KEY = "key of the owner"
@@ -27,7 +26,7 @@ PEOPLE = ("ann", "bob", "cy")
 def test_an_option_may_hold_what_joins_options():
     response = {"id": 1, "status": "submitted", "values": {"topics": {"value": ["b|c", "a"]}}, "updated_at": None}
     made = argilla.event_of("i", response, Question("topics", "sets", "p", {}), "ann")
-    assert (made.label, made.of_kind) == ("a|b|c", "sets")
+    assert (made.label, made.label_kind) == ("a|b|c", "sets")
 
 
 @pytest.fixture(scope="module")
@@ -230,12 +229,15 @@ def test_a_page_that_may_have_missed_records_removes_nothing(made, monkeypatch):
 
 def test_a_wrong_key_and_a_wrong_dataset_are_said(made, server):
     data, one = made("mood")
-    with pytest.raises(ToolError, match=f"Argilla at {server} does not accept the token"):
+    with pytest.raises(ToolError) as caught:
         ArgillaClient(server, "x").call("GET", "/me/datasets")
-    with pytest.raises(BadParameter, match="shows no dataset 'nothing' to this key"):
+    assert (caught.value.url, caught.value.status) == (server, 401)
+    with pytest.raises(ChooseFromTool) as caught:
         open_datasets(one.service, data.admin, ["nothing"])
-    with pytest.raises(BadParameter, match="asks for the API key of an admin"):
+    assert caught.value.option == "argilla_dataset"
+    with pytest.raises(ToolAccess) as caught:
         ArgillaClient(server, " ")
+    assert caught.value.tool == "Argilla"
 
 
 def test_the_thread_keeps_in_step(made, monkeypatch):

@@ -92,7 +92,7 @@ def test_what_is_later_than_now_is_of_today(crowd):
 def test_large_tables_and_other_kinds_have_less(crowd, monkeypatch):
     full = {one["annotator"]: one["labels"] for one in made(crowd)["annotators"]}
     monkeypatch.setattr(module, "MAX_ROWS_SCORED", 1000)
-    monkeypatch.setattr(module, "MAX_ROWS_JUDGED", 500)
+    monkeypatch.setattr(module, "MAX_ROWS_COMPARED", 500)
     monkeypatch.setattr(module, "MAX_ANNOTATORS", 2)
     told = made(crowd)
     assert [one["settled"] is not None for one in told["days"]] == [False] * 13 + [True]

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from dissensus.exceptions import UnreadableFile
 from dissensus.serve.events import Event
+from dissensus.serve.exceptions import NoFolder
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.watch import Folder, table_events
@@ -91,8 +91,9 @@ def test_what_is_no_table_is_said_and_holds_nothing_up(folder, service, caplog):
 
 
 def test_a_folder_that_is_not_there_is_named(service, tmp_path):
-    with pytest.raises(UnreadableFile, match="no folder to watch"):
+    with pytest.raises(NoFolder) as caught:
         Folder(service, tmp_path / "nowhere")
+    assert caught.value.path == tmp_path / "nowhere"
 
 
 def test_spans_come_back_as_spans():

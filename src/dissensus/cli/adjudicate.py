@@ -119,7 +119,8 @@ class Decisions:
 
     @staticmethod
     def _event(row: dict[str, str]) -> Event:
-        from dissensus.serve.events import decision_event, time_of
+        from dissensus.serve.events import seconds_of
+        from dissensus.serve.requests import decision_event
         from dissensus.table.names import shown
 
         said: dict[str, Any] = {key: row[key] for key in ("item", "label", "note", "by") if row[key]}
@@ -130,7 +131,7 @@ class Decisions:
                 said["both"] = json.loads(row["both"])
             if not isinstance(found := said.get("both"), list) or not all(isinstance(one, str) for one in found):
                 raise DataError(f'{shown(row["both"])} in column \'both\'; write a list such as ["cat", "dog"].')
-        return replace(decision_event(said, "objects"), at=time_of(row["at"]))  # a label of any kind is a text here
+        return replace(decision_event(said, "objects"), at=seconds_of(row["at"]))  # a label of any kind is a text here
 
     def keep(self, events: Iterable[Event], project: Project) -> None:
         """Write what stands about the items of events."""

@@ -10,7 +10,6 @@ import typer
 
 from dissensus.cli import options, show
 from dissensus.cli.options import option
-from dissensus.exceptions import BadParameter
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 TOKEN_WORDS = ("add", "list", "revoke")
@@ -69,6 +68,7 @@ def serve(
     uvicorn = need("uvicorn", "dissensus serve needs", "serve")
     need("fastapi", "dissensus serve needs", "serve")
     from dissensus.serve.app import create_app, listen
+    from dissensus.serve.exceptions import NoTool, OpenToAll
     from dissensus.serve.service import Service
     from dissensus.serve.store import open_store
     from dissensus.serve.tokens import Tokens
@@ -76,15 +76,12 @@ def serve(
     opened = open_store(store)
     if host not in LOOPBACK and not Tokens(opened).any():
         opened.close()
-        raise BadParameter(
-            f"--host {host} would serve everybody who reaches it; make a token first: dissensus serve --store "
-            f"{_without_password(store)} token add --role admin."
-        )
+        raise OpenToAll(host=host, store=_without_password(store))
     with show.waiting(f"reading {_without_password(store)}"):
         service = Service(opened)
     helpers: list[Any] = []
     if remove and label_studio is argilla is None:
-        raise BadParameter("--remove needs the address of the tool: --label-studio URL or --argilla URL.")
+        raise NoTool()
     try:
         if remove:
             for tool in _studios(service, label_studio, label_studio_token, "", label_studio_project):
@@ -96,10 +93,10 @@ def serve(
         place = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         parts = []
         if label_studio is not None:
-            from dissensus.serve.label_studio import webhook_part
+            from dissensus.serve.label_studio import webhook_router
 
             helpers += _studios(service, label_studio, label_studio_token, address or place, label_studio_project)
-            parts = [webhook_part(list(helpers))]
+            parts = [webhook_router(list(helpers))]
         helpers += _datasets(service, argilla, argilla_key, argilla_dataset)
         if watch is not None:
             from dissensus.serve.watch import Folder
@@ -144,12 +141,11 @@ def _say_removed(where: str, tool: Any, json: bool) -> None:
 
 
 def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> None:
-    if words[0] != "token" or len(words) < 2 or words[1] not in TOKEN_WORDS:
-        raise BadParameter(f"got {' '.join(words)!r}; say token add, token list or token revoke START.")
-    if len(words) != (3 if words[1] == "revoke" else 2):
-        raise BadParameter(
-            f"got {' '.join(words)!r}; token revoke takes the START that token list shows, others nothing."
-        )
+    from dissensus.serve.exceptions import UnknownCommand
+
+    known = words[0] == "token" and len(words) > 1 and words[1] in TOKEN_WORDS
+    if not known or len(words) != (3 if words[1] == "revoke" else 2):
+        raise UnknownCommand(words=" ".join(words))
     from dissensus.serve.store import open_store
     from dissensus.serve.tokens import Tokens
 

@@ -1,9 +1,9 @@
-"""Argilla, both ways: the responses of a dataset into projects of the service, the consensus back into its records.
+"""Argilla, both ways: the responses of a dataset go into projects of the service, the consensus back into its records.
 
-Every question that asks for a label, labels, a rating or spans is a project `argilla-<dataset>-<question>`. All records
-are read every `SECONDS_BETWEEN_SYNCS`. Back go, where they changed, `dissensus_…` metadata that only admins can filter
-by, and suggestions with their scores; these to records that Argilla calls completed and that have none by another
-agent, since it shows suggestions to whoever answers. `remove` takes all of it away.
+Every question for a label, labels, a rating or spans is a project `argilla-<dataset>-<question>`. All records are read
+every `SECONDS_BETWEEN_SYNCS`. Changed `dissensus_…` metadata, which only admins can filter by, and suggestions with
+their scores are written back. Suggestions go only to records that Argilla calls completed and that have none by another
+agent, because Argilla shows them to annotators. `remove` takes all of it away.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dissensus.exceptions import DataError
-from dissensus.serve.events import Event, in_order, label_of, slug, span_text, time_of
+from dissensus.serve.events import Event, seconds_of, slug, sortable_version
+from dissensus.serve.exceptions import NothingToServe
+from dissensus.serve.requests import label_of, span_text
 from dissensus.serve.service import Service
-from dissensus.serve.tool import AGENT, FIELD, MIN_CHANGE, Question, Tool, difference
+from dissensus.serve.tool import AGENT, MIN_CHANGE, PREFIX, Question, Tool, difference
 from dissensus.serve.tool_client import Record, ToolClient
 from dissensus.table.kinds import set_name
 
-ID = "response-"  # how ids of annotations begin; decisions have others
+ID = "response-"  # beginning of the ids of annotations; decisions have others
 PAGE = 500  # records of one call, in and back
 SECONDS_BETWEEN_SYNCS = 20.0
 KINDS = {"label_selection": "classes", "multi_label_selection": "sets", "rating": "graded", "span": "spans"}
@@ -26,34 +27,35 @@ METADATA = {"status": "terms", "confidence": "float", "agreement": "float"}  # f
 
 
 class ArgillaClient(ToolClient):
-    """Calls of one Argilla server (2.x); the key is that of an admin or the owner."""
+    """Calls of one Argilla server (2.x)."""
 
-    tool, things, key = "Argilla", "datasets", "key"
+    tool, things, key, api = "Argilla", "datasets", "key", "/api/v1"
     where_key = "the API key of an admin: it is under My settings"
 
-    def _authorized(self, method: str, path: str, body: Any) -> Any:
-        return self._send(method, f"/api/v1{path}", body, {"X-Argilla-Api-Key": self._token})
+    def credentials(self) -> Record:
+        """Return the key as a header."""
+        return {"headers": {"X-Argilla-Api-Key": self._token}}
 
     def records(self, dataset: str) -> Iterator[tuple[list[Record], int]]:
-        """Pages of records with responses and suggestions, and how many records there are in all."""
+        """Yield pages of records with responses and suggestions, and the number of all records."""
+        path, include = f"/datasets/{dataset}/records", "responses,suggestions"
         offset, total = 0, 1
         while offset < total:
-            page = self.call("GET", f"/datasets/{dataset}/records", include="responses,suggestions", offset=offset,
-                             limit=PAGE)  # fmt: skip
+            page = self.call("GET", path, include=include, offset=offset, limit=PAGE)
             yield page["items"], page["total"]
             offset, total = offset + PAGE, page["total"]
 
 
-def event_of(item: str, response: Record, question: Question, who: str) -> Event:
-    """What a response says to one question: a label, or none where it is a draft or discarded."""
+def event_of(item: str, response: Record, question: Question, annotator: str) -> Event:
+    """Return a response to one question as an event, without a label for a draft or a discarded response."""
     value = (response["values"] or {}).get(question.name, {}).get("value")
     text: str | None = None
     if response["status"] == "submitted" and question.kind == "spans":
-        text = span_text(value or [], 0)  # who answered and marked nothing has read it
+        text = span_text(value or [])  # a submitted response without spans was read
     elif response["status"] == "submitted" and value is not None:
-        text = set_name(value) if question.kind == "sets" else label_of(value, 0)[0]
-    version, at = in_order(response["updated_at"]), time_of(response["updated_at"])
-    return Event("annotation", ID + str(response["id"]), item, who, text, version, at, of_kind=question.kind)
+        text = set_name(value) if question.kind == "sets" else label_of(value)[0]
+    version, at = sortable_version(response["updated_at"]), seconds_of(response["updated_at"])
+    return Event("annotation", ID + str(response["id"]), item, annotator, text, version, at, label_kind=question.kind)
 
 
 class Argilla(Tool):
@@ -64,88 +66,85 @@ class Argilla(Tool):
     def __init__(self, service: Service, client: ArgillaClient, dataset: Record):
         super().__init__(service, f"argilla-{slug(dataset['name'])}")
         self.client, self.dataset, self.number = client, dataset, dataset["name"]
-        self._there: dict[str, Record] = {}  # item → its record, as of the last sync, without responses
+        self._records: dict[str, Record] = {}  # item → its record as of the last sync, without responses
 
-    def asked(self) -> tuple[str, list[Question]]:
-        """The name, and the questions whose answers can be read."""
-        asked = self.client.call("GET", f"/datasets/{self.dataset['id']}/questions")["items"]
+    def read_questions(self) -> tuple[str, list[Question]]:
+        """Return the name, and the questions whose answers can be read."""
         found = [
             Question(one["name"], KINDS[one["settings"]["type"]], f"{self.base}-{slug(one['name'])}", one)
-            for one in asked
+            for one in self.client.call("GET", f"/datasets/{self.dataset['id']}/questions")["items"]
             if one["settings"]["type"] in KINDS
         ]
         if not found:
-            raise DataError(f"dataset {self.number!r} of Argilla asks for no label, labels, rating or spans.")
+            raise NothingToServe(tool="Argilla", name=self.number, kinds=", ".join(KINDS))
         return self.number, found
 
-    # In
-
     def sync(self) -> dict[str, int]:
-        """Bring the projects up to what Argilla holds."""
-        workspace = self.dataset["workspace_id"]
-        users = self.client.call("GET", f"/workspaces/{workspace}/users")["items"]
-        names = {one["id"]: one["username"] for one in users}
-        held = self.held()
-        there: dict[str, Record] = {}
+        """Bring the projects up to the responses of Argilla."""
+        users = self.client.call("GET", f"/workspaces/{self.dataset['workspace_id']}/users")["items"]
+        names = {user["id"]: user["username"] for user in users}
+        stored = self.stored()
+        records: dict[str, Record] = {}
         seen, totals, changed = set(), set(), 0
         for page, total in self.client.records(self.dataset["id"]):
             totals.add(total)
-            records = {str(record["external_id"] or record["id"]): record for record in page}
-            there |= records
-            events = self.show((item, record["fields"]) for item, record in records.items())
-            for item, record in records.items():
+            there = {str(record["external_id"] or record["id"]): record for record in page}
+            records |= there
+            events = self.item_events((item, record["fields"]) for item, record in there.items())
+            for item, record in there.items():
                 for response in record.pop("responses") or []:
                     seen.add(ID + str(response["id"]))
-                    who = names.get(response["user_id"], f"user {response['user_id']}")
-                    for one in self.questions:
-                        event = event_of(item, response, one, who)
-                        known = held[one.project].get(event.id)
+                    annotator = names.get(response["user_id"], f"user {response['user_id']}")
+                    for question in self.questions:
+                        event = event_of(item, response, question, annotator)
+                        known = stored[question.project].get(event.id)
                         if known is None or known[1] != event.version:
-                            events[one.project].append(event)
+                            events[question.project].append(event)
                             changed += 1
             self.append(events)
-        whole = totals == {len(there)}  # else records came or went meanwhile, and a page may have missed some
-        gone = {project: {id_ for id_ in ids.keys() - seen if id_.startswith(ID)} for project, ids in held.items()}
-        gone = gone if whole else {}
-        self.append({project: [Event("removal", one, "") for one in sorted(ids)] for project, ids in gone.items()})
-        self._there = there
-        return {"records": len(there), "changed": changed, "removed": len(set().union(*gone.values()))}
+        whole = totals == {len(records)}  # else records came or went meanwhile, and a page may have missed some
+        gone = {
+            project: sorted(id_ for id_ in ids.keys() - seen if id_.startswith(ID))
+            for project, ids in stored.items()
+            if whole
+        }
+        self.append({project: [Event("removal", one, "") for one in ids] for project, ids in gone.items()})
+        self._records = records
+        return {"records": len(records), "changed": changed, "removed": len(set().union(*gone.values()))}
 
-    def seen(self, question: Question, fields: Record) -> Record:
-        """The fields of a record; the one that spans are of is its text."""
+    def fields(self, question: Question, fields: Record) -> Record:
+        """Return the fields of a record; the field with the spans is its text."""
         text = fields.get(question.about["settings"].get("field"))
         return {**fields, "text": text} if isinstance(text, str) else fields
 
-    # Back
-
     def wanted(self) -> dict[str, tuple[Record, list[Record]]]:
-        """Item → its metadata by us, and our suggestions."""
+        """Return our metadata and suggestions for every item with a label."""
         found: dict[str, tuple[Record, list[Record]]] = {}
-        for question, row, told in self.answers():
-            about, suggested = found.setdefault(row["item"], ({}, []))
-            about |= {self.prefix(question) + key: told[key] for key in METADATA if key in told}
-            value: Any = row["label"]
+        for question, item, facts in self.answers():
+            metadata, suggestions = found.setdefault(item["item"], ({}, []))
+            metadata |= {self.prefix(question) + key: facts[key] for key in METADATA if key in facts}
+            value: Any = item["label"]
             if question.kind == "spans":
-                value = [{key: one[key] for key in ("start", "end", "label")} for one in value]
+                value = [{key: span[key] for key in ("start", "end", "label")} for span in value]
             elif question.kind == "graded":
                 value = int(value)
-            sure = told.get("confidence")
-            score = [sure] * len(value) if isinstance(value, list) else sure
-            if value != []:  # which Argilla takes for no suggestion
+            confidence = facts.get("confidence")
+            score = [confidence] * len(value) if isinstance(value, list) else confidence
+            if value != []:  # Argilla takes an empty list for no suggestion
                 one = {"question_id": question.about["id"], "value": value, "agent": AGENT, "type": "model"}
-                suggested.append(one if sure is None else one | {"score": score})
+                suggestions.append(one if confidence is None else one | {"score": score})
         return found
 
     def write_back(self) -> int:
-        """Write what changed to the records of the last sync; how many changed."""
+        """Write what changed to the records of the last sync; return how many changed."""
         wanted, changed = self.wanted(), []
-        for item, record in self._there.items():
-            about, suggested = wanted.get(item, ({}, []))
+        for item, record in self._records.items():
+            metadata, suggestions = wanted.get(item, ({}, []))
             if record["status"] != "completed":
-                suggested = []
+                suggestions = []
             others = {one["question_id"] for one in record["suggestions"] or () if one["agent"] != AGENT}
-            suggested = [one for one in suggested if one["question_id"] not in others]
-            if (update := self._update(record, about, suggested)) is not None:
+            suggestions = [one for one in suggestions if one["question_id"] not in others]
+            if (update := self._update(record, metadata, suggestions)) is not None:
                 changed.append(update)
         if changed:
             self._make_metadata()
@@ -157,40 +156,39 @@ class Argilla(Tool):
             body = {"items": changed[at : at + PAGE]}
             self.client.call("PUT", f"/datasets/{self.dataset['id']}/records/bulk", body)
 
-    def _update(self, record: Record, about: Record, suggested: list[Record]) -> Record | None:
-        """What to send so that a record says this; None where it does. Suggestions that go are deleted at once."""
+    def _update(self, record: Record, metadata: Record, suggestions: list[Record]) -> Record | None:
+        """Return the update of a record, None if nothing changes; suggestions that go are deleted at once."""
         old = record["metadata"] or {}
-        ours = {key: value for key, value in old.items() if key.startswith(FIELD)}
-        said = {one["question_id"]: one for one in record["suggestions"] or () if one["agent"] == AGENT}
-        new = [one for one in suggested if _differ(one, said.get(one["question_id"]))]
-        if gone := [said[id_]["id"] for id_ in said.keys() - {one["question_id"] for one in suggested}]:
+        ours = {key: value for key, value in old.items() if key.startswith(PREFIX)}
+        present = {one["question_id"]: one for one in record["suggestions"] or () if one["agent"] == AGENT}
+        new = [one for one in suggestions if _differ(one, present.get(one["question_id"]))]
+        if gone := [present[id_]["id"] for id_ in present.keys() - {one["question_id"] for one in suggestions}]:
             self.client.call("DELETE", f"/records/{record['id']}/suggestions", ids=",".join(gone))
-        if not new and difference(about, ours) < MIN_CHANGE:
+        if not new and difference(metadata, ours) < MIN_CHANGE:
             return None
-        rest = {key: value for key, value in old.items() if not key.startswith(FIELD)}
-        return {"id": record["id"], "metadata": rest | about} | ({"suggestions": new} if new else {})
+        rest = {key: value for key, value in old.items() if not key.startswith(PREFIX)}
+        return {"id": record["id"], "metadata": rest | metadata} | ({"suggestions": new} if new else {})
 
     def _make_metadata(self) -> None:
-        """Tell Argilla of our metadata, that admins can filter by it; annotators do not see it."""
-        there = {one["name"] for one in self._properties()}
-        for question in self.questions:
-            for key, kind in METADATA.items():
-                name = self.prefix(question) + key
-                if name not in there:
-                    body: Record = {"name": name, "title": name.replace("_", " "), "settings": {"type": kind}}
-                    body["visible_for_annotators"] = False
-                    self.client.call("POST", f"/datasets/{self.dataset['id']}/metadata-properties", body)
+        """Declare our metadata in Argilla, so that admins can filter by it; annotators do not see it."""
+        present = {one["name"] for one in self._properties()}
+        names = {self.prefix(question) + key: kind for question in self.questions for key, kind in METADATA.items()}
+        for name in names.keys() - present:
+            body: Record = {"name": name, "title": name.replace("_", " "), "settings": {"type": names[name]}}
+            body["visible_for_annotators"] = False
+            self.client.call("POST", f"/datasets/{self.dataset['id']}/metadata-properties", body)
 
     def _properties(self) -> list[Record]:
         found = self.client.call("GET", f"/me/datasets/{self.dataset['id']}/metadata-properties")["items"]
-        return [one for one in found if one["name"].startswith(FIELD)]
+        return [one for one in found if one["name"].startswith(PREFIX)]
 
     def remove(self) -> dict[str, int]:
-        """Take suggestions and metadata away; what people did stays as it is."""
+        """Take suggestions and metadata away; responses stay as they are."""
         self.link()
-        self._there = {r["id"]: r for page, _ in self.client.records(self.dataset["id"]) for r in page}
-        ours = sum(one["agent"] == AGENT for r in self._there.values() for one in r["suggestions"] or ())
-        changed = [one for r in self._there.values() if (one := self._update(r, {}, [])) is not None]
+        self._records = {one["id"]: one for page, _ in self.client.records(self.dataset["id"]) for one in page}
+        records = self._records.values()
+        ours = sum(one["agent"] == AGENT for record in records for one in record["suggestions"] or ())
+        changed = [update for record in records if (update := self._update(record, {}, [])) is not None]
         self._put(changed)
         properties = self._properties()
         for one in properties:
@@ -205,15 +203,15 @@ class Argilla(Tool):
 
 
 def open_datasets(service: Service, client: ArgillaClient, names: Sequence[str] = ()) -> list[Argilla]:
-    """One for each of the datasets named, or for the only one that there is."""
-    there = {one["name"]: one for one in client.call("GET", "/me/datasets")["items"] if one["status"] == "ready"}
-    chosen = client.choose(names, {name: name for name in there})
-    return [Argilla(service, client, there[name]) for name in chosen]
+    """Open the datasets with these names, or the only one."""
+    ready = {one["name"]: one for one in client.call("GET", "/me/datasets")["items"] if one["status"] == "ready"}
+    chosen = client.choose(names, {name: name for name in ready})
+    return [Argilla(service, client, ready[name]) for name in chosen]
 
 
-def _differ(want: Record, there: Record | None) -> bool:
-    """True where a suggestion is not there, or its score moved enough to be written again."""
-    if there is None or there["value"] != want["value"]:
+def _differ(wanted: Record, present: Record | None) -> bool:
+    """Return True if a suggestion is missing, or its score changed enough to be written again."""
+    if present is None or present["value"] != wanted["value"]:
         return True
-    new, old = ((one[0] if isinstance(one, list) else one) or 0.0 for one in (want.get("score"), there["score"]))
+    new, old = ((one[0] if isinstance(one, list) else one) or 0.0 for one in (wanted.get("score"), present["score"]))
     return bool(abs(new - old) >= MIN_CHANGE)

@@ -1,4 +1,4 @@
-"""What a project takes: labels of its kind, spans inside of their text, decisions that an item could have."""
+"""Checks of what a project accepts: labels of its kind, spans inside their text, decisions that an item can have."""
 
 from __future__ import annotations
 
@@ -8,79 +8,82 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dissensus.exceptions import DataError
 from dissensus.serve.events import EMPTY, Event, label_json
+from dissensus.serve.exceptions import RefusedLabel, SpanBeyondText, UndeclaredClass
 from dissensus.serve.rows import ITEM, LABEL
 from dissensus.table import kinds
 from dissensus.table.find_columns import listed
 from dissensus.table.kinds import CLASS_KINDS
-from dissensus.table.names import shown
 
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
-
-SCALARS = "text or numbers"  # whose kind the next fit tells
-TAKES = {EMPTY: (EMPTY, "sets", "spans"), SCALARS: (None,)}
-"""What the labels of a project are → which kinds of a label's JSON it takes; where the kind is known, that or None."""
-WORDS = kinds.KINDS | {EMPTY: "lists", SCALARS: SCALARS}
+SCALARS = "text or numbers"  # the label type of labels whose kind the next fit determines
+ACCEPTED = {EMPTY: (EMPTY, "sets", "spans"), SCALARS: (None,)}
+"""Label type of a project → the kinds that the JSON of a label may imply; for a known kind that kind or None."""
 
 
-def check(project: Project, events: Sequence[Event], told: str | None = None) -> tuple[list[Event], str | None]:
-    """The events as a project takes them, and what its labels are after them; a label that it cannot hold raises.
+def check(project: Project, events: Sequence[Event], label_type: str | None = None) -> tuple[list[Event], str | None]:
+    """Return the events as the project stores them, and its label type after them; raise if it cannot hold a label.
 
-    What they are is a kind, `EMPTY`, `SCALARS`, or None before the first; `told` is what earlier events, which the
-    project does not know yet, have told.
+    A label type is a kind, `EMPTY`, `SCALARS`, or None before the first label; `label_type` is that after earlier
+    events, which the project does not know yet.
     """
-    found = []
-    told = told or _told(project)
+    checked = []
+    label_type = label_type or _label_type(project)
     for event in events:
-        found.append(_checked(project, event, told))
-        if told in (None, EMPTY) and event.label is not None:
-            told = event.of_kind or SCALARS
-    return found, told
+        checked.append(_checked(project, event, label_type))
+        if label_type in (None, EMPTY) and event.label is not None:
+            label_type = event.label_kind or SCALARS
+    return checked, label_type
 
 
-def _told(project: Project) -> str | None:
+def _label_type(project: Project) -> str | None:
     texts = project.names[LABEL].texts
     return project.about.get("kind") or (EMPTY if texts == [kinds.NOTHING] else SCALARS if texts else None)
 
 
-def _checked(project: Project, event: Event, told: str | None) -> Event:
+def _checked(project: Project, event: Event, label_type: str | None) -> Event:
     if event.kind == "decision" and event.data and "both" in event.data:
-        each = [_checked(project, one, told).label for one in _labels(event)]
+        each = [_checked(project, one, label_type).label for one in _one_label_each(event)]
         return replace(event, data={**event.data, "both": each})
     if event.label is None:
         return event
-    label, of_kind, classes = event.label, event.of_kind, project.about.get("classes")
-    said = f"project {project.name!r}, item {shown(event.item)}: the label {shown(label)}"
-    if label == kinds.NOTHING and told in ("sets", "spans"):  # an empty list: nothing is ticked or marked
-        return replace(event, label="[]" if told == "spans" else label, of_kind=told)
-    if told is None and of_kind == "objects":
-        raise DataError(f"{said} is no list of options or spans; of other things, declare the kind 'objects'.")
-    if told is not None and of_kind not in TAKES.get(told, (None, told)):
-        has = WORDS[project.kind if told == SCALARS else told]
-        raise DataError(f"{said} is one of {WORDS[of_kind or SCALARS]}, and this project has {has}; make another.")
-    if told in (None, SCALARS, *CLASS_KINDS) and classes is not None:
-        if label not in classes:
-            raise DataError(f"{said} is none of the {len(classes)} classes declared; declare it in a new project.")
+    label, kind, classes = event.label, event.label_kind, project.about.get("classes")
+    if label == kinds.NOTHING and label_type in ("sets", "spans"):
+        return replace(event, label="[]" if label_type == "spans" else label, label_kind=label_type)
+    fits = label_type is None or kind in ACCEPTED.get(label_type, (None, label_type))
+    if fits and label_type in (None, SCALARS, *CLASS_KINDS) and classes is not None:
+        _check_class(event, label, classes)
         return event
-    if told in ("numbers", "graded") and kinds.numbers_of(np.array([label], object)) is None:
-        how = "" if told == "numbers" else "; declare the classes, in their order, in a new project"
-        raise DataError(f"{said} is no number{how}.")
-    if told in (None, SCALARS, "numbers", "graded") and _is_too_large(label):
-        raise DataError(f"{said} is beyond {kinds.MAX_NUMBER:g}, where squares overflow; divide the labels first.")
-    if "pairs" in (told, of_kind) and not (label in kinds.OUTCOMES and _is_pair(event.item)):
-        raise DataError(f"{said} is no comparison; an item is 'A vs B', a label left, right, tie.")
-    if told == "spans" and of_kind is None:
-        raise DataError(f"{said} is no list of spans; give [{{start, end, label}}, …].")
+    if label_type in ("numbers", "graded"):
+        fits = fits and _is_number(label)
+    if label_type in (None, SCALARS, "numbers", "graded"):
+        fits = fits and not _is_too_large(label)
+    if "pairs" in (label_type, kind):
+        fits = fits and label in kinds.OUTCOMES and _is_pair(event.item)
+    if label_type == "spans":
+        fits = fits and kind is not None
+    if not fits or (label_type is None and kind == "objects"):
+        first = {"objects": EMPTY, "pairs": "pairs"}.get(kind or "", "classes")
+        wanted = {None: first, SCALARS: project.kind}.get(label_type, label_type)
+        raise RefusedLabel(item=event.item, label=label, kind=str(wanted))
     return event
 
 
-def _labels(decision: Event) -> list[Event]:
-    """A decision for each label of one that calls several right."""
+def _check_class(event: Event, label: str, classes: Sequence[str]) -> None:
+    if label not in classes:
+        raise UndeclaredClass(item=event.item, label=label, classes=listed(sorted(classes)))
+
+
+def _one_label_each(decision: Event) -> list[Event]:
+    """Return one decision per label."""
     both = (decision.data or {}).get("both")
     return [decision] if both is None else [replace(decision, label=one, data=None) for one in both]
+
+
+def _is_number(label: str) -> bool:
+    return kinds.numbers_of(np.array([label], object)) is not None
 
 
 def _is_too_large(label: str) -> bool:
@@ -96,30 +99,31 @@ def _is_pair(item: str) -> bool:
 
 
 def check_spans(project: Project, events: Sequence[Event]) -> None:
-    """Raise where a span ends beyond the text that was posted of its item."""
-    marked = [one for one in events if one.of_kind == "spans" and one.item in project.names[ITEM].codes]
+    """Raise if a span ends beyond the text that was posted for its item."""
+    codes = project.names[ITEM].codes
+    marked = [(event, codes[event.item]) for event in events if event.label_kind == "spans" and event.item in codes]
     with project.lock:
-        texts = project.shown({project.names[ITEM].codes[one.item] for one in marked})
-    for one in marked:
-        text = texts.get(project.names[ITEM].codes[one.item], {}).get("text")
-        last = max((span["end"] for span in label_json(one.label, "spans") or []), default=0)
+        fields = project.fields({code for _, code in marked})
+    for event, code in marked:
+        text = fields.get(code, {}).get("text")
+        last = max((span["end"] for span in label_json(event.label, "spans") or []), default=0)
         if isinstance(text, str) and last > len(text):
-            said = f"a span of item {shown(one.item)} ends at {last:,}, and its text has {len(text):,} characters."
-            raise DataError(f"project {project.name!r}: {said}")
+            raise SpanBeyondText(item=event.item, end=last, length=len(text))
 
 
 def check_decision(project: Project, event: Event) -> None:
-    """Raise where an adjudicator's item is not known, or the label is none that the item could have."""
+    """Raise if the item of a decision is unknown, or cannot have the label."""
     with project.lock:
         project.code(event.item)
-        check_spans(project, _labels(event))
+        decisions = _one_label_each(event)
+        check_spans(project, decisions)
         given, kind = project.names[LABEL], project.kind
-        said = [one.label for one in _labels(event) if one.label is not None]
-        if event.of_kind is not None or not len(given):
+        if event.label_kind is not None or not len(given):
             return
-        for label in said:
-            if kind == "numbers" and kinds.numbers_of(np.array([label], object)) is None:
-                raise DataError(f"the label {shown(label)} is no number, and the labels of {project.name!r} are.")
-            classes = project.about.get("classes") or given.texts
-            if kind in CLASS_KINDS and label not in classes:
-                raise DataError(f"nobody gave the label {shown(label)}; the classes are {listed(sorted(classes))}.")
+        for one in decisions:
+            if one.label is None:
+                continue
+            if kind == "numbers" and not _is_number(one.label):
+                raise RefusedLabel(item=one.item, label=one.label, kind=kind)
+            if kind in CLASS_KINDS:
+                _check_class(one, one.label, project.about.get("classes") or given.texts)

@@ -1,4 +1,4 @@
-"""What is said of items: everything, a list by status, or the short answer to a post; and what was decided."""
+"""Answers about items: in full, as a list by status, or the short answer to a post; and decisions."""
 
 from __future__ import annotations
 
@@ -8,134 +8,130 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.exceptions import BadParameter
 from dissensus.questions.item_status import STATUSES
 from dissensus.serve.events import Stored, label_json
+from dissensus.serve.exceptions import DecidedBy, NewClass, NoLabel
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.table.kinds import CLASS_KINDS
-from dissensus.table.names import shown
 
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
-NEW_CLASS = "a label of a new class; the next fit will tell how sure it is"
+SHORT = ("item", "label", "confidence", "labels", "status")
+LISTS = ("all", *STATUSES, "unlabelled", "decided", "unsettled", "queue")
 ORDERS = ("confidence", "name", "changed")
 
 
-def items(
-    project: Project, status: str | None = None, order: str = "confidence", offset: int = 0, limit: int = 100
-) -> dict[str, Any]:
-    """Some items with a status, the least sure first (or by name, or the last labelled first), and how many."""
-    if order not in ORDERS:
-        raise BadParameter(f"order must be {', '.join(ORDERS)}, got {shown(order)}.")
-    with project.lock:
-        there = masks(project)
-        if status is not None and status not in there:
-            raise BadParameter(f"status must be {', '.join(there)}, got {shown(status)}.")
-        chosen = np.flatnonzero(there[status or "all"])
-        if order == "name":
-            texts = project.names[ITEM].texts
-            ordered = sorted(chosen.tolist(), key=texts.__getitem__)
-        else:
-            by = project.sure if order == "confidence" else -project.rows.last_at("item", project.status.size)
-            ordered = chosen[np.lexsort((chosen, by[chosen]))].tolist()
-        some = ordered[offset : offset + limit]
-        data = project.shown(some)
-        found = [one | {"data": data.get(code)} for code, one in zip(some, described(project, some), strict=True)]
-        counts = {name: int(mask.sum()) for name, mask in there.items()}
-        return {"items": found, "total": int(chosen.size), "counts": counts, **project._as_of()}
-
-
 def masks(project: Project) -> dict[str, Any]:
-    """(I,) which items have each status. `queue`: those that an adjudicator should look at."""
+    """(I,) bool: the items in each of `LISTS`; `queue` holds those that an adjudicator should look at."""
     decided = np.zeros(project.status.size, np.bool_)
     decided[list(project.decisions)] = True
-    there = (project.n_labels > 0) | decided
-    there[list(project.shown_at)] = True
-    masks = {"all": there}
-    masks |= {name: (project.status == at) & ~decided for at, name in enumerate(STATUSES)}
-    masks["unlabelled"] = there & (project.n_labels == 0) & ~decided
-    masks["decided"] = decided
-    masks["unsettled"] = there & ~decided & (project.status != 0)
-    masks["queue"] = masks["unsettled"] & (project.n_labels > 1)
-    return masks
+    known = (project.n_labels > 0) | decided
+    known[list(project.fields_at)] = True
+    found = {"all": known}
+    found |= {name: (project.status == at) & ~decided for at, name in enumerate(STATUSES)}
+    found |= {"unlabelled": known & (project.n_labels == 0) & ~decided, "decided": decided}
+    found["unsettled"] = known & ~decided & (project.status != 0)
+    return found | {"queue": found["unsettled"] & (project.n_labels > 1)}
 
 
-def described(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
-    """What is said of items."""
-    fitted, found = project.fitted, []
-    classes = fitted is not None and fitted.table.kind in CLASS_KINDS
-    columns, names = project.rows.columns(), project.names
-    for code in codes:
-        name = names[ITEM].texts[code]
-        rows = [
-            {
-                "annotator": names[ANNOTATOR].texts[columns.annotator[row]],
-                "label": label_json(names[LABEL].texts[columns.label[row]], project.kind),
-                "at": float(columns.at[row]),
-            }
-            for row in project.rows.of_item(code)
-        ]
-        one: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None, "reason": ""}
-        if code in project.voted:
-            one |= {"label": project.voted[code], "reason": NEW_CLASS}
-        elif classes and project.top[code] >= 0 and fitted is not None:
-            chances = project.posterior(code)
-            assert chances is not None
-            one |= {"label": str(fitted.model.classes_[project.top[code]]), "confidence": float(project.sure[code])}
-            one["probabilities"] = dict(zip(map(str, fitted.model.classes_), chances.tolist(), strict=True))
-            status, at = project.why.get(code) or (fitted.status, int(fitted.rank[code]))
-            one["reason"] = status.reason_of(at) if status is not None else ""
-        elif fitted is not None and name in fitted.answers:
-            one |= {key: value for key, value in fitted.answers[name].items() if key != "sure"}
-            if project.kind == "sets":
-                one["label"] = label_json(one["label"], "sets")
-        one |= {"votes": project._votes(code), "labels": len(rows), "annotations": rows}
-        one |= {"status": STATUSES[project.status[code]]} if rows else {"status": "unlabelled", "reason": "no label"}
-        one |= {"decided": False, "decision": None}
-        if (event := project.decisions.get(code)) is not None:
-            said = decision(project, event)
-            one |= {"decided": True, "decision": said, "status": "decided", "reason": f"decided by {said['by']}"}
-            one |= {"label": said["label"], "confidence": 1.0} if event.label >= 0 else {}
-        found.append(one | project._as_of())
-    return found
+def items(
+    project: Project, status: str = "all", order: str = "confidence", offset: int = 0, limit: int = 100
+) -> dict[str, Any]:
+    """Return some items of one of `LISTS` and the size of each list.
+
+    The order is by confidence (least first), by name, or by the time of the last label (latest first).
+    """
+    with project.lock:
+        lists = masks(project)
+        chosen = np.flatnonzero(lists[status])
+        if order == "name":
+            ordered = sorted(chosen.tolist(), key=project.names[ITEM].texts.__getitem__)
+        else:
+            changed = order == "changed"
+            by = -project.rows.last_at("item", project.status.size) if changed else project.confidence
+            ordered = chosen[np.lexsort((chosen, by[chosen]))].tolist()
+        found = _with_fields(project, ordered[offset : offset + limit])
+        counts = {name: int(mask.sum()) for name, mask in lists.items()}
+        return {"items": found, "total": int(chosen.size), "counts": counts, **project.as_of()}
+
+
+def item(project: Project, name: str) -> dict[str, Any]:
+    """Return everything about one item."""
+    with project.lock:
+        return _with_fields(project, [project.code(name)])[0]
+
+
+def _with_fields(project: Project, codes: Sequence[int]) -> list[dict[str, Any]]:
+    fields = project.fields(codes)
+    return [_described(project, code) | {"data": fields.get(code)} for code in codes]
+
+
+def _described(project: Project, code: int) -> dict[str, Any]:
+    """Return what is known of an item: label, votes, status, annotations and decision."""
+    fitted, columns, names = project.fitted, project.rows.columns(), project.names
+    name = names[ITEM].texts[code]
+    rows = [
+        {
+            "annotator": names[ANNOTATOR].texts[columns.annotator[row]],
+            "label": label_json(names[LABEL].texts[columns.label[row]], project.kind),
+            "at": float(columns.at[row]),
+        }
+        for row in project.rows.of_item(code)
+    ]
+    found: dict[str, Any] = {"item": name, "label": None, "confidence": None, "probabilities": None, "reason": ""}
+    if code in project.voted:
+        found |= {"label": project.voted[code], "reason": str(NewClass())}
+    elif fitted is not None and fitted.table.kind in CLASS_KINDS and project.top[code] >= 0:
+        chances = project.posterior(code)
+        assert chances is not None
+        classes = list(map(str, fitted.model.classes_))
+        found |= {"label": classes[project.top[code]], "confidence": float(project.confidence[code])}
+        status, at = project.reasons.get(code) or (fitted.status, int(fitted.rank[code]))
+        found |= {"probabilities": dict(zip(classes, chances.tolist(), strict=True))}
+        found |= {"reason": status.reason_of(at) if status is not None else ""}
+    elif fitted is not None and name in fitted.answers:
+        found |= {key: value for key, value in fitted.answers[name].items() if key != "sure"}
+        if project.kind == "sets":
+            found["label"] = label_json(found["label"], "sets")
+    found |= {"votes": project.votes(code), "labels": len(rows), "annotations": rows}
+    found |= {"status": STATUSES[project.status[code]]} if rows else {"status": "unlabelled", "reason": str(NoLabel())}
+    found |= {"decided": False, "decision": None}
+    if (event := project.decisions.get(code)) is not None:
+        made = decision(project, event)
+        found |= {"decided": True, "decision": made, "status": "decided", "reason": decided_by(made["by"])}
+        found |= {"label": made["label"], "confidence": 1.0} if event.label >= 0 else {}
+    return found | project.as_of()
+
+
+def decided_by(annotator: str) -> str:
+    """Return the reason of a decided item."""
+    return str(DecidedBy(annotator=annotator))
 
 
 def decision(project: Project, event: Stored) -> dict[str, Any]:
-    """An adjudicator's word as it was posted."""
+    """Return a decision as it was posted."""
     data = json.loads(event.data) if event.data else {}
     label = label_json(project.label_text(event), project.kind) if event.label >= 0 else None
     data |= {"both": [label_json(one, project.kind) for one in event.both]} if event.both else {}
-    item, by = project.names[ITEM].texts[event.item], project.names[ANNOTATOR].texts[event.annotator]
-    return {"item": item, "label": label, "both": None, "unclear": False, "note": None} | data | {
-        "by": by, "at": event.at,
-    }  # fmt: skip
+    found = {
+        "item": project.names[ITEM].texts[event.item],
+        "label": label,
+        "both": None,
+        "unclear": False,
+        "note": None,
+    }
+    return found | data | {"by": project.names[ANNOTATOR].texts[event.annotator], "at": event.at}
 
 
 def all_decisions(project: Project) -> list[dict[str, Any]]:
-    """Every decision that stands, in the order in which they were made."""
+    """Return every decision that counts, in the order in which they were made."""
     with project.lock:
         return [decision(project, one) for one in sorted(project.decisions.values(), key=lambda one: one.seq)]
 
 
 def short(project: Project, items: Iterable[str]) -> list[dict[str, Any]]:
-    """The answers to some items, without what they rest on."""
+    """Return the main facts about some items."""
     with project.lock:
-        fitted, found = project.fitted, []
-        classes = fitted is not None and fitted.table.kind in CLASS_KINDS
-        for name in sorted(items):
-            code = project.names[ITEM].codes[name]
-            if classes and fitted is not None and code not in project.decisions and code not in project.voted:
-                labelled = project.top[code] >= 0
-                one = {
-                    "item": name,
-                    "label": str(fitted.model.classes_[project.top[code]]) if labelled else None,
-                    "confidence": float(project.sure[code]) if labelled else None,
-                    "labels": int(project.n_labels[code]),
-                    "status": STATUSES[project.status[code]] if labelled else "unlabelled",
-                }
-            else:
-                whole = described(project, [code])[0]
-                one = {key: whole[key] for key in ("item", "label", "confidence", "labels", "status")}
-            found.append(one)
-        return found
+        found = [_described(project, project.names[ITEM].codes[name]) for name in sorted(items)]
+        return [{key: one[key] for key in SHORT} for one in found]

@@ -1,14 +1,14 @@
-"""Label Studio, both ways: its annotations into projects of the service, the consensus back into its tasks.
+"""Label Studio, both ways: its annotations go into projects of the service, the consensus back into its tasks.
 
 Every control that the reader of its exports reads (`table.io.label_studio`) is a project `label-studio-N-<control>`.
 
 | direction | how |
 |---|---|
 | in, at once | a webhook; Label Studio sends each event once, waits a second, and never tries again |
-| in, surely | `sync`: all tasks at the start and every hour, those that changed every minute; deletions are looked up |
+| in, surely | `sync`: all tasks at the start and every hour, changed ones every minute; deletions are looked up |
 | back | in the background: one prediction per task, and fields `dissensus_…` of its data: columns to filter by |
 
-What is written is compared with what is there, so everything may be interrupted and repeated. `remove` takes it away.
+Writing compares with what is there, so everything may be interrupted and repeated. `remove` takes it away.
 """
 
 from __future__ import annotations
@@ -18,76 +18,86 @@ import hmac
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from xml.etree import ElementTree
 
-from fastapi import FastAPI, Request
-from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
+import httpx
+from fastapi import APIRouter, Body, Header
 
-from dissensus.exceptions import DataError
 from dissensus.questions.item_status import STATUSES
-from dissensus.serve.app import Guard, Part, body_of
-from dissensus.serve.events import Event, in_order, label_of, slug, span_text, time_of
+from dissensus.serve.events import Event, seconds_of, slug, sortable_version
+from dissensus.serve.exceptions import BadWebhook, NothingToServe, Refused, ToolError
+from dissensus.serve.requests import PARSED, label_of, span_text
+from dissensus.serve.routes import JsonRoute
 from dissensus.serve.service import Service
-from dissensus.serve.tool import AGENT, FIELD, MIN_CHANGE, Question, Tool, difference
-from dissensus.serve.tool_client import Record, ToolClient, ToolError
+from dissensus.serve.tool import AGENT, MIN_CHANGE, PREFIX, Question, Tool, difference
+from dissensus.serve.tool_client import Record, ToolClient
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.exports import COMPARED, SPANS, Answer
 from dissensus.table.io.label_studio import task_answers
 from dissensus.table.kinds import set_name
 
-REVIEW = FIELD + "review"
+REVIEW = PREFIX + "review"
 TAB = "dissensus: review"
-SECRET = "X-Dissensus-Webhook"  # the header that our webhooks carry
+SECRET = "X-Dissensus-Webhook"  # header of our webhooks
 ACTIONS = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED", "TASKS_CREATED",
            "TASKS_DELETED", "PROJECT_UPDATED")  # fmt: skip
 SECONDS_BETWEEN_WRITES = 2.0
-SECONDS_OF_WRITES = 5.0  # before webhooks that told too little are looked after
-SECONDS_BETWEEN_SYNCS = 60.0  # of tasks that changed
+SECONDS_OF_WRITES = 5.0  # before incomplete webhooks are completed
+SECONDS_BETWEEN_SYNCS = 60.0  # changed tasks
 SECONDS_BETWEEN_FULL_SYNCS = 3600.0
-OVERLAP = timedelta(minutes=2)  # by which a sync looks back behind the last one: the clocks of two machines
+OVERLAP = timedelta(minutes=2)  # two syncs overlap, because the clocks of two machines differ
 TIME = "%Y-%m-%dT%H:%M:%S.%fZ"  # the only form that filters of tasks take; of a time in UTC
 PAGE = 100  # tasks of one answer
 BATCH = 50  # tasks that are read together before they are written
-GONE = in_order("9999-12-31T00:00:00Z")  # the version of whatever is deleted
+GONE = sortable_version("9999-12-31T00:00:00Z")  # the version of a deleted annotation
+GOLD = "gold-"  # beginning of the id of a decision, which is an annotation marked as ground truth
 _KINDS = {"choices": "classes", "pairwise": "classes", "rating": "graded", "number": "graded", "labels": "spans"}
 
 
-class Client(ToolClient):
-    """Calls of one Label Studio server.
+class AccessTokens(httpx.Auth):
+    """Access tokens, which last for minutes, in exchange for a personal access token (a JWT)."""
 
-    A personal access token (a JWT) buys access tokens for minutes; a legacy token is sent itself.
-    """
+    requires_response_body = True
+
+    def __init__(self, url: str, token: str):
+        self.refresh = httpx.Request("POST", f"{url}/api/token/refresh/", json={"refresh": token})
+        self.access = ""
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Send a request with an access token, once more with a new one if it has expired."""
+        for is_last in (bool(not self.access), True):
+            if is_last:
+                answer = yield self.refresh
+                if not answer.is_success:
+                    return
+                self.access = answer.json()["access"]
+            request.headers["Authorization"] = f"Bearer {self.access}"
+            answer = yield request
+            if is_last or answer.status_code != 401:
+                return
+
+
+class Client(ToolClient):
+    """Calls of one Label Studio server."""
 
     tool, things, key = "Label Studio", "projects", "token"
     where_key = "a token: make one under Account & Settings, Personal Access Token"
 
-    def __init__(self, url: str, token: str):
-        super().__init__(url, token)
-        self._is_jwt = token.count(".") == 2
-        self._access = "" if self._is_jwt else self._token
-
-    def _authorized(self, method: str, path: str, body: Any) -> Any:
-        for fresh in (False, True):
-            if self._is_jwt and (fresh or not self._access):
-                self._access = self._send("POST", "/api/token/refresh/", {"refresh": self._token}, {})["access"]
-            try:
-                said = f"{'Bearer' if self._is_jwt else 'Token'} {self._access}"
-                return self._send(method, path, body, {"Authorization": said})
-            except ToolError as error:
-                if error.status != 401 or not self._is_jwt or fresh:
-                    raise
-        raise AssertionError
+    def credentials(self) -> Record:
+        """Return what exchanges a JWT for access tokens, or a legacy token as a header."""
+        is_jwt = self._token.count(".") == 2
+        legacy = {"headers": {"Authorization": f"Token {self._token}"}}
+        return {"auth": AccessTokens(self.url, self._token)} if is_jwt else legacy
 
     def secret(self, words: str) -> str:
-        """A secret that only holders of the token can make; it is the same in every process, and kept nowhere."""
+        """Return a secret that only holders of the token can make; the same in every process, stored nowhere."""
         return hmac.new(self._token.encode(), words.encode(), hashlib.sha256).hexdigest()
 
     def projects(self) -> list[Record]:
-        """All projects that the token may see."""
+        """Return all projects that the token may see."""
         found: list[Record] = []
         while True:
             page = self.call("GET", "/api/projects/", page=len(found) // PAGE + 1, page_size=PAGE)
@@ -98,7 +108,7 @@ class Client(ToolClient):
     def tasks(
         self, project: int, only: Iterable[int] | None = None, since: str | None = None
     ) -> Iterator[list[Record]]:
-        """Pages of tasks with their annotations, and data as stored: all, some by number, or those changed since."""
+        """Yield pages of tasks with annotations and stored data: all, some by number, or those changed since."""
         query: Record = {"ordering": ["tasks:id"]}
         if only is not None and not (some := sorted(only)):
             return
@@ -107,13 +117,13 @@ class Client(ToolClient):
         if since is not None:
             changed = {"filter": "filter:tasks:updated_at", "operator": "greater", "type": "Datetime", "value": since}
             query["filters"] = {"conjunction": "and", "items": [changed]}
-        asked = {"project": project, "page_size": PAGE, "fields": "all", "resolve_uri": "false"}
+        more = {"project": project, "page_size": PAGE, "fields": "all", "resolve_uri": "false"}
         page, total = 1, 1
         while (page - 1) * PAGE < total:
             try:
-                answer = self.call("GET", "/api/tasks/", page=page, query=json.dumps(query), **asked)
+                answer = self.call("GET", "/api/tasks/", page=page, query=json.dumps(query), **more)
             except ToolError as error:
-                if error.status != 404 or page == 1:  # tasks were deleted meanwhile: there is no such page any more
+                if error.status != 404 or page == 1:  # else tasks were deleted meanwhile, and the page with them
                     raise
                 return
             yield answer["tasks"]
@@ -121,7 +131,7 @@ class Client(ToolClient):
 
 
 class Wanted(NamedTuple):
-    """What a task should say: the fields of its data, and the prediction, empty where there is none."""
+    """The wanted content of a task: fields of its data and a prediction, which may be empty."""
 
     fields: Record
     results: list[Record]
@@ -132,7 +142,7 @@ NOTHING = Wanted({}, [], 0.0)
 
 
 def questions_of(project: Record, base: str) -> list[Question]:
-    """The controls of a project whose answers can be read."""
+    """Return the controls of a project whose answers can be read."""
     tags = ElementTree.fromstring(project["label_config"]).iter()
     several = {tag.get("name") for tag in tags if tag.get("choice") == "multiple"}
     found = []
@@ -143,9 +153,9 @@ def questions_of(project: Record, base: str) -> list[Question]:
     return found
 
 
-def events_of(task: int, annotation: Record, control: Question, who: str, was_gold: bool) -> list[Event]:
-    """What one annotation says to one control: a label, none, or a known label, by the rules of the export's reader."""
-    one = {"id": task, "data": {}, "annotations": [annotation | {"completed_by": who}]}
+def events_of(task: int, annotation: Record, control: Question, annotator: str, was_gold: bool) -> list[Event]:
+    """Return an annotation's events about one control: a label, none, or a known label, as the export's reader has."""
+    one = {"id": task, "data": {}, "annotations": [annotation | {"completed_by": annotator}]}
     where = f"Label Studio: task {task}"
     rows = [row for row in task_answers(one, Columns(), where) if isinstance(row, Answer) and not row.excluded]
     given = [row for row in rows if row.question == control.name and row.label is not None]
@@ -153,21 +163,22 @@ def events_of(task: int, annotation: Record, control: Question, who: str, was_go
     if control.kind == "spans":
         marked = [span for row in given if row.kind == SPANS for span in row.label]
         spans = [{"start": start, "end": end, "label": label} for start, end, label in marked]
-        text = None if annotation.get("was_cancelled") else span_text(spans, 0)  # without a span: there are none
+        text = None if annotation.get("was_cancelled") else span_text(spans)  # without a span: there are none
     else:
         given = [row._replace(label=row.label[0][2]) if row.kind == COMPARED and row.label else row for row in given]
         labels = [label for row in given for label in (row.label if isinstance(row.label, list) else [row.label])]
         labels = [label for label in dict.fromkeys(labels) if label is not None and str(label).strip()]
         if labels:
-            text = set_name(labels) if control.kind == "sets" else label_of(labels[0], 0)[0]
+            text = set_name(labels) if control.kind == "sets" else label_of(labels[0])[0]
     gold = bool(annotation.get("ground_truth")) and text is not None
-    id_, item, version = str(annotation["id"]), str(task), in_order(annotation.get("updated_at"))
-    at = time_of(annotation.get("updated_at") or annotation.get("created_at"))
-    events = [Event("annotation", id_, item, who, None if gold else text, version, at, of_kind=control.kind)]
+    id_, item, version = str(annotation["id"]), str(task), sortable_version(annotation.get("updated_at"))
+    at = seconds_of(annotation.get("updated_at") or annotation.get("created_at"))
+    label = None if gold else text
+    events = [Event("annotation", id_, item, annotator, label, version, at, label_kind=control.kind)]
     if gold:
-        events.append(Event("decision", f"gold-{id_}", item, who, text, version, at, of_kind=control.kind))
+        events.append(Event("decision", GOLD + id_, item, annotator, text, version, at, label_kind=control.kind))
     elif was_gold:
-        events.append(Event("withdrawal", f"gold-{id_}", item, who, None, version, at))
+        events.append(Event("withdrawal", GOLD + id_, item, annotator, None, version, at))
     return events
 
 
@@ -181,29 +192,27 @@ class Studio(Tool):
         self.client, self.number = client, number
         self.url = f"{address.rstrip('/')}/projects/{self.base}/label-studio"
         self._users: dict[int, str] = {}
-        self._golds: dict[tuple[str, str], str] = {}  # project and id of an annotation that is marked as right → item
+        self._golds: dict[tuple[str, str], str] = {}  # project and id of an annotation marked as gold → item
         self._written: dict[str, Wanted] = {}
-        self._stamp: list[Any] = []  # of the answers that are written
+        self._stamp: list[Any] = []  # identifies the written answers
         self._predictions: dict[str, list[Record]] | None = None  # ours, by task; None: not known
         self._stale: set[int] | None = set()  # tasks to look at; None: all
         self._synced: datetime | None = None
-        self._full_sync = 0.0  # when all tasks are to be looked at again
+        self._full_sync = 0.0  # when all tasks are due again
         self._lock = threading.Lock()
 
     # Setting up and taking away
 
-    def asked(self) -> tuple[str, list[Question]]:
-        """The title, and the controls whose answers can be read."""
+    def read_questions(self) -> tuple[str, list[Question]]:
+        """Return the title, and the controls whose answers can be read."""
         about = self.client.call("GET", f"/api/projects/{self.number}/")
         controls = questions_of(about, self.base)
         if not controls:
-            raise DataError(
-                f"project {self.number} of Label Studio asks for no choice, rating, number or label of text."
-            )
+            raise NothingToServe(tool="Label Studio", name=str(self.number), kinds=", ".join(_KINDS))
         return about["title"], controls
 
     def hook(self) -> None:
-        """Make the webhook, or what is wrong with it right."""
+        """Make the webhook, or repair it."""
         want = {"project": self.number, "url": self.url, "send_payload": True, "send_for_all_actions": False}
         want |= {"is_active": True, "headers": {SECRET: self.client.secret(self.base)}, "actions": sorted(ACTIONS)}
         ours = self._ours("webhooks")
@@ -215,22 +224,22 @@ class Studio(Tool):
             self.client.call("DELETE", f"/api/webhooks/{one['id']}/")
 
     def _ours(self, what: str) -> list[Record]:
-        """The webhooks or tabs of the project that we made."""
+        """Return the webhooks or tabs of the project that we made."""
         found = self.client.call("GET", f"/api/{what}/", project=self.number)
         ours = [one for one in found if SECRET in one.get("headers", {}) or AGENT in one.get("data", {})]
         return [one | {"actions": sorted(one.get("actions", []))} for one in ours if one["project"] == self.number]
 
     def _make_tabs(self) -> None:
-        """A tab of the data manager with the tasks to look at; beside it a plain one, where there was no tab at all."""
-        asked = {"filter": f"filter:tasks:data.{REVIEW}", "operator": "equal", "type": "String", "value": "yes"}
-        tabs = [{"title": TAB, "filters": {"conjunction": "and", "items": [asked]}}]
+        """Make a tab of the data manager with the tasks to review, and a plain one if there was no tab at all."""
+        review = {"filter": f"filter:tasks:data.{REVIEW}", "operator": "equal", "type": "String", "value": "yes"}
+        tabs = [{"title": TAB, "filters": {"conjunction": "and", "items": [review]}}]
         if not self.client.call("GET", "/api/dm/views/", project=self.number):
             tabs.insert(0, {"title": "Default"})
         for tab in tabs if not self._ours("dm/views") else ():
             self.client.call("POST", "/api/dm/views/", {"project": self.number, "data": tab | {AGENT: True}})
 
     def remove(self) -> dict[str, int]:
-        """Take webhooks, tabs, predictions and fields away; what people did stays as it is."""
+        """Take webhooks, tabs, predictions and fields away; annotations stay as they are."""
         done = {}
         for what in ("webhooks", "dm/views"):
             ours = self._ours(what)
@@ -240,91 +249,92 @@ class Studio(Tool):
         done["predictions"] = sum(map(len, self._load_predictions().values()))
         tasks = [task for page in self.client.tasks(self.number) for task in page]
         done["tasks"] = sum(self._write_task(task, NOTHING) for task in tasks)
-        self.client.call("POST", f"/api/projects/{self.number}/summary/reset/")  # else it keeps our columns
+        self.client.call("POST", f"/api/projects/{self.number}/summary/reset/")  # otherwise it keeps our columns
         return done
 
-    # In: webhooks
+    # Webhooks
 
     def is_ours(self, secret: str) -> bool:
-        """True where a webhook shows the secret that we gave it."""
+        """Return True if a webhook sends the secret that we gave it."""
         return hmac.compare_digest(secret.encode(), self.client.secret(self.base).encode())
 
-    def webhook(self, body: bytes) -> dict[str, int]:
-        """Take what Label Studio sends. What it does not tell in full is fetched in the background."""
+    def webhook(self, sent: Any) -> dict[str, int]:
+        """Store what Label Studio sends; what it does not send in full is fetched in the background."""
         try:
-            said = json.loads(body)
-            action, about = said["action"], said["project"]["id"]
-            annotations, tasks = _listed(said.get("annotation")), _listed(said.get("task"))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise DataError("the webhook holds no JSON object with an action and a project.") from None
-        if about != self.number:
-            raise DataError(f"the webhook is about project {about}, not {self.number}.")
-        taken = 0
+            action, project = sent["action"], sent["project"]["id"]
+            annotations, tasks = _as_list(sent.get("annotation")), _as_list(sent.get("task"))
+        except (KeyError, TypeError):
+            raise BadWebhook(project=self.number) from None
+        if project != self.number:
+            raise BadWebhook(project=self.number)
+        stored = 0
         if annotations and tasks and action.startswith("ANNOTATION"):
-            taken = self._take(list(zip(annotations, tasks, strict=False)))
-            if not taken or any(one.get("ground_truth") for one in annotations):  # which takes the mark off others
+            stored = self._take(list(zip(annotations, tasks, strict=False)))
+            if not stored or any(one.get("ground_truth") for one in annotations):  # a new mark replaces others
                 self._look_at({one["id"] for one in tasks})
-        elif action == "ANNOTATIONS_DELETED" and said.get("annotations"):
-            taken = self._forget([str(one["id"]) for one in said["annotations"]])
+        elif action == "ANNOTATIONS_DELETED" and sent.get("annotations"):
+            stored = self._forget([str(one["id"]) for one in sent["annotations"]])
         elif action == "TASKS_CREATED":
-            self._show(said.get("tasks", []))
+            self._show(sent.get("tasks", []))
         else:  # deleted in bulk, or another configuration
             self._look_at(None)
         self._wake.set()
-        return {"events": taken}
+        return {"events": stored}
 
     def _look_at(self, tasks: set[int] | None) -> None:
         with self._lock:
             self._stale = None if tasks is None or self._stale is None else self._stale | tasks
 
     def _take(self, pairs: Sequence[tuple[Record, Record]]) -> int:
-        """Append annotations with their tasks; none of them where somebody's name is not known yet."""
-        people = [_user(annotation) for annotation, _ in pairs]
-        if any(person not in self._users for person in people):
+        """Store annotations with their tasks, or none of them if the name of an annotator is not known yet."""
+        users = [_user(annotation) for annotation, _ in pairs]
+        if any(user not in self._users for user in users):
             return 0
         self._show([task for _, task in pairs])
         events: dict[str, list[Event]] = {control.project: [] for control in self.questions}
-        for (annotation, task), person in zip(pairs, people, strict=True):
+        for (annotation, task), user in zip(pairs, users, strict=True):
             for control in self.questions:
                 key = (control.project, str(annotation["id"]))
                 was_gold = self._golds.pop(key, None) is not None
-                new = events_of(task["id"], annotation, control, self._users[person], was_gold)
+                new = events_of(task["id"], annotation, control, self._users[user], was_gold)
                 self._golds |= {key: new[-1].item} if new[-1].kind == "decision" else {}
                 events[control.project] += new
         return self.append(events)
 
     def _forget(self, ids: Sequence[str]) -> int:
-        """Append that annotations are gone, which is final."""
+        """Store that annotations are gone, which is final."""
         events: dict[str, list[Event]] = {}
         for control in self.questions:
             golds = {one: item for one in ids if (item := self._golds.pop((control.project, one), None)) is not None}
             events[control.project] = [Event("removal", one, "", version=GONE) for one in ids]
-            events[control.project] += [Event("withdrawal", f"gold-{one}", golds[one], version=GONE) for one in golds]
+            events[control.project] += [Event("withdrawal", GOLD + one, golds[one], version=GONE) for one in golds]
         return self.append(events)
 
     def _show(self, tasks: Iterable[Record]) -> None:
-        """Append what there is to see of tasks, where it is new; addresses of uploaded files become whole."""
+        """Store the fields of tasks, where they are new; addresses of uploaded files become complete."""
         found = []
         for task in tasks:
-            data = {key: value for key, value in task["data"].items() if not key.startswith(FIELD)}
+            data = {key: value for key, value in task["data"].items() if not key.startswith(PREFIX)}
             uploaded = [key for key, value in data.items() if isinstance(value, str) and value.startswith("/data/")]
             found.append((str(task["id"]), data | {key: self.client.url + data[key] for key in uploaded}))
-        self.append(self.show(found))
+        self.append(self.item_events(found))
 
-    # In: catching up
+    # Synchronisation
 
     def sync(self, tasks: Iterable[int] | None = None, since: datetime | None = None) -> dict[str, int]:
-        """Fetch annotations that are missing or changed, and remove those that are gone: of all tasks, or of some.
+        """Fetch annotations that are missing or changed, and remove deleted ones: of all tasks, or of some.
 
-        What is held is read before the tool is asked, and whatever seems gone is asked for once more by its number.
+        The stored ones are read before the tool is queried, and each that seems deleted is queried once more.
         """
         began, everything = datetime.now(UTC), tasks is None and since is None
         if everything:
             self.link()
         users = {one["id"]: one["email"] or f"user {one['id']}" for one in self.client.call("GET", "/api/users/")}
-        held = self.held()
-        for name, ids in held.items():
-            self._golds |= {(name, id_[5:]): item for id_, (item, *_) in ids.items() if id_.startswith("gold-")}
+        stored = self.stored()
+        for name, ids in stored.items():
+            self._golds |= {
+                (name, id_.removeprefix(GOLD)): item for id_, (item, *_) in ids.items() if id_.startswith(GOLD)
+            }
         only = None if tasks is None else set(tasks)
         items, seen = set(map(str, only or ())), set()
         done = {"tasks": 0, "annotations": 0, "changed": 0}
@@ -334,13 +344,13 @@ class Studio(Tool):
             pairs = [(annotation, task) for task in page for annotation in task["annotations"]]
             seen |= {str(annotation["id"]) for annotation, _ in pairs}
             self._users = {_user(one): f"user {_user(one)}" for one, _ in pairs} | self._users | users
-            changed = [pair for pair in pairs if not _is_held(pair[0], held)]
+            changed = [pair for pair in pairs if not _is_stored(pair[0], stored)]
             self._show(page)
             self._take(changed)
             done["tasks"] += len(page)
             done["annotations"] += len(pairs)
             done["changed"] += len(changed)
-        known = {id_ for ids in held.values() for id_, (item, *_) in ids.items() if everything or item in items}
+        known = {id_ for ids in stored.values() for id_, (item, *_) in ids.items() if everything or item in items}
         gone = [id_ for id_ in known - seen if id_.isdigit() and self.client.find(f"/api/annotations/{id_}/") is None]
         self._forget(gone)
         self._synced = began if only is None else self._synced
@@ -349,27 +359,27 @@ class Studio(Tool):
     # Back
 
     def wanted(self) -> dict[str, Wanted]:
-        """Task → what it should say, for all tasks with a label."""
+        """Return the wanted content of all tasks with a label."""
         found: dict[str, Wanted] = {}
-        for control, row, told in self.answers():
-            before = found.get(row["item"], Wanted({REVIEW: "no"}, [], 1.0))
-            sure = told.get("confidence", 1.0)
-            fields = before.fields | {self.prefix(control) + key: value for key, value in told.items()}
-            if row["status"] in STATUSES[1:] and row["labels"] > 1:  # as in the queue
+        for control, item, facts in self.answers():
+            before = found.get(item["item"], Wanted({REVIEW: "no"}, [], 1.0))
+            confidence = facts.get("confidence", 1.0)
+            fields = before.fields | {self.prefix(control) + key: value for key, value in facts.items()}
+            if item["status"] in STATUSES[1:] and item["labels"] > 1:  # the queue has the same items
                 fields[REVIEW] = "yes"
-            results = [*before.results, *_results(control, row["label"], sure)]
-            found[row["item"]] = Wanted(fields, results, min(before.score, sure))
+            results = [*before.results, *_results(control, item["label"], confidence)]
+            found[item["item"]] = Wanted(fields, results, min(before.score, confidence))
         return found
 
     def write_back(self, seconds: float = SECONDS_OF_WRITES) -> bool:
-        """Write what changed, the most first, for some seconds; True where there is more to write."""
+        """Write changes, the largest first, for some seconds; return True if there are more."""
         ends, written = time.monotonic() + seconds, self._written
-        stamp = [self.service.project(control.project)._as_of() for control in self.questions]
+        stamp = [self.service.project(control.project).as_of() for control in self.questions]
         if stamp == self._stamp:
             return False
         wanted = self.wanted()
-        wanted |= dict.fromkeys(written.keys() - wanted.keys(), NOTHING)  # all labels of these are gone
-        change = {  # what a task says that was not written yet is not known
+        wanted |= dict.fromkeys(written.keys() - wanted.keys(), NOTHING)  # these have lost all labels
+        change = {  # the content of a task that was not written yet is not known
             task: difference(want.fields, written[task].fields if task in written else {})
             for task, want in wanted.items()
         }
@@ -397,13 +407,13 @@ class Studio(Tool):
         return self._predictions
 
     def _write_task(self, task: Record, want: Wanted) -> bool:
-        """Make a task say what is wanted; True where something changed. Who changed it last stays who it was."""
+        """Write a task; return True if it changed. The user who changed it last stays the same."""
         before = self._predictions or {}
         ours, fields = before.get(str(task["id"]), []), task["data"]
         body = {"task": task["id"], "project": self.number, "model_version": AGENT}
         body |= {"result": want.results, "score": want.score}
         changed = True
-        self._predictions = None  # not known, where a call fails
+        self._predictions = None  # not known if a call fails
         for extra in ours[1:] if want.results else ours:
             self.client.call("DELETE", f"/api/predictions/{extra['id']}/")
         if want.results and not ours:
@@ -414,8 +424,8 @@ class Studio(Tool):
             changed = bool(ours) and not want.results
             before[str(task["id"])] = ours[:1] if want.results else []
         self._predictions = before
-        data = {key: value for key, value in fields.items() if not key.startswith(FIELD)} | want.fields
-        if changed or data != fields:  # a prediction, too, makes us the last who changed the task
+        data = {key: value for key, value in fields.items() if not key.startswith(PREFIX)} | want.fields
+        if changed or data != fields:  # a prediction also makes us the last user who changed the task
             by = task["updated_by"][0]["user_id"] if task["updated_by"] else None
             self.client.call("PATCH", f"/api/tasks/{task['id']}/", {"data": data, "updated_by": by})
             changed = True
@@ -424,7 +434,7 @@ class Studio(Tool):
     # The background
 
     def step(self) -> float:
-        """Catch up, then write for some seconds."""
+        """Fetch what is stale, then write for some seconds."""
         if time.monotonic() >= self._full_sync:
             self._look_at(None)
             self._full_sync = time.monotonic() + SECONDS_BETWEEN_FULL_SYNCS
@@ -447,32 +457,32 @@ class Studio(Tool):
 
 
 def open_studios(service: Service, client: Client, address: str, projects: Sequence[int] = ()) -> list[Studio]:
-    """One for each of the projects named, or for the only one that there is."""
-    there = {one["id"]: f"{one['id']} ({one['title']})" for one in client.projects()}
-    return [Studio(service, client, address, number) for number in client.choose(projects, there)]
+    """Open the projects with these numbers, or the only one."""
+    titles = {one["id"]: f"{one['id']} ({one['title']})" for one in client.projects()}
+    return [Studio(service, client, address, number) for number in client.choose(projects, titles)]
 
 
-def webhook_part(studios: Sequence[Studio]) -> Part:
-    """What adds the webhooks' route to the application: `create_app(service, parts=[webhook_part(studios)])`."""
+def webhook_router(studios: Sequence[Studio]) -> APIRouter:
+    """Return the route of the webhooks: `create_app(service, parts=[webhook_router(studios)])`."""
     known = {studio.base: studio for studio in studios}
+    router = APIRouter(route_class=JsonRoute)
 
-    def add(app: FastAPI, _: Service, guard: Guard) -> None:
-        @app.post("/projects/{name}/label-studio")
-        async def take(name: str, request: Request) -> dict[str, int]:
-            """A webhook of Label Studio, which shows the secret that we gave it."""
-            if name not in known or not known[name].is_ours(request.headers.get(SECRET, "")):
-                raise HTTPException(
-                    401, "no webhook that `dissensus serve` made; delete it, and start the service again."
-                )
-            return await run_in_threadpool(known[name].webhook, await body_of(request, guard.limits.body_bytes))
+    @router.post("/projects/{name}/label-studio")
+    def receive(
+        name: str, body: Annotated[Any, PARSED, Body()], secret: Annotated[str, Header(alias=SECRET)] = ""
+    ) -> dict[str, int]:
+        """Store what a webhook of Label Studio sends, with the secret that we gave it."""
+        if name not in known or not known[name].is_ours(secret):
+            raise Refused(reason="unknown webhook", subject=name)
+        return known[name].webhook(body)
 
-    return add
+    return router
 
 
-def _results(control: Question, label: Any, sure: float) -> list[Record]:
-    """The label as results of a prediction."""
+def _results(control: Question, label: Any, confidence: float) -> list[Record]:
+    """Return the label as results of a prediction."""
     type_, to = control.about["type"].lower(), ",".join(control.about["to_name"])
-    names = {"from_name": control.name, "to_name": to, "type": type_, "score": sure}
+    names = {"from_name": control.name, "to_name": to, "type": type_, "score": confidence}
     if control.kind == "spans":
         values = [{"start": one["start"], "end": one["end"], "labels": [one["label"]]} for one in label]
     elif type_ in ("rating", "number"):
@@ -484,19 +494,20 @@ def _results(control: Question, label: Any, sure: float) -> list[Record]:
     return [{**names, "value": value} for value in values]
 
 
-def _is_held(annotation: Record, held: Mapping[str, Mapping[str, tuple[str, str, bool]]]) -> bool:
-    """True where every project has this version of an annotation; a mark as right may go without a new version."""
-    id_, version, gold = str(annotation["id"]), in_order(annotation["updated_at"]), bool(annotation["ground_truth"])
-    found = [ids.get(id_, ("", None, False)) for ids in held.values()]
-    unmarked = not gold and (any(f"gold-{id_}" in ids for ids in held.values()) or not any(one[2] for one in found))
+def _is_stored(annotation: Record, stored: Mapping[str, Mapping[str, tuple[str, str, bool]]]) -> bool:
+    """Return True if every project has this version of an annotation; a gold mark may go without a new version."""
+    id_, version = str(annotation["id"]), sortable_version(annotation["updated_at"])
+    gold = bool(annotation["ground_truth"])
+    found = [ids.get(id_, ("", None, False)) for ids in stored.values()]
+    unmarked = not gold and (any(GOLD + id_ in ids for ids in stored.values()) or not any(one[2] for one in found))
     skipped = annotation["was_cancelled"] or not annotation["result"]
     return all(one[1] == version for one in found) and not (unmarked and not skipped)
 
 
 def _user(annotation: Record) -> int:
-    who = annotation["completed_by"]
-    return int((who["id"] if isinstance(who, dict) else who) or 0)
+    user = annotation["completed_by"]
+    return int((user["id"] if isinstance(user, dict) else user) or 0)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]

@@ -1,20 +1,19 @@
-"""What somebody should label now: the item about which their label is expected to tell most.
+"""The items that an annotator should label next: those about which the label has the most expected information gain.
 
-With q_i the belief about item i, ρ what labels of one item share and Θ what is known of the person, one more label of
-an item with n labels is worth
+With q_i the posterior of item i, ρ the intra-item correlation and Θ the confusion matrix of the annotator, the gain of
+one more label of an item with n labels is
 
     w = I(y; z_i) / √(1 + n ρ)        I(y; z) = H(Θ q) − Σ_k q_k H(Θ[k, ·])
 
-nats: `questions.recommend`'s `about_item`, less where labels repeat each other. For an item without a label q is even,
-whatever the shares of the classes, so that it comes before others. Θ is drawn to the crowd's by `CROWD_LABELS` beside
-the person's labels on items that others labelled too: what nobody checked says nothing about anybody.
+in nats: `about_item` of `questions.recommend`, less if labels repeat each other. An item without labels has a uniform
+q, whatever the class shares, so that it comes first. Θ is shrunk to that of the crowd with the weight of `CROWD_LABELS`
+labels; only labels on items that others labelled too count for the annotator.
 
-A label that tells little is better not asked for while others come who tell more: somebody whose best label is worth
-less than `MIN_SHARE` of what an ordinary annotator's would be, on the item that needs one most of those this person has
-not labelled, is asked to wait, `MAX_WAITS` times in a row at most. Items that somebody else was just asked about (a
-lease, of one process) come last. Never asked for: a label worth less than `MIN_WORTH`, what this person has labelled,
-what is sure by `SURE_LABELS` labels or was decided, and what has as many labels as an item may have. The constants were
-chosen by `benchmarks/serve`.
+Annotators with little to add wait while others come: an annotator whose best gain is below `MIN_SHARE` of an ordinary
+annotator's gain, on the best item that the annotator has not labelled, is asked to wait, at most `MAX_WAITS` times in a
+row. Items that another annotator was just asked about (a lease, of one process) come last. Never asked for: gains below
+`MIN_GAIN`, items that the annotator has labelled, items that are decided or certain by `CERTAIN_LABELS` labels, and
+items with the maximal number of labels. The constants were chosen with `benchmarks/serve`.
 """
 
 from __future__ import annotations
@@ -26,10 +25,12 @@ import numpy as np
 from scipy.special import entr
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import BadParameter
+from dissensus.messages import Message
 from dissensus.models.base import given_first
 from dissensus.models.confidence import CROWD_LABELS
 from dissensus.questions.recommend import MORE_LABELS
+from dissensus.serve.exceptions import EnoughLabels, NothingLeft, OthersBusy, OthersFirst
+from dissensus.serve.rows import ANNOTATOR
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS
 
@@ -39,45 +40,42 @@ if TYPE_CHECKING:
 
 POOL = 2_000  # items
 POOL_CELLS = 2**22  # items × K × K, at most
-LEASE_SECONDS = 600.0  # for which nobody else is asked about an item
+LEASE_SECONDS = 600.0  # seconds in which no other annotator is asked about an item
 MAX_COUNT = 100  # items at once
-SURE, SURE_LABELS = 0.99, 3  # P(label), and labels, from which an item gets no more
-MIN_WORTH = 0.002  # nats below which a label is not worth asking for
-ROUNDING = 1e-9  # of what an ordinary annotator would tell, that somebody new may be below it
-MIN_SHARE = 0.85  # of what an ordinary annotator would tell: who tells as much is always served
-MAX_WAITS = 2  # requests in a row for which somebody is asked to wait: one of three is served, of everybody's
+CERTAIN, CERTAIN_LABELS = 0.99, 3  # P(label), and labels, from which an item gets no more
+MIN_GAIN = 0.002  # nats, below which a label is not worth collecting
+ROUNDING = 1e-9  # relative tolerance: an unseen annotator has an ordinary gain
+MIN_SHARE = 0.85  # share of an ordinary annotator's gain; with more, an annotator is always served
+MAX_WAITS = 2  # requests in a row for which an annotator is asked to wait: at least one of three is served
 
 
 class Assigner:
-    """Chooses items of one project; called with the project's lock held."""
+    """Chooses items of one project; every method is called with the project's lock."""
 
     def __init__(self, project: Project):
         self.project = project
-        self.leases: dict[int, dict[str, float]] = {}  # item → annotator → until when
-        self.own: dict[str, dict[int, float]] = {}  # annotator → items asked for, until when
+        self.leases: dict[int, dict[str, float]] = {}  # item → annotator → end
+        self.own: dict[str, dict[int, float]] = {}  # annotator → item → end of the lease
         self.fitted: Fitted | None = None
         self.pool: IntArray = np.empty(0, np.int64)
         self.at: dict[int, int] = {}  # item → place in the pool
         self.belief = np.empty((0, 1))
-        self.usual: FloatArray = np.empty(0)  # of the pool: what an ordinary annotator would tell about each item
+        self.ordinary: FloatArray = np.empty(0)  # gain of an ordinary annotator's label of each item of the pool
         self.median, self.more = 0, False
-        self.waited: dict[str, int] = {}  # annotator → requests in a row that were turned away
-        self.people: dict[int, FloatArray] = {}
+        self.waited: dict[str, int] = {}  # annotator → requests in a row without an item
+        self.thetas: dict[int, FloatArray] = {}  # annotator → Θ
 
-    def next(self, annotator: str, count: int, among: IntArray | None = None) -> dict[str, Any]:
-        """Items for somebody, or why there are none; `among` are all that they can label."""
-        if not 1 <= count <= MAX_COUNT:
-            raise BadParameter(f"count must be from 1 to {MAX_COUNT}, got {count}.")
+    def next(self, annotator: str, count: int, among: IntArray | None) -> tuple[list[int], Message | None]:
+        """Return the codes of items, or why there are none; `among` are all items to choose from."""
         project, now = self.project, time.monotonic()
-        who = project.names[1].codes.get(annotator, -1)
-        most = project.about.get("per_annotator")
-        if most is not None and who >= 0 and project.n_given[who] >= most:
-            return self._stop(
-                f"you have given {project.n_given[who]:,} labels, as many as one person gives here: thank you."
-            )
-        if most is not None:
-            count = min(count, most - int(project.n_given[who] if who >= 0 else 0))
-        chosen = self._held(annotator, who, now)[:count]
+        who = project.names[ANNOTATOR].codes.get(annotator, -1)
+        n_given = int(project.n_given[who]) if who >= 0 else 0
+        limit = project.about.get("per_annotator")
+        if limit is not None:
+            if n_given >= limit:
+                return [], EnoughLabels(n_labels=n_given)
+            count = min(count, limit - n_given)
+        chosen = self._leased(annotator, who, now)[:count]
         waits = False
         if len(chosen) < count:
             least = MIN_SHARE if self.waited.get(annotator, 0) < MAX_WAITS else 0.0
@@ -87,54 +85,43 @@ class Assigner:
         for item in chosen:
             self.leases.setdefault(item, {})[annotator] = now + LEASE_SECONDS
             self.own.setdefault(annotator, {})[item] = now + LEASE_SECONDS
-        if not chosen:
-            if waits:
-                return self._stop("others are asked first about what is left: stop for now, ask later again, thanks.")
-            if self._busy(who, among, now):
-                return self._stop("others are labelling what is left: stop for now, ask again in some minutes, thanks.")
-            return self._stop("no item is left that needs a label from you now: stop here, and thank you.")
-        texts, data = project.names[0].texts, project.shown(chosen)
-        return {
-            "items": [{"item": texts[code], "data": data.get(code)} for code in chosen],
-            "stop": None,
-        } | project._as_of()
+        if chosen:
+            return chosen, None
+        return [], OthersFirst() if waits else OthersBusy() if self._is_busy(who, among, now) else NothingLeft()
 
-    def _busy(self, who: int, among: IntArray | None, now: float) -> bool:
-        """True where an item would be asked for, were it not that others were just asked."""
+    def _is_busy(self, who: int, among: IntArray | None, now: float) -> bool:
+        """Return True if only leases of others keep an item from the annotator."""
         leased = [item for item, others in self.leases.items() if max(others.values(), default=0) > now]
-        codes = np.array([item for item in leased if not self._labelled(item, who)], np.int64)
+        codes = np.array([item for item in leased if not self._has_labelled(item, who)], np.int64)
         return bool((self._open(codes) & (True if among is None else np.isin(codes, among))).any())
 
-    def _stop(self, said: str) -> dict[str, Any]:
-        return {"items": [], "stop": said[0].upper() + said[1:]} | self.project._as_of()
-
-    def changed(self, codes: list[int]) -> None:
+    def update(self, codes: list[int]) -> None:
         """Follow items whose labels changed."""
         new, places = [], []
         for code in codes:
-            self._answered(code)
+            self._end_leases(code)
             if (place := self.at.get(code)) is None:
                 new.append(code)
-            elif (chances := self._now(code)) is not None:
+            elif (chances := self._current(code)) is not None:
                 self.belief[place] = chances
                 places.append(place)
         if places:
-            self.usual[places] = self._worth(self.pool[places], self.belief[places], -1)
+            self.ordinary[places] = self._gain(self.pool[places], self.belief[places], -1)
         if new and self.fitted is not None and len(self.at) < 2 * POOL:
             self._add(new)
 
-    def _now(self, code: int) -> FloatArray | None:
-        """(K,) what is believed of an item now; None where the last fit cannot tell."""
+    def _current(self, code: int) -> FloatArray | None:
+        """(K,) float: the posterior of an item now, uniform without labels; None if the last fit has none."""
         chances = self.project.posterior(code)
         if chances is None or chances.size != self.belief.shape[1]:
             return None
         return chances if self.project.n_labels[code] else np.full(chances.size, 1 / chances.size)
 
-    def _answered(self, code: int) -> None:
-        """Forget that people were asked about an item who have labelled it since."""
+    def _end_leases(self, code: int) -> None:
+        """End the leases of annotators who have labelled the item."""
         rows, project = self.project.rows, self.project
         if code in self.leases:
-            texts, who = project.names[1].texts, rows.columns().annotator
+            texts, who = project.names[ANNOTATOR].texts, rows.columns().annotator
             given = {texts[who[row]] for row in rows.of_item(code)}
             for annotator in given & self.leases[code].keys():
                 del self.leases[code][annotator]
@@ -143,42 +130,43 @@ class Assigner:
                 del self.leases[code]
 
     def _add(self, codes: list[int]) -> None:
-        found = [chances for code in codes if (chances := self._now(code)) is not None]
+        """Add items to the pool."""
+        found = [chances for code in codes if (chances := self._current(code)) is not None]
         if len(found) < len(codes):
             return
         self.at |= {code: self.pool.size + at for at, code in enumerate(codes)}
         self.pool = np.concatenate([self.pool, codes])
         self.belief = np.concatenate([self.belief, np.array(found)])
-        self.usual = np.concatenate([self.usual, self._worth(np.array(codes), np.array(found), -1)])
+        self.ordinary = np.concatenate([self.ordinary, self._gain(np.array(codes), np.array(found), -1)])
 
-    def _held(self, annotator: str, who: int, now: float) -> list[int]:
-        """What this person was asked for already and has not answered."""
-        held = self.own.get(annotator, {})
-        for item in [item for item, until in held.items() if until < now or self._labelled(item, who)]:
-            del held[item]
+    def _leased(self, annotator: str, who: int, now: float) -> list[int]:
+        """Return the items that the annotator was asked about and has not labelled."""
+        leased = self.own.get(annotator, {})
+        for item in [item for item, until in leased.items() if until < now or self._has_labelled(item, who)]:
+            del leased[item]
             others = self.leases.get(item, {})
             others.pop(annotator, None)
             if not others:
                 self.leases.pop(item, None)
-        open_ = self._open(np.array(list(held), np.int64))
-        return [item for item, good in zip(held, open_.tolist(), strict=True) if good]
+        open_ = self._open(np.array(list(leased), np.int64))
+        return [item for item, good in zip(leased, open_.tolist(), strict=True) if good]
 
-    def _labelled(self, item: int, who: int) -> bool:
+    def _has_labelled(self, item: int, who: int) -> bool:
         return who >= 0 and self.project.rows.has(item, who)
 
     def _open(self, codes: IntArray) -> BoolArray:
-        """(n,) which items may have one more label."""
+        """(n,) bool: items that may have one more label."""
         project = self.project
         labels = project.n_labels[codes]
-        open_ = ((project.sure[codes] < SURE) | (labels < SURE_LABELS)) & (labels < self.most())
+        open_ = ((project.confidence[codes] < CERTAIN) | (labels < CERTAIN_LABELS)) & (labels < self.most())
         if project.decisions:
             open_ &= ~np.isin(codes, list(project.decisions))
         return np.asarray(open_)
 
     def most(self) -> int:
-        """Labels that an item may come to: as the project says, or a few more than the median item has."""
-        if (said := self.project.about.get("per_item")) is not None:
-            return int(said)
+        """Return the maximal number of labels of an item: `per_item`, or a few more than the median item has."""
+        if (declared := self.project.about.get("per_item")) is not None:
+            return int(declared)
         if self.fitted is None:
             counts = self.project.n_labels
             return (int(np.ceil(np.median(counts[counts > 0]))) if counts.any() else 0) + MORE_LABELS
@@ -187,54 +175,54 @@ class Assigner:
     def _choose(
         self, who: int, count: int, without: set[int], among: IntArray | None, least: float
     ) -> tuple[list[int], bool]:
-        """The best items for somebody, and True where some were left for others and none found."""
+        """Return the best items for an annotator, and True if there are none because others come first."""
         self._refresh()
-        found, waits = self._walk(self.pool, self.belief, who, count, without, among, least)
-        if len(found) < count and self.more and not waits:  # this person knows the pool; look at all items
+        found, waits = self._among(self.pool, self.belief, who, count, without, among, least)
+        if len(found) < count and self.more and not waits:  # the annotator knows the pool: look at all items
             candidates = np.setdiff1d(self._candidates(), self.pool)
             columns = self.project.rows.columns()
             candidates = np.setdiff1d(candidates, columns.item[columns.annotator == who])
             belief, rest = self._beliefs(candidates), count - len(found)
-            others, waits = self._walk(candidates, belief, who, rest, without | set(found), among, least)
+            others, waits = self._among(candidates, belief, who, rest, without | set(found), among, least)
             found += others
         return found, waits
 
-    def _walk(
+    def _among(
         self, codes: IntArray, belief: FloatArray, who: int, count: int, without: set[int], among: Any, least: float
     ) -> tuple[list[int], bool]:
-        """As `_choose`, of some items; those that others were asked about come last, if they may have more labels."""
+        """Choose among some items as `_choose` does; those that others were asked about come last."""
         if not codes.size:
             return [], False
-        asked, now = np.zeros(codes.size, np.int64), time.monotonic()
+        n_asked, now = np.zeros(codes.size, np.int64), time.monotonic()
         for item, others in self.leases.items():
             if (place := self.at.get(item, -1)) >= 0 and codes is self.pool:
-                asked[place] = sum(until > now for until in others.values())
-        room = self._open(codes) & (self.project.n_labels[codes] + asked < self.most())
-        usual = self.usual if codes is self.pool else self._worth(codes, belief, -1)
-        free = np.flatnonzero(room & (asked == 0))
-        wanted = self._best(codes[free], usual[free], who, 1, set())
-        level = least * usual[codes == wanted[0]][0] * (1 - ROUNDING) if wanted else 0.0
+                n_asked[place] = sum(until > now for until in others.values())
+        room = self._open(codes) & (self.project.n_labels[codes] + n_asked < self.most())
+        ordinary = self.ordinary if codes is self.pool else self._gain(codes, belief, -1)
+        free = np.flatnonzero(room & (n_asked == 0))
+        best = self._best(codes[free], ordinary[free], who, 1, set())
+        level = least * ordinary[codes == best[0]][0] * (1 - ROUNDING) if best else 0.0
         if among is not None:
             room &= np.isin(codes, among)
-        worth = np.where(room, self._worth(codes, belief, who), -np.inf)
+        gain = np.where(room, self._gain(codes, belief, who), -np.inf)
         found: list[int] = []
-        for some in (asked == 0, asked > 0):
-            places = np.flatnonzero(some & (worth >= max(level, MIN_WORTH)))
-            found += self._best(codes[places], worth[places], who, count - len(found), without)
+        for some in (n_asked == 0, n_asked > 0):
+            places = np.flatnonzero(some & (gain >= max(level, MIN_GAIN)))
+            found += self._best(codes[places], gain[places], who, count - len(found), without)
             if len(found) == count:
                 return found, False
-        places = np.flatnonzero(worth >= MIN_WORTH)
-        return found, not found and bool(self._best(codes[places], worth[places], who, 1, without))
+        places = np.flatnonzero(gain >= MIN_GAIN)
+        return found, not found and bool(self._best(codes[places], gain[places], who, 1, without))
 
     def _best(self, codes: IntArray, gain: FloatArray, who: int, count: int, without: set[int]) -> list[int]:
-        """So many of the items with the largest gain that somebody has not labelled."""
+        """Return up to `count` items with the largest gain that the annotator has not labelled."""
         found: list[int] = []
         size = min(4 * count + 16, codes.size)
         while len(found) < count and codes.size:
             first = np.argpartition(-gain, size - 1)[:size] if size < codes.size else np.arange(codes.size)
             first = first[np.lexsort((codes[first], -gain[first]))]
             for item in codes[first].tolist():
-                if len(found) < count and item not in without and not self._labelled(item, who):
+                if len(found) < count and item not in without and not self._has_labelled(item, who):
                     found.append(item)
             if size == codes.size:
                 break
@@ -243,27 +231,27 @@ class Assigner:
             codes, gain, size = codes[keep], gain[keep], min(8 * size, int(keep.sum()))
         return found
 
-    def _worth(self, codes: IntArray, belief: FloatArray, who: int) -> FloatArray:
-        """(n,) what one more label of items by somebody is worth, w."""
+    def _gain(self, codes: IntArray, belief: FloatArray, who: int) -> FloatArray:
+        """(n,) float: the gain w of one more label of each item by an annotator."""
         fitted, labels = self.fitted, self.project.n_labels[codes]
         if fitted is None or belief.shape[1] < 2:
-            return np.asarray((1 - np.minimum(self.project.sure[codes], SURE)) / np.sqrt(1.0 + labels))
-        theta = self._person(fitted, who)
+            return np.asarray((1 - np.minimum(self.project.confidence[codes], CERTAIN)) / np.sqrt(1.0 + labels))
+        theta = self._theta(fitted, who)
         label = entr(belief @ theta.T) @ np.ones(len(theta))  # H(y); a product is faster than a sum over few columns
-        told = label - belief @ entr(theta).sum(axis=0)
-        return np.asarray(told / np.sqrt(1 + labels * fitted.model.dependence_))
+        mutual = label - belief @ entr(theta).sum(axis=0)
+        return np.asarray(mutual / np.sqrt(1 + labels * fitted.model.dependence_))
 
-    def _person(self, fitted: Fitted, who: int) -> FloatArray:
-        """Θ (K, K) [given, true] of somebody, drawn to the crowd's as far as it is not known; −1 is somebody new."""
+    def _theta(self, fitted: Fitted, who: int) -> FloatArray:
+        """(K, K) float: Θ [given, true] of an annotator, shrunk to that of the crowd; −1 is an unseen annotator."""
         place = int(fitted.who[who]) if 0 <= who < fitted.who.size else -1
-        if place not in self.people:
+        if place not in self.thetas:
             own, crowd = given_first(fitted.model.confusions_of(np.array([place, -1])))
-            self.people[place] = crowd + (own - crowd) * self._known(fitted.table, place)
-        return self.people[place]
+            self.thetas[place] = crowd + (own - crowd) * self._weight(fitted.table, place)
+        return self.thetas[place]
 
     @staticmethod
-    def _known(table: Annotations, place: int) -> float:
-        """How far somebody is known: n / (n + `CROWD_LABELS`), of n labels on items that others labelled too."""
+    def _weight(table: Annotations, place: int) -> float:
+        """Return n / (n + `CROWD_LABELS`), the weight of the own Θ, for n labels on items that others labelled."""
         if place < 0:
             return 0.0
         item = table.item[table.by_annotator[table.annotator_ptr[place] : table.annotator_ptr[place + 1]]]
@@ -272,13 +260,13 @@ class Assigner:
 
     def _candidates(self) -> IntArray:
         project = self.project
-        there = project.n_labels > 0
-        there[list(project.shown_at)] = True
-        codes = np.flatnonzero(there)
+        known = project.n_labels > 0
+        known[list(project.fields_at)] = True
+        codes = np.flatnonzero(known)
         return codes[self._open(codes)]
 
     def _beliefs(self, codes: IntArray) -> FloatArray:
-        """(n, K) the posterior of items, now."""
+        """(n, K) float: the posterior of items now."""
         project, fitted = self.project, self.fitted
         if fitted is None or fitted.table.kind not in CLASS_KINDS:
             return np.ones((codes.size, 1))
@@ -291,7 +279,7 @@ class Assigner:
         return belief
 
     def _refresh(self) -> None:
-        """Choose the pool anew after a fit."""
+        """Choose the pool again after a fit."""
         project = self.project
         used = len(self.leases) > self.pool.size // 2 and self.more
         if project.fitted is self.fitted and self.pool.size and not used:
@@ -299,7 +287,7 @@ class Assigner:
         now = time.monotonic()
         for item in [item for item, others in self.leases.items() if max(others.values(), default=0) < now]:
             del self.leases[item]
-        self.fitted, self.people = project.fitted, {}
+        self.fitted, self.thetas = project.fitted, {}
         counts = project.n_labels[project.n_labels > 0]
         self.median = int(np.ceil(np.median(counts))) if counts.size else 0
         codes = self._candidates()
@@ -309,8 +297,8 @@ class Assigner:
         if self.more:
             size += len(self.leases)
         if self.more and size < codes.size:
-            best = np.argpartition(-self._worth(codes, belief, -1), size)[:size]
+            best = np.argpartition(-self._gain(codes, belief, -1), size)[:size]
             codes, belief = codes[best], belief[best]
         self.pool, self.belief = codes, np.ascontiguousarray(belief)
-        self.usual = self._worth(self.pool, self.belief, -1)
+        self.ordinary = self._gain(self.pool, self.belief, -1)
         self.at = {code: at for at, code in enumerate(codes.tolist())}

@@ -1,7 +1,7 @@
-"""What became of a project day by day: labels, settled items, the queue, and everybody's agreement with the others.
+"""The progress of a project by day: labels, settled items, the queue, and each annotator's agreement with the others.
 
-Past days are judged by what is known of the annotators now, so that the curves show the labels and not the learning. A
-label that was corrected counts from its correction on; `drift` compares with the table as it was a week ago.
+Past days are evaluated with today's error models of the annotators, so that curves show the labels and not the fits. A
+corrected label counts from its correction on; `drift` compares with the table as it was a week ago.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dissensus.table.kinds import CLASS_KINDS
 DAY = 86_400.0  # seconds
 WEEK = 7 * DAY
 MAX_ROWS_SCORED = 3_000_000  # over all days; beyond, only today and a week ago
-MAX_ROWS_JUDGED = 300_000  # by the others; beyond, those of some items
-MAX_ANNOTATORS = 500  # that are listed, those with most labels in these days; who drifts always is
+MAX_ROWS_COMPARED = 300_000  # rows compared with other annotators; beyond, a sample of the items
+MAX_ANNOTATORS = 500  # listed: those with most labels in these days, and all who drift
 
 
 def progress(
@@ -38,16 +38,16 @@ def progress(
     now: float,
     days: int = 14,
 ) -> dict[str, Any]:
-    """What became of a table whose rows are of the times `at` (N,).
+    """Return the progress of a table whose rows have the times `at` (N,).
 
-    `before` is the table of a week ago, `model` what answers it, `decided` the items that somebody decided, and when.
-    Of labels that are no classes only the counts are known. `drift_tested`: there were labels to compare with.
+    `before` is the table of a week ago, `model` the fitted model, `decided` the times of decisions by item. For labels
+    that are not classes only counts are returned. `drift_tested`: there were labels to compare with.
     """
-    at, decided = np.minimum(at, now), {name: min(time, now) for name, time in decided.items()}  # a clock went back
-    start = (now // DAY - days + 1) * DAY  # of the first day
+    at, decided = np.minimum(at, now), {name: min(time, now) for name, time in decided.items()}  # the clock may go back
+    start = (now // DAY - days + 1) * DAY  # beginning of the first day
     ends = np.minimum(start + DAY * np.arange(1, days + 1), now)
     classes = table.kind in CLASS_KINDS and len(table) == at.size
-    told = [
+    by_day = [
         {"day": _day(end - 1), "labels": int(n), "items": None, "settled": None, "queue": None}
         for end, n in zip(ends, np.histogram(at, [start, *ends])[0], strict=True)
     ]
@@ -55,38 +55,38 @@ def progress(
     if classes and model is not None and set(table.classes.tolist()) <= set(model.classes_.tolist()):
         some = len(table) * days <= MAX_ROWS_SCORED
         points = {end: _settled(table, at, model, decided, end) for end in [now - WEEK, *(ends if some else [now])]}
-        told = [one | points.get(end, {}) for one, end in zip(told, ends, strict=True)]
+        by_day = [one | points.get(end, {}) for one, end in zip(by_day, ends, strict=True)]
     week = {key: [points.get(end, {}).get(key) for end in (now, now - WEEK)] for key in ("settled", "queue")}
     ages = ((now - WEEK, now), (now - 2 * WEEK, now - WEEK))
     week["labels"] = [int(((at > low) & (at <= high)).sum()) for low, high in ages]
     week["agreement"] = [one.describe().get("pairwise_agreement") if one else None for one in (table, before)]
-    people = _people(table, at, before, np.array([start, *ends]), now) if classes and len(table) else []
-    tested = bool(people) and before is not None and len(before) > 0
-    return {"days": told, "week": week, "annotators": people, "drift_tested": tested}
+    annotators = _annotators(table, at, before, np.array([start, *ends]), now) if classes and len(table) else []
+    tested = bool(annotators) and before is not None and len(before) > 0
+    return {"days": by_day, "week": week, "annotators": annotators, "drift_tested": tested}
 
 
 def _settled(
     table: Annotations, at: FloatArray, model: Aggregator, decided: Mapping[str, float], end: float
 ) -> dict[str, Any]:
-    """How many items had labels, which share was settled or decided, and how many waited."""
+    """Return the number of items with labels, the share settled or decided, and the size of the queue."""
     then = table.select(rows=at <= end)
     then = then.select(items=np.diff(then.item_ptr) > 0)
     if not len(then):
         return {"items": 0, "settled": None, "queue": 0}
-    sure = is_settled(model.predict_proba(then).max(axis=1), then.ratings_per_item)
+    settled = is_settled(model.predict_proba(then).max(axis=1), then.ratings_per_item)
     done = np.array([name for name, time in decided.items() if time <= end], object)
     place = naming.match(done, then.items, "items") if done.size else np.empty(0, np.int64)
-    sure[place[place >= 0]] = True
-    waits = ~sure & (np.diff(then.item_ptr) > 1)  # the `queue` of `describe.masks`
-    return {"items": then.n_items, "settled": float(sure.mean()), "queue": int(waits.sum())}
+    settled[place[place >= 0]] = True
+    waits = ~settled & (np.diff(then.item_ptr) > 1)  # the `queue` of `describe.masks`
+    return {"items": then.n_items, "settled": float(settled.mean()), "queue": int(waits.sum())}
 
 
-def _people(
+def _annotators(
     table: Annotations, at: FloatArray, before: Annotations | None, edges: FloatArray, now: float
 ) -> list[dict[str, Any]]:
-    """Everybody's agreement with the others by day, this week and before, and whether it moved by more than theirs."""
-    if len(table) > MAX_ROWS_JUDGED:
-        kept = np.arange(table.n_items) % -(-len(table) // MAX_ROWS_JUDGED) == 0
+    """Return each annotator's agreement with the others by day, this week and before, and whether it drifts."""
+    if len(table) > MAX_ROWS_COMPARED:
+        kept = np.arange(table.n_items) % -(-len(table) // MAX_ROWS_COMPARED) == 0
         at, table = at[kept[table.item]], table.select(items=kept)
         before = before and before.select(items=np.intersect1d(before.items, table.items))
     others = ask_others(table, np.arange(table.n_annotators))
@@ -96,8 +96,8 @@ def _people(
     sentences = {}
     if before is not None and len(before) and len(table):
         names, found = drift(before, table, others=others)
-        said = found.sentences(np.full(names.size, "", object))  # the name is said by whoever may see it
-        sentences = dict(zip(names[found.surest()].tolist(), (one.strip() for one in said), strict=True))
+        texts = found.sentences(np.full(names.size, "", object))  # without the name, which not all callers may see
+        sentences = dict(zip(names[found.surest()].tolist(), (one.strip() for one in texts), strict=True))
     listed = np.argsort(-labels.sum(axis=1), kind="stable")[:MAX_ANNOTATORS].tolist()
     listed += [a for a, name in enumerate(table.annotators.tolist()) if name in sentences and a not in set(listed)]
     return [
@@ -117,13 +117,15 @@ def _people(
 
 
 def _shares(table: Annotations, others: Others, column: Any, n: int) -> tuple[Any, FloatArray]:
-    """(A, n) labels, and the share that agrees with the others; NaN where nobody else can judge one."""
+    """(A, n) int, (A, n) float: labels, and the share that agrees with the others; NaN without others."""
     A, inside = table.n_annotators, column >= 0
     place = table.annotator.astype(np.int64) * n + column
-    right, judged = others.q.argmax(axis=1) == table.label, inside & ~others.alone
-    labels, there, hits = (np.bincount(place[rows], minlength=A * n) for rows in (inside, judged, judged & right))
+    right, compared = others.q.argmax(axis=1) == table.label, inside & ~others.alone
+    labels, n_compared, hits = (
+        np.bincount(place[rows], minlength=A * n) for rows in (inside, compared, compared & right)
+    )
     with np.errstate(invalid="ignore"):
-        return labels.reshape(A, n), (hits / there).reshape(A, n)
+        return labels.reshape(A, n), (hits / n_compared).reshape(A, n)
 
 
 def _known(shares: FloatArray) -> list[float | None]:

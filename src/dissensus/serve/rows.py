@@ -1,7 +1,7 @@
-"""The annotations of a project that count now, one row for each id, and what a table is made of.
+"""The annotations of a project that count now: one row per id.
 
-A row keeps the place of its first event in the log; a correction replaces what is in it, a removal leaves it empty
-(label −1). Rows of an item are found by an index that is made anew once in a while, and by a list of those added since.
+A row keeps the place of its first event in the log; a correction replaces its values, a removal leaves it empty (label
+−1). The rows of an item are found by an index, and by lists of the items that have more since it was built.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.serve.events import KINDS, Stored, winner
 from dissensus.serve.store import ROW_COLUMNS
 
-ITEM, ANNOTATOR, LABEL = range(3)  # what a name is of, in the store
-REMOVED = -1  # the label of a row that does not count
-MAX_UNINDEXED = 200_000  # rows since the index was made
+ITEM, ANNOTATOR, LABEL = range(3)  # the three sorts of names in the store
+REMOVED = -1  # label of a row that does not count
 
 
 class NameList:
@@ -38,36 +37,36 @@ class NameList:
         return len(self.texts)
 
     def extend(self, names: Iterable[str]) -> None:
-        """Add names that are not there yet."""
+        """Append new names."""
         for name in names:
             self.codes[name] = len(self.texts)
             self.texts.append(name)
 
     def ordered(self, used: IntArray) -> tuple[Names, IntArray, IntArray]:
-        """Some names in order, their codes, and the place of every code in them; −1 where it is not used."""
+        """Return some names in order, their codes, and the place of every code among them, −1 if it is not used."""
         if self._ordered is not None and np.array_equal(used, self._ordered[0]):
             _, (names, codes, rank) = self._ordered
             return names, codes, np.append(rank, np.full(len(self.texts) - rank.size, -1))
         texts = pa.array(self.texts, pa.string()).take(pa.array(used))
-        order = np.asarray(pc.sort_indices(texts))  # Arrow sorts without holding up other threads
+        order = np.asarray(pc.sort_indices(texts))  # Arrow sorts without the lock of the interpreter
         codes, rank = used[order], np.full(len(self.texts), -1, np.int64)
         rank[codes] = np.arange(codes.size)
         names = np.array(texts.take(pa.array(order)).to_pylist(), object)
-        self._ordered = used, (names, codes, rank)  # few fits are the first to see a name
+        self._ordered = used, (names, codes, rank)  # most fits see no new name
         return names, codes, rank
 
 
 class Columns(NamedTuple):
-    """Rows as arrays, each of one entry a row."""
+    """Rows as arrays with one entry per row."""
 
     first: Any  # seq of the first event with the row's id, rising
     item: Any
     annotator: Any
-    label: Any  # REMOVED where the row does not count
-    at: Any  # seconds, as floats
+    label: Any  # REMOVED if the row does not count
+    at: Any  # seconds since 1970, float
 
     def counting(self) -> Columns:
-        """The rows that count."""
+        """Return the rows that count, as copies."""
         keep = self.label != REMOVED
         whole = bool(keep.all())
         return Columns(*(column.copy() if whole else column[keep] for column in self))
@@ -77,7 +76,7 @@ TYPES = (np.int64, np.int32, np.int32, np.int32, np.float64)
 
 
 def fold(found: Any, corrected: Iterable[Stored]) -> Columns:
-    """What is left of a log: `found` are its numbers (`ROW_COLUMNS`), `corrected` all events of ids with several."""
+    """Return the rows of a log: `found` has its numbers (`ROW_COLUMNS`), `corrected` all events of ids with several."""
     column = dict(zip(ROW_COLUMNS, found.T, strict=True))
     _, at = np.unique(column["first"], return_index=True)
     label = np.where(column["kind"] == KINDS.index("removal"), REMOVED, column["label"])[at]
@@ -91,7 +90,7 @@ def fold(found: Any, corrected: Iterable[Stored]) -> Columns:
 
 
 def content(event: Stored) -> tuple[int, int, int, int, float]:
-    """What a row holds where this event counts."""
+    """Return the values of a row if this event counts."""
     removed = KINDS[event.kind] == "removal"
     return event.first, event.item, event.annotator, REMOVED if removed else event.label, event.at
 
@@ -102,66 +101,55 @@ class Rows:
     def __init__(self, columns: Columns):
         self.size = columns.first.size
         self._columns = columns
-        self.index()
+        item = columns.item
+        self._order = np.argsort(item, kind="stable")[np.count_nonzero(item < 0) :].astype(np.int32)
+        self._ptr = group_starts(np.sort(item[item >= 0]), int(item.max(initial=-1)) + 1)
+        self._changed: dict[int, list[int]] = {}  # item → its rows, if there are more since the index was built
 
     def columns(self) -> Columns:
-        """All rows; the arrays may change later."""
+        """Return all rows; the arrays may change later."""
         return Columns(*(column[: self.size] for column in self._columns))
 
-    def index(self) -> None:
-        """Make the index of items anew."""
-        item = self.columns().item
-        n = int(item.max(initial=-1)) + 1
-        self._order = np.argsort(item, kind="stable").astype(np.int32)
-        self._order = self._order[np.count_nonzero(item < 0) :]
-        self._ptr = group_starts(np.sort(item[item >= 0]), n)
-        self._since: dict[int, list[int]] = {}
-        self._n_since = 0
+    def _rows_of(self, item: int) -> list[int]:
+        """Return the rows that an item has or had."""
+        if item in self._changed or item >= self._ptr.size - 1:
+            return self._changed.get(item, [])
+        found: list[int] = self._order[self._ptr[item] : self._ptr[item + 1]].tolist()
+        return found
 
     def of_item(self, item: int) -> list[int]:
-        """The rows of an item that count."""
-        found: list[int] = []
-        if item < self._ptr.size - 1:
-            found = self._order[self._ptr[item] : self._ptr[item + 1]].tolist()
-        if item in self._since:
-            found = sorted({*found, *self._since[item]})
+        """Return the rows of an item that count."""
         columns = self._columns
-        return [row for row in found if columns.item[row] == item and columns.label[row] != REMOVED]
+        rows = self._rows_of(item)
+        return [row for row in rows if columns.item[row] == item and columns.label[row] != REMOVED]
 
     def has(self, item: int, annotator: int) -> bool:
-        """True where somebody's label of an item counts."""
+        """Return True if an annotator has a label of an item that counts."""
         return any(self._columns.annotator[row] == annotator for row in self.of_item(item))
 
     def last_at(self, column: str, size: int) -> FloatArray:
-        """(size,) when the last label that counts was given, by the codes of a column; 0 where there is none."""
+        """(size,) float: time of the last label that counts, by the codes of a column; 0 without any."""
         columns, found = self.columns(), np.zeros(size)
         counts = columns.label != REMOVED
         np.maximum.at(found, getattr(columns, column)[counts], columns.at[counts])
         return found
 
     def put(self, values: tuple[int, int, int, int, float]) -> list[tuple[int, int, int]]:
-        """Add a row, or replace what is in it; (item, annotator, ±1) for each row that counts now or did."""
+        """Add or replace a row; return (item, annotator, ±1) for each label that counts now or did."""
         row = int(np.searchsorted(self._columns.first[: self.size], values[0]))
-        changes, moved = [], True
+        _, item, annotator, label, _ = values
+        changes = []
         if row == self.size:
             if self.size == self._columns.first.size:
-                more = max(1024, self.size // 8)
-                self._columns = Columns(*(np.concatenate([c, np.empty(more, c.dtype)]) for c in self._columns))
+                n_new = max(1024, self.size // 8)
+                self._columns = Columns(*(np.concatenate([c, np.empty(n_new, c.dtype)]) for c in self._columns))
             self.size += 1
-        else:
-            _, item, annotator, label, _ = (column[row] for column in self._columns)
-            moved = bool(item != values[1])
-            if label != REMOVED:
-                changes.append((int(item), int(annotator), -1))
+        elif self._columns.label[row] != REMOVED:
+            changes.append((int(self._columns.item[row]), int(self._columns.annotator[row]), -1))
         for column, value in zip(self._columns, values, strict=True):
             column[row] = value
-        if moved and values[1] >= 0:
-            own = self._since.setdefault(values[1], [])
-            if row not in own:
-                own.append(row)
-            self._n_since += 1
-        if values[3] != REMOVED:
-            changes.append((values[1], values[2], 1))
-        if self._n_since > MAX_UNINDEXED:
-            self.index()
+        if item >= 0 and row not in (known := self._rows_of(item)):
+            self._changed[item] = sorted([*known, row])
+        if label != REMOVED:
+            changes.append((item, annotator, 1))
         return changes

@@ -1,8 +1,8 @@
 """The one writer of a process, and the projects that follow the log.
 
-Requests wait in a queue; the writer takes all that wait, appends them in one transaction and answers them: what is
-acknowledged is on the disk. Before it writes it reads what other processes have written since (`_catch_up`), and where
-nothing is asked of it, it looks for that too. A second thread fits projects again where that is due.
+Requests wait in a queue. The writer appends all that wait in one transaction and answers them: what is acknowledged is
+on the disk. Before it writes, and whenever it is idle, it reads what other processes have written since (`_catch_up`).
+A second thread fits projects again when they are due.
 """
 
 from __future__ import annotations
@@ -12,37 +12,28 @@ import logging
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from dissensus.common.parameters import check_argument
-from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
-from dissensus.serve.events import (
-    FAMILY,
-    HERE,
-    KINDS,
-    MAX_NAME,
-    Event,
-    Receipt,
-    Stored,
-    plausible_time,
-    since_removal,
-    winner,
-)
-from dissensus.serve.project import SETTINGS, Project
+from dissensus.exceptions import DissensusError, StoreUnavailable
+from dissensus.messages import ParameterName
+from dissensus.serve.events import FAMILY, KINDS, Event, Receipt, Stored, plausible_time, since_removal, winner
+from dissensus.serve.exceptions import OtherSettings, StoreFails, Unknown
+from dissensus.serve.project import Project
+from dissensus.serve.requests import PROJECT, check
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.serve.store import Store
-from dissensus.table.kinds import CLASS_KINDS, check_kind
-from dissensus.table.kinds import KINDS as KINDS_OF_LABELS
-from dissensus.table.names import shown
+from dissensus.table.kinds import KINDS as LABEL_KINDS
 
-MAX_EVENTS = 2_000  # of one transaction, unless one request has more
+MAX_EVENTS = 2_000  # events in one transaction, unless one request has more
 POLL_SECONDS = 0.2  # between two looks at what other processes have written
+OUTCOMES = ("accepted", "duplicates", "stale")
 log = logging.getLogger("dissensus")
 Pending = tuple[str, Sequence[Event], "Future[Receipt]"]
-Taken = dict[int, tuple[Project, list[Event]]]
+Checked = dict[int, tuple[Project, list[Event]]]
 
 
 class Service:
@@ -52,20 +43,21 @@ class Service:
         self.store, self.clock = store, clock
         self._projects: dict[str, Project] = {}
         self._by_number: dict[int, Project] = {}
-        self._unloaded: set[int] = set()  # numbers of projects whose state must be made again
+        self._unloaded: set[int] = set()  # numbers of projects that must be loaded again
         self._queue: queue.SimpleQueue[Pending | None] = queue.SimpleQueue()
         self._closed = threading.Event()
-        self.counts = dict.fromkeys(("accepted", "duplicates", "stale", "batches", "failures", "fits"), 0)
-        self._making = threading.Lock()
+        self.counts = dict.fromkeys((*OUTCOMES, "batches", "failures", "fits"), 0)
+        self._refreshing = threading.Lock()
         self.seq = store.last()
         self._refresh_projects()
         self._catch_up()
         for project in self._by_number.values():
             if fits and project.rows.size:
                 self._fit(project)
-        self._threads = [threading.Thread(target=self._write_on, name="dissensus writer", daemon=True)]
-        if fits:
-            self._threads.append(threading.Thread(target=self._fit_on, name="dissensus fitter", daemon=True))
+        targets = {"writer": self._run_writer} | ({"fitter": self._run_fitter} if fits else {})
+        self._threads = [
+            threading.Thread(target=target, name=f"dissensus {name}", daemon=True) for name, target in targets.items()
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -87,58 +79,39 @@ class Service:
     # Projects ---------------------------------------------------------------------------------------------------------
 
     def projects(self) -> list[str]:
-        """Names of all projects, also of those that other processes made."""
+        """Return the names of all projects, including those made by other processes."""
         self._refresh_projects()
         return list(self._projects)
 
-    def in_trouble(self) -> int:
-        """How many projects cannot be fitted to what they hold."""
-        return sum(bool(one.trouble) for one in list(self._by_number.values()))
+    def n_failing(self) -> int:
+        """Return the number of projects whose last fit failed."""
+        return sum(project.trouble is not None for project in list(self._by_number.values()))
 
     def project(self, name: str) -> Project:
-        """A project by its name."""
+        """Return a project by its name."""
         if name not in self._projects:
             self._refresh_projects()
         if name not in self._projects:
-            raise UnknownName(f"no project {shown(name)}; POST /projects makes one.")
+            raise Unknown(what="project", name=name)
         return self._projects[name]
 
-    def create(self, name: str, /, **about: Any) -> Project:
-        """Make a project, or find the one that is there and was made alike."""
-        if not isinstance(name, str) or not 0 < len(name) <= 100 or "/" in name or not name.isprintable():
-            raise BadParameter(f"a project's name has 1 to 100 letters and no '/', got {shown(name)}.")
-        if name in HERE:
-            raise BadParameter(f"a project called {name!r} could not be asked for by its address; take another name.")
-        if unknown := set(about) - set(SETTINGS):
-            raise BadParameter(f"a project has {', '.join(SETTINGS)}; got {shown(min(unknown))}.")
-        about = {key: value for key, value in about.items() if value is not None}
-        if "kind" in about:
-            check_kind(about["kind"])
-        if not isinstance(title := about.get("title", ""), str) or len(title) > MAX_NAME:
-            raise BadParameter(f"title must be text of {MAX_NAME:,} characters at most, got {shown(title)}.")
-        for key in ("per_item", "per_annotator"):
-            if key in about:
-                check_argument(key, about[key], int, low=1)
-        if (classes := about.get("classes")) is not None:
-            names = isinstance(classes, list) and all(isinstance(one, str) and one.strip() for one in classes)
-            if not names or not 0 < len(classes) == len(set(classes)):
-                raise BadParameter(f"classes must be a list of one name or more, each once, got {shown(classes)}.")
-            if (kind := about.get("kind", "classes")) not in CLASS_KINDS:
-                raise BadParameter(f"the kind {kind} has no classes to declare; leave them out, or declare graded.")
+    def create(self, name: str, /, **settings: Any) -> Project:
+        """Make a project with the settings of `ProjectBody`, or return the one that has them already."""
+        body = check(PROJECT, {**settings, "name": name}).model_dump(exclude={"name"}, exclude_none=True)
         with self.store.write():
             there = {known: json.loads(text) for _, known, text in self.store.projects()}
             if name not in there:
-                number = 1 + max((number for number, _, _ in self.store.projects()), default=0)
-                self.store.all("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(about)))
-        for key, value in about.items():
+                number = 1 + max((number for number, *_ in self.store.projects()), default=0)
+                self.store.all("INSERT INTO project VALUES (?, ?, ?)", (number, name, json.dumps(body)))
+        for key, value in body.items():
             if name in there and there[name].get(key) != value:
-                has = f"the {key} {shown(there[name][key])}" if key in there[name] else f"no {key} declared"
-                raise Conflict(f"project {name!r} has {has}, not {shown(value)}.")
+                present = there[name].get(key)
+                raise OtherSettings(project=name, setting=ParameterName(key), present=present, wanted=value)
         self._refresh_projects()
         return self._projects[name]
 
     def _refresh_projects(self) -> None:
-        with self._making:
+        with self._refreshing:
             for number, name, text in self.store.projects():
                 if number not in self._by_number:
                     project = Project(self.store, number, name, json.loads(text), self.clock)
@@ -148,32 +121,32 @@ class Service:
     # Writing ----------------------------------------------------------------------------------------------------------
 
     def append(self, project: str, events: Sequence[Event]) -> Receipt:
-        """Store events; returns once they are on the disk and in the answers."""
+        """Store events; return once they are on the disk and in the answers."""
         return self.submit(project, events).result()
 
     def submit(self, project: str, events: Sequence[Event]) -> Future[Receipt]:
-        """As `append`, without waiting."""
-        self.project(project)  # raises where there is none
+        """Store events as `append` does, without waiting."""
+        self.project(project)  # raises if there is none
         if self._closed.is_set():
-            raise StoreUnavailable("the service is stopping; send the request again.")
-        waits: Future[Receipt] = Future()
-        self._queue.put((project, events, waits))
-        return waits
+            raise StoreFails(fault="stopping")
+        future: Future[Receipt] = Future()
+        self._queue.put((project, events, future))
+        return future
 
-    def _write_on(self) -> None:
-        """Write all that waits, some transactions' worth at most; where nothing does, look for what others wrote."""
+    def _run_writer(self) -> None:
+        """Write everything that waits, in transactions of limited size; when idle, read what others wrote."""
         stop = False
         while not stop or not self._queue.empty():
             batch: list[Pending] = []
-            size = 0
+            n_events = 0
             with suppress(queue.Empty):
-                one = self._queue.get(timeout=POLL_SECONDS)
-                while one is not None:
-                    batch.append(one)
-                    size += len(one[1])
-                    if size >= MAX_EVENTS:
+                pending = self._queue.get(timeout=POLL_SECONDS)
+                while pending is not None:
+                    batch.append(pending)
+                    n_events += len(pending[1])
+                    if n_events >= MAX_EVENTS:
                         break
-                    one = self._queue.get_nowait()
+                    pending = self._queue.get_nowait()
                 else:
                     stop = True
             if batch:
@@ -187,47 +160,46 @@ class Service:
     def _write(self, batch: list[Pending]) -> None:
         try:
             rows, receipts = self._store(batch)
-        except Exception as error:  # of the store or ours: the requests are told, and the writer goes on
-            if len(batch) > 1 and not isinstance(error, StoreUnavailable):  # one of them is at fault: each by itself
-                for one in batch:
-                    self._write([one])
+        except Exception as error:  # requests get the error, and the writer continues
+            if len(batch) > 1 and not isinstance(error, StoreUnavailable):  # one is at fault: write each by itself
+                for pending in batch:
+                    self._write([pending])
                 return
             self.counts["failures"] += 1
-            for _, _, waits in batch:
-                waits.set_exception(error)
+            for _, _, future in batch:
+                future.set_exception(error)
             return
         self._apply(rows)
         self.counts["batches"] += 1
-        for (_, _, waits), receipt in zip(batch, receipts, strict=True):
+        for (_, _, future), receipt in zip(batch, receipts, strict=True):
             if isinstance(receipt, DissensusError):
-                waits.set_exception(receipt)
+                future.set_exception(receipt)
                 continue
-            for key in ("accepted", "duplicates", "stale"):
+            for key in OUTCOMES:
                 self.counts[key] += getattr(receipt, key)
-            waits.set_result(receipt)
+            future.set_result(receipt)
 
     def _store(self, batch: list[Pending]) -> tuple[list[Stored], list[Receipt | DissensusError]]:
         """Append what is new, in one transaction."""
         with self.store.write():
             self._catch_up()
-            taken, receipts, kinds = self._checked(batch)
-            known = self._known(taken)
-            seq, rows, names = self.seq, [], []
+            checked, receipts, kinds = self._check(batch)
+            known = self._known(checked)
+            seq, rows = self.seq, []
             new: dict[tuple[int, int], dict[str, int]] = {}  # names that the store does not have yet
-            for at, (project, events) in taken.items():
-                tally = dict.fromkeys(("accepted", "duplicates", "stale"), 0)
+            for at, (project, events) in checked.items():
+                tally = Counter(dict.fromkeys(OUTCOMES, 0))
                 for event in events:
                     group = known[project.number, FAMILY[event.kind] + event.id]
-                    row = self._stored(event, project, new, seq + 1, group[0].seq if group else seq + 1)
-                    fate = self._fate(row, group)
-                    tally[fate] += 1
-                    if fate != "duplicates":
+                    row = self._row(event, project, new, seq + 1, group[0].seq if group else seq + 1)
+                    outcome = self._outcome(row, group)
+                    tally[outcome] += 1
+                    if outcome != "duplicates":
                         seq += 1
                         group.append(row)
                         rows.append(row)
                 receipts[at] = Receipt(**tally, seq=seq)
-            for (number, what), found in new.items():
-                names += [(number, what, code, text) for text, code in found.items()]
+            names = [(*key, code, text) for key, codes in new.items() for text, code in codes.items()]
             self.store.insert("name", names)
             self.store.insert("event", rows)
             abouts = {name: {**self._projects[name].about, "kind": kind} for name, kind in kinds.items()}
@@ -237,35 +209,37 @@ class Service:
             self._projects[name].about = about
         return rows, [receipts[at] for at in range(len(batch))]
 
-    def _checked(self, batch: list[Pending]) -> tuple[Taken, dict[int, Receipt | DissensusError], dict[str, str]]:
-        """Requests that can be stored, by their place; why others cannot; kinds of projects that these labels tell."""
-        taken: Taken = {}
+    def _check(self, batch: list[Pending]) -> tuple[Checked, dict[int, Receipt | DissensusError], dict[str, str]]:
+        """Return the requests that can be stored, why others cannot, and kinds that these labels determine."""
+        checked: Checked = {}
         refused: dict[int, Receipt | DissensusError] = {}
-        told: dict[str, str | None] = {}
+        types: dict[str, str | None] = {}
         for at, (name, events, _) in enumerate(batch):
             project = self._projects[name]
             try:
-                checked, told[name] = project.check(events, told.get(name))
-                taken[at] = project, checked
+                events, types[name] = project.check(events, types.get(name))
+                checked[at] = project, events
             except DissensusError as error:
                 refused[at] = error
-        known = {name: kind for name, kind in told.items() if kind in KINDS_OF_LABELS}
-        return taken, refused, {name: kind for name, kind in known.items() if "kind" not in self._projects[name].about}
+        undeclared = {name: kind for name, kind in types.items() if "kind" not in self._projects[name].about}
+        return checked, refused, {name: kind for name, kind in undeclared.items() if kind in LABEL_KINDS}
 
-    def _known(self, taken: Taken) -> dict[tuple[int, str], list[Stored]]:
-        """What the log holds of the ids of events, by project and id: one question for all of a project."""
-        known: dict[tuple[int, str], list[Stored]] = {
+    def _known(self, checked: Checked) -> dict[tuple[int, str], list[Stored]]:
+        """Return the stored events with the ids of new ones, by project and id, with one query per project."""
+        found: dict[tuple[int, str], list[Stored]] = {
             (project.number, FAMILY[event.kind] + event.id): []
-            for project, events in taken.values()
+            for project, events in checked.values()
             for event in events
         }
-        for number in {number for number, _ in known}:
-            for one in sorted(self.store.of_ids(number, [id_ for of, id_ in known if of == number])):  # by seq
-                known[number, one.id].append(one)
-        return known
+        for number in {number for number, _ in found}:
+            for event in sorted(
+                self.store.of_ids(number, [id_ for of, id_ in found if of == number])
+            ):  # ordered by seq
+                found[number, event.id].append(event)
+        return found
 
-    def _stored(self, event: Event, project: Project, new: dict[Any, dict[str, int]], seq: int, first: int) -> Stored:
-        codes = []
+    def _row(self, event: Event, project: Project, new: dict[Any, dict[str, int]], seq: int, first: int) -> Stored:
+        codes: list[int] = []
         for what, text in ((ITEM, event.item or None), (ANNOTATOR, event.annotator or None), (LABEL, event.label)):
             names, more = project.names[what], new.setdefault((project.number, what), {})
             code = -1 if text is None else names.codes.get(text, more.get(text, len(names) + len(more)))
@@ -273,23 +247,22 @@ class Service:
                 more[text] = code
             codes.append(code)
         data = None if event.data is None else json.dumps(event.data, ensure_ascii=False, sort_keys=True)
-        id_ = FAMILY[event.kind] + event.id
-        at = plausible_time(event.at, self.clock())
+        at, id_ = plausible_time(event.at, self.clock()), FAMILY[event.kind] + event.id
         item, annotator, label = codes
         kind = KINDS.index(event.kind)
         return Stored(seq, project.number, kind, id_, first, item, annotator, label, event.version, at, data)
 
     @staticmethod
-    def _fate(row: Stored, group: list[Stored]) -> str:
-        """What becomes of an event, by those of its id that are stored."""
+    def _outcome(row: Stored, group: list[Stored]) -> str:
+        """Return the outcome of an event, given the stored ones with its id."""
         if not group:
             return "accepted"
         if KINDS[row.kind] not in ("annotation", "removal"):
             return "duplicates" if row.content == group[-1].content else "accepted"
         counts = winner(group)
-        alike = since_removal(group) if row.version else [counts]  # without a version, what counts is the last
+        same_id = since_removal(group) if row.version else [counts]  # without a version, the last one counts
         removed = KINDS[row.kind] == KINDS[counts.kind] == "removal"
-        if removed or any(row.version == one.version and row.content == one.content for one in alike):
+        if removed or any(row.version == one.version and row.content == one.content for one in same_id):
             return "duplicates"
         return "accepted" if winner([counts, row]) is row else "stale"
 
@@ -301,27 +274,20 @@ class Service:
             self._apply(self.store.since(self.seq))
 
     def _apply(self, rows: list[Stored]) -> None:
-        by_project: dict[int, list[Stored]] = {}
-        for row in rows:
-            by_project.setdefault(row.project, []).append(row)
-        for number, some in by_project.items():
+        for number in dict.fromkeys(row.project for row in rows):
             project = self._by_number[number]
-            self._bring(project, [row for row in some if row.seq > project.seq])
+            try:
+                project.apply([row for row in rows if row.project == number and row.seq > project.seq])
+            except Exception:  # the log is right: the state is loaded from it again, now or next time
+                self.counts["failures"] += 1
+                self._unloaded.add(number)
+                try:
+                    self._load_again()
+                except Exception:  # the writer must continue, because others wait for it
+                    self.counts["failures"] += 1
             if project.fits_at_once():
                 self._fit(project)
         self.seq = max([self.seq, *(row.seq for row in rows)])
-
-    def _bring(self, project: Project, rows: list[Stored]) -> None:
-        """Apply events; where that fails the log is right, and the state is made again from it, now or next time."""
-        try:
-            project.apply(rows)
-        except Exception:
-            self.counts["failures"] += 1
-            self._unloaded.add(project.number)
-            try:
-                self._load_again()
-            except Exception:  # the writer must go on: others wait for it
-                self.counts["failures"] += 1
 
     def _load_again(self) -> None:
         for number in sorted(self._unloaded):
@@ -330,27 +296,27 @@ class Service:
 
     # Fitting ----------------------------------------------------------------------------------------------------------
 
-    def _fit_on(self) -> None:
+    def _run_fitter(self) -> None:
         while not self._closed.wait(POLL_SECONDS / 4):
             for project in list(self._by_number.values()):
                 if project.due(time.monotonic()) and not self._closed.is_set():
                     self._fit(project)
 
     def _fit(self, project: Project) -> None:
-        before = project.trouble
+        before = str(project.trouble)
         try:
             project.refit()
             self.counts["fits"] += 1
         except Exception as error:  # the answers of the last fit stay
             self.counts["failures"] += 1
-            if project.trouble != before:
+            if str(project.trouble) != before:
                 log.warning("%s", error)
 
 
 class Follower:
-    """A thread that keeps a service in step with something outside: a labelling tool, or a folder."""
+    """A thread that keeps a service in step with a labelling tool or a folder."""
 
-    first_wait: float  # seconds after an error; after each further one twice as long
+    first_wait: float  # seconds after an error; each further one doubles it
     longest_wait: float
 
     def __init__(self, service: Service, name: str):
@@ -363,18 +329,18 @@ class Follower:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop; what is not done yet is done after the next start."""
+        """Stop; the next start does what is not done yet."""
         self._stopped.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout=10)
 
     def step(self) -> float:
-        """Do what there is to do now; the seconds until the next step."""
+        """Do what is due now; return the seconds until the next step."""
         raise NotImplementedError
 
     def append(self, events: Mapping[str, Sequence[Event]]) -> int:
-        """Store events of several projects; how many they are."""
+        """Store events of several projects; return their number."""
         for project, some in events.items():
             if some:
                 self.service.append(project, some)

@@ -1,15 +1,15 @@
-"""Who may do what: tokens with roles, of which the store keeps the sha256 alone.
+"""Tokens and their roles; the store keeps only the sha256 of a token.
 
 | role | may |
 |---|---|
 | ingest | post annotations, items and webhooks |
-| annotate | ask what to label next, and post annotations; where the token names an annotator, that one's |
+| annotate | ask what to label next, and post annotations; those of one annotator if the token names one |
 | adjudicate | read items and progress, decide |
 | read | read everything |
-| admin | all of this, make projects, and see who is who |
+| admin | all of this, create projects, and see the names of annotators |
 
-Annotators have pseudonyms for everybody but admins and tokens that may see `names`. Before the first token everybody
-on this machine is admin, and nobody else is heard.
+Everyone else sees pseudonyms, except with tokens made with `names`. Before the first token, every caller on this
+machine is an admin, and no other is served.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dissensus.exceptions import BadParameter, UnknownName
+from dissensus.serve.exceptions import UnknownRole, UnknownToken
 from dissensus.serve.store import Store
 
 ROLES: dict[str, frozenset[str]] = {
     "ingest": frozenset({"post", "list"}),
     "annotate": frozenset({"next", "post own", "list"}),
-    "adjudicate": frozenset({"items", "decide", "progress", "list"}),
+    "adjudicate": frozenset({"items", "decide", "decisions", "progress", "list"}),
     "read": frozenset({"items", "annotators", "progress", "report", "export", "decisions", "list", "metrics"}),
 }
-ROLES["adjudicate"] |= {"decisions"}
 ROLES["admin"] = frozenset.union(*ROLES.values(), {"create"})
 PREFIX = "dissensus_"
-FRESH_SECONDS = 1.0  # for which tokens are not read again: a revoked one is refused after that
-SHOWN = 12  # letters of a hash that name a token
+FRESH_SECONDS = 1.0  # between two readings of the tokens: a revoked one is refused after that
+SHOWN = 12  # characters of a hash that identify a token
+MIN_SHOWN = 4  # characters of a hash that revoke a token
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks: what the role may do, whether names are shown, the annotator that the token is for."""
+    """A caller: its role, whether it sees names, the annotator of its token."""
 
     role: str
     names: bool = False
     annotator: str | None = None
-    key: str = ""  # what tells one caller from another
+    key: str = ""  # differs between callers
 
 
 class Tokens:
@@ -55,12 +55,12 @@ class Tokens:
         self.store = store
         self._read_at = -FRESH_SECONDS
         self._known: dict[str, Caller] = {}
-        self._was_any = False
+        self._ever_any = False
 
     def add(self, role: str, *, annotator: str | None = None, names: bool = False, note: str = "") -> str:
-        """Make a token; it is told once and kept nowhere."""
+        """Make a token and return it; it cannot be read again."""
         if role not in ROLES:
-            raise BadParameter(f"a role is {', '.join(ROLES)}; got {role!r}.")
+            raise UnknownRole(role=role, roles=tuple(ROLES))
         token = PREFIX + secrets.token_urlsafe(32)
         about = json.dumps({"annotator": annotator, "names": names, "note": note})
         with self.store.write():
@@ -69,40 +69,39 @@ class Tokens:
         return token
 
     def list(self) -> list[dict[str, Any]]:
-        """Every token that is not revoked, by the beginning of its hash."""
-        return [{"token": hash_[:SHOWN], "role": role, "at": at} | about for hash_, role, about, at in self._standing()]
+        """Return every valid token, by the beginning of its hash."""
+        return [{"token": hash_[:SHOWN], "role": role, "at": at} | about for hash_, role, about, at in self._valid()]
 
     def revoke(self, start: str) -> None:
         """Revoke a token by the beginning of its hash."""
-        found = [hash_ for hash_, *_ in self._standing() if hash_.startswith(start)]
-        if len(found) != 1 or len(start) < 4:
-            raise UnknownName(f"{len(found)} tokens begin with {start!r}; `token list` shows them, name one.")
+        found = [hash_ for hash_, *_ in self._valid() if hash_.startswith(start)]
+        if len(found) != 1 or len(start) < MIN_SHOWN:
+            raise UnknownToken(start=start, n_found=len(found))
         with self.store.write():
             self.store.all("UPDATE token SET revoked = ? WHERE hash = ?", (time.time(), found[0]))
         self._read_at = -FRESH_SECONDS
 
     def any(self) -> bool:
-        """True where there is a token, or was: who revokes the last one opens nothing."""
-        return bool(self._fresh()) or self._was_any
+        """Return True if there ever was a token: revoking the last one opens nothing."""
+        return bool(self._fresh()) or self._ever_any
 
     def caller(self, token: str) -> Caller | None:
-        """Who has this token."""
+        """Return the caller with this token."""
         return self._fresh().get(_hash(token))
 
     def _fresh(self) -> dict[str, Caller]:
         if time.monotonic() - self._read_at > FRESH_SECONDS:
             self._known = {
                 hash_: Caller(role, bool(about["names"]) or role == "admin", about["annotator"], hash_)
-                for hash_, role, about, _ in self._standing()
+                for hash_, role, about, _ in self._valid()
             }
-            self._was_any = bool(self.store.all("SELECT 1 FROM token LIMIT 1"))
+            self._ever_any = bool(self.store.all("SELECT 1 FROM token LIMIT 1"))
             self._read_at = time.monotonic()
         return self._known
 
-    def _standing(self) -> Iterator[tuple[str, str, dict[str, Any], float]]:
-        for hash_, role, about, at in self.store.all(
-            "SELECT hash, role, about, at FROM token WHERE revoked IS NULL ORDER BY at"
-        ):
+    def _valid(self) -> Iterator[tuple[str, str, dict[str, Any], float]]:
+        rows = self.store.all("SELECT hash, role, about, at FROM token WHERE revoked IS NULL ORDER BY at")
+        for hash_, role, about, at in rows:
             yield hash_, role, json.loads(about), at
 
 

@@ -1,4 +1,4 @@
-"""A labelling tool, both ways: each question that it asks is a project of the service, and the consensus goes back."""
+"""A labelling tool, both ways: each of its questions is a project of the service, and the consensus goes back."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dissensus.serve.service import Follower, Service
 from dissensus.serve.tool_client import Record
 from dissensus.table.kinds import set_name
 
-AGENT = "dissensus"  # who gives our predictions and suggestions
-FIELD = "dissensus_"  # how the fields that we add begin
-MIN_CHANGE = 0.01  # of a confidence, before it is written again
+AGENT = "dissensus"  # author of our predictions and suggestions
+PREFIX = "dissensus_"  # beginning of the fields that we add
+MIN_CHANGE = 0.01  # a confidence that changes by less is not written again
 ROWS_AT_ONCE = 2_000
 
 
@@ -20,93 +20,93 @@ class Question(NamedTuple):
     """A question of a tool."""
 
     name: str
-    kind: str  # of its labels
-    project: str  # of the service
-    about: Record  # what the tool says of it
+    kind: str  # kind of its labels
+    project: str  # its project in the service
+    about: Record  # its description by the tool
 
 
 class Tool(Follower):
     """A project or dataset of a tool, kept in step with a service by a thread in the background."""
 
-    number: Any  # what the tool calls it
+    number: Any  # its name in the tool
 
     def __init__(self, service: Service, base: str):
         super().__init__(service, base)
         self.questions: list[Question] = []
-        self._shown: dict[str, Record] = {}  # item → what was shown of it last
+        self._shown: dict[str, Record] = {}  # item → its fields as of the last event
 
-    def asked(self) -> tuple[str, list[Question]]:
-        """The title, and the questions whose answers can be read."""
+    def read_questions(self) -> tuple[str, list[Question]]:
+        """Return the title, and the questions whose answers can be read."""
         raise NotImplementedError
 
     def link(self) -> None:
         """Make a project of the service for every question."""
-        title, self.questions = self.asked()
-        for one in self.questions:
-            self.service.create(one.project, kind=one.kind, title=f"{title}: {one.name}")
+        title, self.questions = self.read_questions()
+        for question in self.questions:
+            self.service.create(question.project, kind=question.kind, title=f"{title}: {question.name}")
 
     def hook(self) -> None:
-        """Have the tool tell what happens, where it can."""
+        """Make the tool report what happens, where it can."""
 
     def start(self) -> None:
-        """Make the projects, then keep in step: what came before the hook is found by the first step."""
+        """Make the projects, then keep in step: the first step finds what came before the hook."""
         self.link()
         self.hook()
         super().start()
 
-    def held(self) -> dict[str, dict[str, tuple[str, str, bool]]]:
-        """Project → what it holds."""
-        return {one.project: self.service.project(one.project).held() for one in self.questions}
+    def stored(self) -> dict[str, dict[str, tuple[str, str, bool]]]:
+        """Return the labels of every project, by its name."""
+        return {question.project: self.service.project(question.project).stored() for question in self.questions}
 
-    def show(self, items: Iterable[tuple[str, Record]]) -> dict[str, list[Event]]:
-        """What there is to see of items, where it is new, as events of every project."""
-        events: dict[str, list[Event]] = {one.project: [] for one in self.questions}
+    def item_events(self, items: Iterable[tuple[str, Record]]) -> dict[str, list[Event]]:
+        """Return the fields of items, where they are new, as events of every project."""
+        events: dict[str, list[Event]] = {question.project: [] for question in self.questions}
         for item, fields in items:
             if self._shown.get(item) != fields:
                 self._shown[item] = fields
-                for one in self.questions:
-                    events[one.project].append(Event("item", item, item, data=self.seen(one, fields)))
+                for question in self.questions:
+                    events[question.project].append(Event("item", item, item, data=self.fields(question, fields)))
         return events
 
-    def seen(self, question: Question, fields: Record) -> Record:
-        """What of an item is shown to whoever answers a question."""
+    def fields(self, question: Question, fields: Record) -> Record:
+        """Return the fields of an item that annotators of a question see."""
         return fields
 
     def prefix(self, question: Question) -> str:
-        """How the fields about a question begin."""
-        return FIELD if len(self.questions) == 1 else f"{FIELD}{question.name}_"
+        """Return the beginning of the fields about a question."""
+        return PREFIX if len(self.questions) == 1 else f"{PREFIX}{question.name}_"
 
     def answers(self) -> Iterator[tuple[Question, Record, Record]]:
-        """Question, answer, and how the item stands (`standing`), for all that has a label."""
-        for one in self.questions:
+        """Yield question, item and its summary, for all items with a label."""
+        for question in self.questions:
             offset, total = 0, 1
             while offset < total:
-                page = self.service.project(one.project).items(order="name", offset=offset, limit=ROWS_AT_ONCE)
-                yield from ((one, row, standing(row)) for row in page["items"] if row["label"] is not None)
+                page = self.service.project(question.project).items(order="name", offset=offset, limit=ROWS_AT_ONCE)
+                yield from ((question, item, summary(item)) for item in page["items"] if item["label"] is not None)
                 offset, total = offset + ROWS_AT_ONCE, page["total"]
 
 
-def standing(row: Record) -> Record:
-    """How an item stands on one question; agreement is the share of votes for the label."""
-    label, votes = row["label"], row["votes"]
+def summary(item: Record) -> Record:
+    """Return label, status, confidence and agreement of an item; agreement is the share of votes for the label."""
+    label, votes = item["label"], item["votes"]
     if isinstance(label, list):
         parts = [f"{one['label']} {one['start']}-{one['end']}" if isinstance(one, dict) else one for one in label]
         label, name = ", ".join(parts), set_name(parts)
     else:
         name = str(label)
-    found = {"label": label, "status": row["status"]}
-    if row["confidence"] is not None:
-        found["confidence"] = round(float(row["confidence"]), 3)
+    found = {"label": label, "status": item["status"]}
+    if item["confidence"] is not None:
+        found["confidence"] = round(float(item["confidence"]), 3)
     if name in votes:
         found["agreement"] = round(votes[name] / sum(votes.values()), 3)
     return found
 
 
-def difference(want: Record, there: Record) -> float:
-    """How much fields differ from what they should say: 2 where they are others, or differ in more than numbers."""
-    if want.keys() != there.keys():
+def difference(wanted: Record, present: Record) -> float:
+    """Return the largest difference of two records' numbers; 2 if their keys or other values differ."""
+    if wanted.keys() != present.keys():
         return 2.0
-    pairs = [(want[key], there[key]) for key in want]
+    pairs = [(wanted[key], present[key]) for key in wanted]
     if any(new != old for new, old in pairs if not (isinstance(new, float) and isinstance(old, float))):
         return 2.0
     return max((abs(new - old) for new, old in pairs if isinstance(new, float)), default=0.0)

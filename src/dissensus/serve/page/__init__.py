@@ -1,41 +1,65 @@
-"""The page: a file each of HTML, CSS and JavaScript, beside this one; the style is the report's, with a little more."""
+"""The page: one file each of HTML, CSS and JavaScript; style and scripts of the report come first."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
-from starlette.exceptions import HTTPException
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
 
 import dissensus.report
-from dissensus.serve.tokens import ROLES
+from dissensus.exceptions import DissensusError
+from dissensus.serve import answers
+from dissensus.serve.exceptions import Refused
+from dissensus.serve.project import Project
+from dissensus.serve.routes import ProjectOf
+from dissensus.serve.security import BEARER, Guard, allow
+from dissensus.serve.tokens import ROLES, Caller
 from dissensus.table.spans import scheme_of
-
-if TYPE_CHECKING:
-    from dissensus.serve.app import Guard
-    from dissensus.serve.project import Project
-    from dissensus.serve.service import Service
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https: http:; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""Nothing but our own files runs; pictures of items may come from where the labelling tool has them."""
+"""Only our own files run; pictures of items may come from the server of the labelling tool."""
 TYPES = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+SHARED = {"page.css": "page.css", "page.js": "common.js"}  # our file → the file of the report that precedes it
+router = APIRouter()
 
 
-def _asset(name: str) -> Response:
-    """A file of the page; what it shares with the report comes first."""
-    shared = {"page.css": "page.css", "page.js": "common.js"}.get(name)
-    first = (Path(dissensus.report.__file__).parent / shared).read_bytes() if shared else b""
-    content, kind = first + (Path(__file__).parent / name).read_bytes(), f"{TYPES[name]}; charset=utf-8"
-    return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
+@router.get("/", include_in_schema=False)
+@router.get("/page/{file}", include_in_schema=False)
+def asset(file: str = "page.html") -> Any:
+    """Return a file of the page; it is the same for every caller."""
+    if file not in TYPES:
+        raise Refused(reason="no such address", subject=file)
+    shared = (Path(dissensus.report.__file__).parent / SHARED[file]).read_bytes() if file in SHARED else b""
+    content = shared + (Path(__file__).parent / file).read_bytes()
+    media_type = f"{TYPES[file]}; charset=utf-8"
+    return Response(content, media_type=media_type, headers={"Content-Security-Policy": POLICY})
+
+
+@router.get("/projects/{name}", response_model=answers.Heading)
+async def overview(_: Annotated[Caller, allow("list")], project: ProjectOf) -> Any:
+    """Show a project: title, kind, trouble, and its classes, options or labels of spans."""
+    return project.heading() | {"classes": choices(project)}
+
+
+@router.get("/me")
+async def me(request: Request) -> dict[str, Any]:
+    """Show the caller: whether signed in, the role, its permissions, whether names are shown."""
+    guard: Guard = request.app.state.guard
+    try:
+        caller = guard.caller(request, await BEARER(request))
+    except DissensusError:
+        return {"signed_in": False, "tokens": True, "role": None, "names": False, "may": []}
+    facts = {"role": caller.role, "names": caller.names, "may": sorted(ROLES[caller.role])}
+    return {"signed_in": True, "tokens": guard.tokens.any(), **facts}
 
 
 def choices(project: Project) -> list[str]:
-    """What a label may be, or consist of; nothing where it may be anything."""
+    """Return the possible labels or parts of labels; none if there is no fixed list."""
     if project.about.get("classes"):
         return list(project.about["classes"])
     if project.fitted is None:
@@ -45,37 +69,3 @@ def choices(project: Project) -> list[str]:
         return sorted({name for name in scheme_of(table.classes).types if name})
     found = table.options.names if table.kind == "sets" else table.classes
     return [] if table.kind in ("numbers", "objects") else [str(name) for name in found.tolist()]
-
-
-def add_page(app: FastAPI, service: Service, guard: Guard) -> None:
-    """Add the addresses of the page; its files are for everybody, what it shows is not."""
-
-    @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return _asset("page.html")
-
-    @app.get("/page/{name}", include_in_schema=False)
-    async def part(name: str) -> Response:
-        if name not in TYPES:
-            raise HTTPException(404, "the page has no such file.")
-        return _asset(name)
-
-    @app.get("/projects/{name}")
-    async def about(name: str, request: Request) -> Response:
-        """One project: title, kind, trouble, and the classes, options or labels of spans that there are."""
-        guard(request, "list")
-        one = service.project(name)
-        return JSONResponse(one.heading() | {"classes": choices(one)})
-
-    @app.get("/me")
-    async def me(request: Request) -> Response:
-        """Who asks: whether signed in, the role, what it may do, whether names are shown."""
-        try:
-            caller = guard.caller(request)
-        except HTTPException:
-            return JSONResponse({"signed_in": False, "tokens": True, "role": None, "names": False, "may": []})
-        may = sorted(ROLES[caller.role])
-        tokens = guard.tokens.any()
-        return JSONResponse(
-            {"signed_in": True, "tokens": tokens, "role": caller.role, "names": caller.names, "may": may}
-        )

@@ -1,0 +1,337 @@
+"""What can go wrong in the service, why items have no answer, and why annotators get no item."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dissensus.common.formatting import word_list
+from dissensus.exceptions import (
+    BadParameter,
+    Conflict,
+    DataError,
+    DissensusError,
+    StoreUnavailable,
+    UnknownName,
+    UnreadableFile,
+)
+from dissensus.messages import Message, ParameterName
+from dissensus.table.names import shown
+
+RULES = {
+    "field": "no such field (/openapi.json lists them); put other facts into data",
+    "name": "a name must not be blank, '.' or '..', or hold control characters, '/' (a project) or '|' (an option)",
+    "time": "give a time such as 2026-01-31T09:30:00Z or a number from 0",
+    "label": "give text, a number up to 1e+150, a list of options or a list of {start, end, label}",
+    "span": "a span must end after its start",
+    "pair": "left and right must differ",
+    "answer": "a decision has exactly one of label, both (labels of one kind that differ) and unclear",
+    "classes": "classes must differ, and only the kinds classes and graded have them",
+}
+"""Rule → what a value must be."""
+
+WANTED = {
+    "classes": "text or a number up to 1e+150",
+    "graded": "a number up to 1e+150 or a declared class",
+    "numbers": "a number up to 1e+150",
+    "pairs": "left, right or tie of an item 'A vs B'",
+    "sets": "a list of options",
+    "spans": "a list of {start, end, label}",
+    "objects": "JSON",
+    "lists": "a list of options or of {start, end, label}",
+}
+"""Kind of labels → how they are written."""
+
+STORE_FAULTS = {
+    "full": "the disk of the store is full; free some space",
+    "locked": "another program uses the store; wait a moment",
+    "readonly": "the store is read-only; make the file and its folder writable",
+    "disk I/O": "the disk of the store fails; check it",
+    "away": "the server of the store does not answer; start it",
+    "stopping": "the service is stopping; start it again",
+}
+"""Fault, as SQLite names some → what happened, and what to do."""
+
+REFUSALS = {
+    "unknown token": (401, "this token is unknown or was revoked; ask an admin for another."),
+    "token needed": (401, "a token is needed; send it as 'Authorization: Bearer TOKEN', or sign in."),
+    "other machine": (401, "without tokens only this machine is served; make one: dissensus serve token add."),
+    "unknown webhook": (401, "this webhook was not made by dissensus serve; delete it, and start the service again."),
+    "other site": (403, "a page of {subject} may not write here."),
+    "not allowed": (403, "the role of this token does not include '{subject}'; ask an admin for another token."),
+    "other annotator": (403, "this token is only for annotator {subject!r}."),
+    "own id": (403, "with this token, identify a label by item and annotator, without an id."),
+    "no such address": (404, "there is no such address, or not with this method; /docs lists them all."),
+    "too long": (413, "the request is longer than {subject} MB; send it in parts."),
+    "too many": (429, "more than {subject} requests per second; wait a moment."),
+}
+"""Reason → HTTP status and sentence."""
+
+
+class Refused(DissensusError):
+    template = "{problem}"
+    reason: str  # a key of `REFUSALS`
+    subject: str
+    all_examples = [{"reason": reason} for reason in REFUSALS]
+
+    @property
+    def problem(self) -> str:
+        return REFUSALS[self.reason][1].format(subject=self.subject)
+
+
+def http_status(error: DissensusError) -> int:
+    """Return the HTTP status of an error."""
+    statuses = {StoreUnavailable: 503, UnknownName: 404, Conflict: 409, DissensusError: 400}
+    if isinstance(error, Refused):
+        return REFUSALS[error.reason][0]
+    return next(status for kind, status in statuses.items() if isinstance(error, kind))
+
+
+# Bodies of requests ---------------------------------------------------------------------------------------------------
+
+
+class InvalidJson(DataError):
+    template = "the body is not valid JSON ({reason}); send an object or a list of objects."
+    reason: str
+
+
+class MissingField(DataError):
+    template = "the field {field} is missing."
+    field: ParameterName
+    example = {"field": ParameterName("annotator")}
+
+
+class InvalidValue(DataError):
+    template = "{text}, got {shown_value}."
+    problem: str  # a key of `RULES`, or what pydantic reports
+    value: Any
+    all_examples = [{"problem": problem} for problem in ("input should be a valid integer", *RULES)]
+
+    @property
+    def text(self) -> str:
+        return RULES.get(self.problem, self.problem)
+
+    @property
+    def shown_value(self) -> str:
+        return shown(self.value)
+
+
+# Projects -------------------------------------------------------------------------------------------------------------
+
+
+class RefusedLabel(DataError):
+    template = (
+        "the label {label!r} of item {item!r} is not {wanted}; use another project for other labels, with "
+        "{param[kind='objects']} for any JSON."
+    )
+    item: str
+    label: str
+    kind: str  # kind of the labels of the project
+    all_examples = [{"kind": kind} for kind in WANTED]
+
+    @property
+    def wanted(self) -> str:
+        return WANTED[self.kind]
+
+
+class UndeclaredClass(DataError):
+    template = "the label {label!r} of item {item!r} is not one of the classes {classes}."
+    item: str
+    label: str
+    classes: str
+
+
+class SpanBeyondText(DataError):
+    template = "a span of item {item!r} ends at {end:,}, but its text has {length:,} characters."
+    item: str
+    end: int
+    length: int
+
+
+class Unknown(UnknownName):
+    template = "there is no {what} {name!r}; list them, or post it first."
+    what: str
+    name: str
+
+
+class UnknownToken(UnknownName):
+    template = "{n_found} tokens begin with {start!r}; give the beginning of one from `token list`."
+    start: str
+    n_found: int
+
+
+class OtherSettings(Conflict):
+    template = "project {project!r} exists with {setting} {present!r}, not {wanted!r}; use that, or another name."
+    project: str
+    setting: ParameterName
+    present: Any
+    wanted: Any
+
+
+class FitFailed(DataError):
+    template = "the last fit failed: {reason}"
+    reason: str
+    example = {"reason": "division by zero"}
+
+
+class NothingToReport(DataError):
+    template = "project {project!r} has no labels yet; there is nothing to report."
+    project: str
+
+
+class NoToolFormat(BadParameter):
+    template = "format {format} holds classes and spans, not labels of kind {kind}; use csv."
+    format: str
+    kind: str
+
+
+class UnknownRole(BadParameter):
+    template = "{param[role]} must be {listed_roles}, got {role!r}."
+    role: str
+    roles: tuple[str, ...]
+
+    @property
+    def listed_roles(self) -> str:
+        return word_list(self.roles, "or")
+
+
+# Stores, ports, folders and tools -------------------------------------------------------------------------------------
+
+
+class StoreFails(StoreUnavailable):
+    template = "{problem}, and send the request again."
+    fault: str
+    all_examples = [{"fault": fault} for fault in STORE_FAULTS]
+
+    @property
+    def problem(self) -> str:
+        return STORE_FAULTS[self.fault]
+
+
+class NoStore(UnreadableFile):
+    template = "{store} cannot be used as a store ({reason}); name another."
+    store: str
+    reason: str
+
+
+class PortTaken(BadParameter):
+    template = (
+        "port {port} of {host} cannot be used ({reason}); choose another with {param[port]}, or 0 for a free one."
+    )
+    host: str
+    port: int
+    reason: str
+
+
+class OpenToAll(BadParameter):
+    template = (
+        "{param[host]} {host} would serve everyone who reaches it; make a token first: dissensus serve --store {store} "
+        "token add --role admin."
+    )
+    host: str
+    store: str
+
+
+class NoTool(BadParameter):
+    template = (
+        "{param[remove=True]} needs the address of a tool: {param[label_studio=<url>]} or {param[argilla=<url>]}."
+    )
+
+
+class UnknownCommand(BadParameter):
+    template = "got {words!r}; use token add, token list, or token revoke with the beginning that token list shows."
+    words: str
+
+
+class NoFolder(UnreadableFile):
+    template = "{path} is not a folder to watch; create it, or name another."
+    path: Path
+
+
+class ToolError(DissensusError):
+    template = "{tool} at {url} {problem}"
+    tool: str
+    url: str
+    status: int  # HTTP status; 0 without an answer
+    reason: str  # why there is no answer, or its beginning
+    all_examples = [{"status": status} for status in (0, 200, 302, 401, 503)]
+
+    @property
+    def problem(self) -> str:
+        if self.status == 0:
+            return f"cannot be reached: {self.reason}."
+        if self.status == 401:
+            return "does not accept the token; use a valid one."
+        if self.status < 300:
+            return "does not answer with JSON; check its address."
+        where = f"redirects to {self.reason}; use that address."
+        return where if self.status < 400 else f"answers with status {self.status}: {self.reason}"
+
+
+class ToolAccess(BadParameter):
+    template = "{tool} needs an address that begins with http:// or https://, got {url!r}, and {key}."
+    tool: str
+    url: str
+    key: str
+
+
+class ChooseFromTool(BadParameter):
+    template = "choose with {option} from what {tool} at {url} shows to this {key}: {titles}."
+    option: ParameterName
+    tool: str
+    url: str
+    key: str
+    titles: str
+
+
+class NothingToServe(DataError):
+    template = "{name!r} of {tool} asks no question of a kind that can be read: {kinds}."
+    tool: str
+    name: str
+    kinds: str
+
+
+class BadWebhook(DataError):
+    template = "the webhook must be a JSON object with an action and project {project}."
+    project: int
+
+
+# Reasons --------------------------------------------------------------------------------------------------------------
+
+
+class NewClass(Message):
+    template = "a label of a new class; the next fit determines its confidence"
+
+
+class NoLabel(Message):
+    template = "no label"
+
+
+class DecidedBy(Message):
+    template = "decided by {annotator}"
+    annotator: str
+
+
+class EnoughLabels(Message):
+    template = "You have given {n_labels:,} labels, the most that one annotator gives here: thank you."
+    n_labels: int
+
+
+class OthersFirst(Message):
+    template = "Others are asked first about what is left: stop for now, ask later again, thanks."
+
+
+class OthersBusy(Message):
+    template = "Others are labelling what is left: stop for now, ask again in some minutes, thanks."
+
+
+class NothingLeft(Message):
+    template = "No item is left that needs a label from you now: stop here, and thank you."
+
+
+class UnknownRemovals(Message):
+    template = (
+        "{n_ids:,} of the ids to remove are unknown; their removal is kept, and annotations that come later with such "
+        "an id of their own do not count."
+    )
+    n_ids: int

@@ -1,0 +1,313 @@
+"""Bodies of requests as pydantic models: they check and convert JSON, describe it in OpenAPI, and become events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import from_json
+
+from dissensus.exceptions import DataError, DissensusError
+from dissensus.messages import ParameterName
+from dissensus.serve.events import EMPTY, SEPARATOR, Event, seconds_of, sortable_version
+from dissensus.serve.exceptions import InvalidJson, InvalidValue, MissingField
+from dissensus.table import kinds
+
+MAX_NAME = 1_000  # characters of an item, annotator, id, option or label of one class
+MAX_LABEL = 100_000  # characters of a label that is a list or an object, as JSON, and of a note
+MAX_END = 10**9  # characters or tokens of a document
+RELATIVE = (".", "..")  # names that browsers remove from an address
+T = TypeVar("T")
+
+
+def _parse(body: Any) -> Any:
+    if not isinstance(body, bytes):
+        return body
+    try:
+        value = from_json(body.decode(json.detect_encoding(body)), allow_inf_nan=False)
+        json.dumps(value, allow_nan=False)  # 1e400 is infinite
+    except ValueError as error:
+        raise InvalidJson(reason=str(error)) from None
+    return value
+
+
+PARSED = BeforeValidator(_parse)
+
+
+def check(adapter: TypeAdapter[T], value: Any) -> T:
+    """Return the value as its type has it; what does not fit raises a DataError."""
+    try:
+        return adapter.validate_python(value)
+    except ValidationError as error:
+        raise first_fault(error.errors(include_url=False)) from None
+
+
+def first_fault(errors: Sequence[Any]) -> DataError:
+    """Return the first error that pydantic found, about the path of its field."""
+    error = errors[0]
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
+    path = path.removeprefix(".body").removeprefix(".query").removeprefix(".")
+    unknown = error["type"] == "extra_forbidden"
+    problem = "field" if unknown else error["msg"][0].lower() + error["msg"][1:]
+    found: Any = error.get("ctx", {}).get("error")
+    if error["type"] == "missing":
+        path, _, field = path.rpartition(".")
+        found = MissingField(field=ParameterName(field or "body"))
+    elif not isinstance(found, DataError):
+        found = InvalidValue(problem=problem, value=error["input"])
+    assert isinstance(found, DataError)
+    return found.within(path) if path else found
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def _number_as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _usable(is_usable: Callable[[str], bool]) -> AfterValidator:
+    """Return a check of names."""
+
+    def check_name(name: str) -> str:
+        if not is_usable(name):
+            raise InvalidValue(problem="name", value=name)
+        return name
+
+    return AfterValidator(check_name)
+
+
+Storable = Annotated[str, _usable(lambda name: bool(name.strip()) and "\x00" not in name)]
+Class = Annotated[Storable, Field(max_length=MAX_NAME)]
+Option = Annotated[Class, _usable(lambda name: kinds.JOIN not in name and name != kinds.NOTHING)]
+Text = Annotated[Class, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
+Name = Annotated[Text, _usable(lambda name: SEPARATOR not in name)]
+Address = Annotated[Name, _usable(lambda name: name not in RELATIVE)]  # may be part of the address of a request
+ProjectName = Annotated[
+    str,
+    Field(min_length=1, max_length=100),
+    _usable(lambda name: name.isprintable() and "/" not in name and name not in RELATIVE),
+]
+Version = Annotated[str, BeforeValidator(sortable_version, json_schema_input_type=str | float | None)]
+Time = Annotated[float, BeforeValidator(seconds_of, json_schema_input_type=str | float | None)]
+Position = Annotated[int, Field(strict=True, ge=0, le=MAX_END)]
+Flag = Annotated[bool, Field(strict=True)] | None
+Limit = Annotated[int, Field(strict=True, ge=1)] | None
+
+
+class Span(BaseModel):
+    """A marked part of a text."""
+
+    start: Position
+    end: Position
+    label: Text
+
+    @model_validator(mode="after")
+    def check_order(self) -> Self:
+        """Raise if it ends before it starts."""
+        if self.end <= self.start:
+            raise InvalidValue(problem="span", value=[self.start, self.end])
+        return self
+
+
+Label = Annotated[Any, Field(description="text, number, list of options, list of spans, or any JSON")]
+CLASS = TypeAdapter(Class)
+LONG = TypeAdapter(Annotated[Storable, Field(max_length=MAX_LABEL)])
+OPTIONS = TypeAdapter(list[Option])
+SPANS = TypeAdapter(list[Span])
+ADDRESS = TypeAdapter(Address)
+
+
+def label_of(value: Any, kind: str | None = None) -> tuple[str, str | None]:
+    """Return a label as text, and the kind that its JSON implies, if any; `kind` is that of the project, if known."""
+    several = value if isinstance(value, list) and kind != "objects" else None
+    if isinstance(value, bool):
+        return json.dumps(value), None
+    if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
+        return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
+    if isinstance(value, str) and value.strip():
+        return check(LONG if kind == "objects" else CLASS, value), None
+    if several == []:
+        return kinds.NOTHING, EMPTY
+    if several and all(isinstance(one, str) for one in several):
+        options = check(OPTIONS, several)
+        return check(LONG, kinds.set_name(options)), "sets"
+    if several and all(isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in several):
+        return check(LONG, span_text(several)), "spans"
+    if isinstance(value, dict | list):
+        return check(LONG, json.dumps(value, sort_keys=True, ensure_ascii=False)), "objects"
+    raise InvalidValue(problem="label", value=value)
+
+
+def span_text(spans: Sequence[Mapping[str, Any]]) -> str:
+    """Return spans as text, in order."""
+    found = sorted({(span.start, span.end, span.label) for span in check(SPANS, spans)})
+    return json.dumps([{"start": start, "end": end, "label": label} for start, end, label in found], ensure_ascii=False)
+
+
+# Bodies ---------------------------------------------------------------------------------------------------------------
+
+
+class Body(BaseModel):
+    """An object without unknown fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ProjectBody(Body):
+    """A new project."""
+
+    name: ProjectName
+    kind: Literal[tuple(kinds.KINDS)] | None = None  # type: ignore[valid-type]
+    classes: Annotated[list[Class], Field(min_length=1)] | None = None
+    title: Annotated[str, Field(max_length=MAX_NAME)] | None = None
+    per_item: Limit = None
+    per_annotator: Limit = None
+
+    @model_validator(mode="after")
+    def check_classes(self) -> Self:
+        """Raise if a class is declared twice, or for labels that are not classes."""
+        if self.classes is not None:
+            declarable = self.kind in (None, *kinds.CLASS_KINDS)
+            if not declarable or len(set(self.classes)) < len(self.classes):
+                raise InvalidValue(problem="classes", value=self.classes)
+        return self
+
+
+class AnnotationBody(Body):
+    """A label of an item, a comparison of two things, or a removal."""
+
+    id: Address | None = None
+    item: Address | None = None
+    annotator: Name | None = None
+    label: Label = None
+    version: Version = ""
+    at: Time = 0.0
+    data: dict[str, Any] | None = None
+    deleted: Flag = None
+    left: Name | None = None
+    right: Name | None = None
+    winner: Label = None
+
+    @model_validator(mode="after")
+    def complete(self) -> Self:
+        """Name the item of a comparison, and raise if a field is missing."""
+        if self.left is not None and self.left == self.right:
+            raise InvalidValue(problem="pair", value=self.left)
+        if self.item is None and self.left is not None and self.right is not None:
+            self.item = kinds.pair_items([self.left], [self.right])[0].as_py()
+        for field in () if self.deleted and self.id is not None else ("item", "annotator"):
+            if getattr(self, field) is None:
+                raise MissingField(field=ParameterName(field))
+        return self
+
+    def event(self, kind: str | None) -> Event:
+        """Return the event of a project whose declared kind is this."""
+        id_ = f"{self.item}{SEPARATOR}{self.annotator}" if self.id is None else self.id
+        if self.deleted:
+            return Event("removal", id_, "", version=self.version, at=self.at)
+        label, label_kind = label_of(self.winner if self.label is None else self.label, kind)
+        label_kind = "pairs" if self.left is not None and self.right is not None else label_kind
+        assert self.item is not None
+        assert self.annotator is not None
+        return Event("annotation", id_, self.item, self.annotator, label, self.version, self.at, self.data, label_kind)
+
+
+class ItemBody(BaseModel):
+    """An item; all other fields are shown to annotators."""
+
+    model_config = ConfigDict(extra="allow")
+    item: Address
+
+
+class DecisionBody(Body):
+    """The decision of an adjudicator: one of label, both and unclear."""
+
+    item: Address
+    label: Label = None
+    both: Annotated[list[Label], Field(min_length=2)] | None = None
+    unclear: Flag = None
+    by: Name = "adjudicator"
+    note: Annotated[str, Field(max_length=MAX_LABEL)] | None = None
+
+    @model_validator(mode="after")
+    def check_one_answer(self) -> Self:
+        """Raise unless there is exactly one answer."""
+        if sum((self.label is not None, self.both is not None, bool(self.unclear))) != 1:
+            raise InvalidValue(problem="answer", value=self.model_dump(exclude_unset=True))
+        return self
+
+    def event(self, kind: str | None) -> Event:
+        """Return the event of a project whose declared kind is this."""
+        label, label_kind = None, None
+        data: dict[str, Any] = {"note": self.note} if self.note else {}
+        if self.both is not None:
+            labels, label_kinds = zip(*(label_of(one, kind) for one in self.both), strict=True)
+            if len(set(labels)) < len(labels) or len(set(label_kinds) - {EMPTY}) != 1:
+                raise InvalidValue(problem="answer", value=self.both)
+            label_kind = max(set(label_kinds) - {EMPTY}, key=str)
+            check(LONG, json.dumps(labels, ensure_ascii=False))
+            data |= {"both": [*labels]}
+        elif self.unclear:
+            data |= {"unclear": True}
+        else:
+            label, label_kind = label_of(self.label, kind)
+        return Event("decision", self.item, self.item, self.by, label, data=data or None, label_kind=label_kind)
+
+
+class SignInBody(BaseModel):
+    """A token to keep in a cookie."""
+
+    token: str = ""
+
+
+def _as_list(body: Any) -> BeforeValidator:
+    """Return the conversion of a single body into a list of one."""
+    return BeforeValidator(
+        lambda value: value if isinstance(value, list) else [value], json_schema_input_type=body | list[body]
+    )
+
+
+Project = Annotated[ProjectBody, PARSED]
+Annotations = Annotated[list[AnnotationBody], _as_list(AnnotationBody), PARSED]
+Items = Annotated[list[ItemBody], _as_list(ItemBody), PARSED]
+Decision = Annotated[DecisionBody, PARSED]
+SignIn = Annotated[SignInBody, PARSED]
+PROJECT: TypeAdapter[ProjectBody] = TypeAdapter(Project)
+DECISION: TypeAdapter[DecisionBody] = TypeAdapter(Decision)
+ANNOTATIONS: TypeAdapter[list[AnnotationBody]] = TypeAdapter(Annotations)
+ITEMS: TypeAdapter[list[ItemBody]] = TypeAdapter(Items)
+
+
+def annotation_events(bodies: Any, kind: str | None = None) -> list[Event]:
+    """Return the events of annotations that are posted to a project of a declared kind."""
+    events = []
+    found = check(ANNOTATIONS, bodies)
+    for at, body in enumerate(found):
+        try:
+            events.append(body.event(kind))
+        except DissensusError as error:
+            raise error.within(f"[{at}].label") from None
+    return events
+
+
+def item_events(bodies: Any) -> list[Event]:
+    """Return the events of items to show."""
+    found = check(ITEMS, bodies)
+    return [Event("item", body.item, body.item, data=body.model_extra) for body in found]
+
+
+def decision_event(body: Any, kind: str | None = None) -> Event:
+    """Return the event of a decision."""
+    return check(DECISION, body).event(kind)

@@ -1,0 +1,368 @@
+"""The addresses of the service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from dataclasses import replace
+from html import escape
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Depends, Query, Request
+from fastapi.responses import HTMLResponse, Response
+from fastapi.routing import APIRoute
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.concurrency import run_in_threadpool
+from starlette.convertors import PathConvertor, register_url_convertor
+from starlette.exceptions import HTTPException
+
+from dissensus.messages import ParameterName
+from dissensus.serve import answers, requests
+from dissensus.serve.describe import LISTS, ORDERS
+from dissensus.serve.events import SEPARATOR, Event
+from dissensus.serve.exceptions import MissingField, Refused, UnknownRemovals
+from dissensus.serve.face import HTTP
+from dissensus.serve.next_item import MAX_COUNT
+from dissensus.serve.overview import FORMATS, TOOLS, WHAT
+from dissensus.serve.project import Project
+from dissensus.serve.requests import ADDRESS, annotation_events, check, decision_event, item_events
+from dissensus.serve.security import Guard, allow
+from dissensus.serve.service import Service
+from dissensus.serve.tokens import Caller
+from dissensus.table.io.writers import writers
+
+MAX_DAYS = 366
+MAX_PAGE = 1_000  # items of one answer
+MAX_ITEMS_ANSWERED = 100  # items whose new answer comes with the receipt
+COOKIE_SECONDS = 30 * 86_400
+
+
+class RestConvertor(PathConvertor):
+    """The rest of a path with line breaks, which names may contain."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("rest", RestConvertor())
+
+
+class JsonRequest(Request):
+    """A request with a limited body, which pydantic parses whatever its content type."""
+
+    async def json(self) -> bytes:
+        """Return the body; see `requests.PARSED`."""
+        return await self.body()
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        """Yield the parts of the body, unless it is too long."""
+        size, limit = 0, self.app.state.guard.limits.body_bytes
+        async for part in super().stream():
+            size += len(part)
+            if size > limit:
+                raise HTTPException(413)
+            yield part
+
+
+class JsonRoute(APIRoute):
+    """A route for `JsonRequest`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        handle = super().get_route_handler()
+
+        async def handle_json(request: Request) -> Response:
+            return await handle(JsonRequest(request.scope, request.receive))
+
+        return handle_json
+
+
+router = APIRouter(route_class=JsonRoute)
+FORMAT_NAMES = tuple(FORMATS)
+Status = Literal[LISTS]  # type: ignore[valid-type]
+Order = Literal[ORDERS]  # type: ignore[valid-type]
+Format = Literal[FORMAT_NAMES]  # type: ignore[valid-type]
+What = Literal[WHAT]  # type: ignore[valid-type]
+Number = Annotated[int, Query(ge=0, le=10**18)]
+
+
+async def service_of(request: Request) -> Service:
+    """Return the service."""
+    service: Service = request.app.state.service
+    return service
+
+
+ServiceOf = Annotated[Service, Depends(service_of)]
+
+
+async def project_of(request: Request, name: str) -> Project:
+    """Return the project of an address."""
+    return (await service_of(request)).project(name)
+
+
+ProjectOf = Annotated[Project, Depends(project_of)]
+Poster = Annotated[Caller, allow("post")]
+ItemReader = Annotated[Caller, allow("items")]
+Decider = Annotated[Caller, allow("decide")]
+ANSWER: dict[str, Any] = {"response_model_exclude_unset": True}
+FILES: dict[str, Any] = {media_type.partition(";")[0]: {} for media_type in FORMATS.values()}
+
+
+async def store(service: Service, project: Project, events: list[Event]) -> dict[str, Any]:
+    """Store events; return the receipt with the new answers about their items."""
+    receipt = await asyncio.wrap_future(service.submit(project.name, events))
+    answer: dict[str, Any] = receipt._asdict()
+    items = {event.item for event in events if event.item}
+    if removals := [event.id for event in events if event.kind == "removal"]:
+        removed = await run_in_threadpool(project.removed, removals)
+        items |= {item for item in removed.values() if item is not None}
+        if n_unknown := sum(item is None for item in removed.values()):
+            answer |= {"unknown": n_unknown, "note": UnknownRemovals(n_ids=n_unknown).render(HTTP)}
+    return answer | ({"items": project.short(items)} if len(items) <= MAX_ITEMS_ANSWERED else {})
+
+
+def check_own(caller: Caller, events: Iterable[Event]) -> None:
+    """Refuse ids to annotators and tokens of one annotator: they could be those of other annotators' labels."""
+    if caller.role != "annotate" and caller.annotator is None:
+        return
+    for event in events:
+        _, has_separator, annotator = event.id.rpartition(SEPARATOR)
+        if not has_separator:
+            raise Refused(reason="own id", subject=event.id)
+        if caller.annotator not in (None, annotator):
+            raise Refused(reason="other annotator", subject=caller.annotator)
+
+
+def hide_names(value: Any, project: Project, caller: Caller) -> Any:
+    """Return an answer with pseudonyms, unless the caller may see names."""
+    if caller.names:
+        return value
+    pseudonyms = project.pseudonyms()
+
+    def hide(value: Any) -> Any:
+        if isinstance(value, list):
+            return [hide(one) for one in value]
+        if not isinstance(value, dict):
+            return value
+        changed = {key: one if key == "data" else hide(one) for key, one in value.items()}
+        for key in {"annotator", "by"} & value.keys():
+            if isinstance(value[key], str):
+                changed[key] = pseudonyms.get(value[key], "unknown")
+        if "reasons" in value:
+            changed["reasons"] = ""  # the reasons of copies name others
+        if value.get("decided") and isinstance(value.get("reason"), str):
+            changed["reason"] = "decided"
+        return changed
+
+    return hide(value)
+
+
+# Projects -------------------------------------------------------------------------------------------------------------
+
+
+@router.get("/projects", response_model=list[answers.Heading], **ANSWER)
+async def projects(_: Annotated[Caller, allow("list")], service: ServiceOf) -> Any:
+    """List all projects: name, title, kind, and why the last fit failed, if it did."""
+    return [service.project(name).heading() for name in service.projects()]
+
+
+@router.post("/projects", response_model=answers.Heading, responses={201: {"model": answers.Heading}}, **ANSWER)
+def create(
+    _: Annotated[Caller, allow("create")],
+    service: ServiceOf,
+    response: Response,
+    body: Annotated[requests.Project, Body()],
+) -> Any:
+    """Make a project; 409 if it exists with other settings."""
+    if body.name not in service.projects():
+        response.status_code = 201
+    return service.create(body.name, **body.model_dump(exclude={"name"}, exclude_none=True)).heading()
+
+
+# Annotations ----------------------------------------------------------------------------------------------------------
+
+
+@router.post("/projects/{name}/annotations", response_model=answers.Receipt, **ANSWER)
+async def annotate(
+    caller: Annotated[Caller, allow("post", for_annotators="post own")],
+    service: ServiceOf,
+    project: ProjectOf,
+    body: Annotated[requests.Annotations, Body()],
+) -> Any:
+    """Store one annotation or a list."""
+    events = annotation_events(body, project.about.get("kind"))
+    if any(event.label_kind == "spans" for event in events):
+        await run_in_threadpool(project.check_spans, events)
+    check_own(caller, events)
+    return await store(service, project, events)
+
+
+@router.delete("/projects/{name}/annotations/{id_:rest}", response_model=answers.Receipt, **ANSWER)
+async def remove(caller: Poster, service: ServiceOf, project: ProjectOf, id_: str) -> Any:
+    """Take an annotation back, for good."""
+    events = [Event("removal", check(ADDRESS, id_), "")]
+    check_own(caller, events)
+    return await store(service, project, events)
+
+
+@router.post("/projects/{name}/items", response_model=answers.Receipt, **ANSWER)
+async def add_items(_: Poster, service: ServiceOf, project: ProjectOf, body: Annotated[requests.Items, Body()]) -> Any:
+    """Store what items look like, one or a list; this also makes items known before any label."""
+    return await store(service, project, item_events(body))
+
+
+# Decisions ------------------------------------------------------------------------------------------------------------
+
+
+@router.post("/projects/{name}/decisions", response_model=answers.Receipt, **ANSWER)
+async def decide(
+    caller: Decider, service: ServiceOf, project: ProjectOf, body: Annotated[requests.Decision, Body()]
+) -> Any:
+    """Decide an item; a label is gold from now on."""
+    event = decision_event(body, project.about.get("kind"))
+    event = event if caller.annotator is None else replace(event, annotator=caller.annotator)
+    project.check_decision(event)
+    return await store(service, project, [event])
+
+
+@router.delete("/projects/{name}/decisions/{item:rest}", response_model=answers.Receipt, **ANSWER)
+async def withdraw(_: Decider, service: ServiceOf, project: ProjectOf, item: str, seq: Number | None = None) -> Any:
+    """Withdraw the decisions about an item, or the one with a seq: the decision before it counts again."""
+    project.code(item)
+    data = None if seq is None else {"seq": seq}
+    return await store(service, project, [Event("withdrawal", item, item, data=data)])
+
+
+@router.get("/projects/{name}/decisions", response_model=list[answers.Decision])
+async def decisions(caller: Annotated[Caller, allow("decisions")], project: ProjectOf) -> Any:
+    """List all decisions that count."""
+    return hide_names(project.all_decisions(), project, caller)
+
+
+# Answers --------------------------------------------------------------------------------------------------------------
+
+
+@router.get("/projects/{name}/items/{item:rest}", response_model=answers.Item, **ANSWER)
+async def item(caller: ItemReader, project: ProjectOf, item: str) -> Any:
+    """Show an item: label, confidence, votes, status with its reason, annotations, decision, fields."""
+    return hide_names(project.item(item), project, caller)
+
+
+@router.get("/projects/{name}/items", response_model=answers.Items, **ANSWER)
+def items(
+    caller: ItemReader,
+    project: ProjectOf,
+    status: Status = "all",
+    order: Order = ORDERS[0],
+    offset: Number = 0,
+    limit: Number = 100,
+) -> Any:
+    """List some items, the least confident first, by name, or the last labelled first."""
+    found = project.items(status, order, offset, min(limit, MAX_PAGE))
+    return hide_names(found, project, caller)
+
+
+@router.get("/projects/{name}/annotators", response_model=list[answers.Annotator])
+def annotators(caller: Annotated[Caller, allow("annotators")], project: ProjectOf) -> Any:
+    """List all annotators: labels, reliability with its interval, time of the last label, flags."""
+    return hide_names(project.annotators(), project, caller)
+
+
+@router.get("/projects/{name}/next", response_model=answers.Next, **ANSWER)
+async def next_items(
+    caller: Annotated[Caller, allow("next")],
+    project: ProjectOf,
+    annotator: str = "",
+    count: Annotated[int, Query(ge=1, le=MAX_COUNT)] = 1,
+) -> Any:
+    """Return the items that an annotator should label now, or why to stop."""
+    annotator = annotator or caller.annotator or ""
+    if not annotator:
+        raise MissingField(field=ParameterName("annotator"))
+    if caller.annotator not in (None, annotator):
+        raise Refused(reason="other annotator", subject=caller.annotator)
+    return project.next(annotator, count)
+
+
+@router.get("/projects/{name}/progress", response_model=answers.Progress, **ANSWER)
+def progress(
+    caller: Annotated[Caller, allow("progress")],
+    project: ProjectOf,
+    days: Annotated[int, Query(ge=1, le=MAX_DAYS)] = 14,
+) -> Any:
+    """Return the progress by day: labels, settled items, annotators who drift."""
+    return hide_names(project.progress(days), project, caller)
+
+
+@router.get("/projects/{name}/export", response_class=Response, responses={200: {"content": FILES}})
+def export(
+    caller: Annotated[Caller, allow("export")],
+    project: ProjectOf,
+    form: Annotated[Format, Query(alias="format")] = "csv",
+    what: What = WHAT[0],
+) -> Any:
+    """Return the annotations that count, the answers, or the decisions, as a file."""
+    data = project.export(form, what, caller.names)
+    file = writers[form].file if form in TOOLS else f"annotations.{form}"
+    headers = {"Content-Disposition": f'attachment; filename="{file}"'}
+    return Response(data, media_type=FORMATS[form], headers=headers)
+
+
+@router.get("/projects/{name}/report", response_class=Response, responses={200: {"content": {"text/html": {}}}})
+def report(caller: Annotated[Caller, allow("report")], project: ProjectOf) -> Any:
+    """Return the report: one page of HTML."""
+    return HTMLResponse(project.report(caller.names))
+
+
+# The service ----------------------------------------------------------------------------------------------------------
+
+
+@router.get("/health")
+def health(service: ServiceOf) -> dict[str, Any]:
+    """Check that the store answers; return the number of projects whose last fit failed."""
+    service.store.last()
+    n_failing = service.n_failing()
+    return {"status": "trouble" if n_failing else "good", "seq": service.seq, "trouble": n_failing}
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+def metrics(_: Annotated[Caller, allow("metrics")], request: Request) -> Any:
+    """Return numbers for Prometheus."""
+    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/docs", response_class=Response, responses={200: {"content": {"text/html": {}}}})
+def docs(request: Request) -> Any:
+    """List all addresses, on a page that needs no script and no network."""
+    rows = [
+        f"<tr><td><code>{method.upper()}</code><td><code>{escape(path)}</code><td>{escape(about['description'])}"
+        for path, methods in request.app.openapi()["paths"].items()
+        for method, about in methods.items()
+    ]
+    return HTMLResponse(
+        "<!doctype html><html lang=en><meta charset=utf-8><title>dissensus: the API</title>"
+        "<style>body{font:1rem/1.5 system-ui;max-width:70rem;margin:2rem auto;padding:0 1rem}"
+        "td{padding:.3rem 1rem .3rem 0;vertical-align:top}</style>"
+        '<h1>dissensus: the API</h1><p>JSON in, JSON out; an error is <code>{"error": "one sentence"}</code>. '
+        "The same for programs: <a href=/openapi.json>openapi.json</a>.<table>" + "".join(rows) + "</table></html>"
+    )
+
+
+@router.post("/sign-in", status_code=303, response_class=Response)
+async def sign_in(request: Request, body: Annotated[requests.SignIn, Body()]) -> Any:
+    """Keep a token in a cookie that scripts cannot read."""
+    guard: Guard = request.app.state.guard
+    guard.check_origin(request, by_cookie=guard.cookie in request.cookies)
+    guard.spend(request.client.host if request.client else "")
+    guard.known(body.token)
+    answer = Response(status_code=303, headers={"Location": "/"})
+    secure = request.url.scheme == "https"
+    answer.set_cookie(guard.cookie, body.token, COOKIE_SECONDS, httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.post("/sign-out", status_code=303, response_class=Response)
+async def sign_out(request: Request) -> Any:
+    """Forget the cookie."""
+    answer = Response(status_code=303, headers={"Location": "/"})
+    answer.delete_cookie(request.app.state.guard.cookie)
+    return answer

@@ -1,0 +1,104 @@
+"""Which caller may do what: tokens and roles, pages of other sites, the rate of requests."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from dissensus.serve.exceptions import Refused
+from dissensus.serve.service import Service
+from dissensus.serve.tokens import ROLES, Caller, Tokens
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+READS = ("GET", "HEAD", "OPTIONS")
+BEARER = HTTPBearer(auto_error=False, description="Before the first token, this machine needs none.")
+Bearer = Annotated[HTTPAuthorizationCredentials | None, Security(BEARER)]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits for one caller."""
+
+    body_bytes: int = 10_000_000
+    per_second: float = 1_000.0  # requests, on average: a tool has one token for all its annotators
+    burst: int = 5_000  # requests at once, after a pause
+
+
+class Guard:
+    """Identifies callers, and refuses what they may not do."""
+
+    def __init__(self, service: Service, limits: Limits):
+        self.tokens, self.limits = Tokens(service.store), limits
+        mark = hashlib.sha256(service.store.salt().encode()).hexdigest()[:8]
+        self.cookie = f"dissensus-{mark}"  # a browser sends it to every port of a host: stores need different names
+        self.left: dict[str, tuple[float, float]] = {}  # caller → requests left, and at what time
+
+    def caller(self, request: Request, bearer: HTTPAuthorizationCredentials | None) -> Caller:
+        """Return the caller of a request."""
+        token = bearer.credentials if bearer is not None else request.cookies.get(self.cookie)
+        if request.method not in READS:
+            self.check_origin(request, by_cookie=token is not None and bearer is None)
+        if token and (bearer is not None or self.tokens.any()):
+            return self.known(token)
+        if self.tokens.any():
+            raise Refused(reason="token needed", subject="")
+        client = request.client.host if request.client else ""
+        if client not in LOOPBACK or _hostname(request.headers.get("host")) not in LOOPBACK:
+            raise Refused(reason="other machine", subject=client)
+        return Caller("admin", True, None, client)
+
+    def known(self, token: str) -> Caller:
+        """Return the caller with a valid token."""
+        if (caller := self.tokens.caller(token)) is None:
+            raise Refused(reason="unknown token", subject="")
+        return caller
+
+    def check_origin(self, request: Request, by_cookie: bool) -> None:
+        """Refuse requests that a page of another site sends with the rights of this browser."""
+        origin = request.headers.get("origin")
+        if origin is None and not by_cookie:
+            return
+        try:
+            site = urlsplit(origin or "").netloc
+        except ValueError:  # such as http://[
+            site = ""
+        if not site or site != request.headers.get("host"):
+            raise Refused(reason="other site", subject=origin or "an unknown site")
+
+    def spend(self, key: str) -> None:
+        """Take one request from those that a caller has left; they grow again with time."""
+        now, limits = time.monotonic(), self.limits
+        left, since = self.left.get(key, (float(limits.burst), now))
+        left = min(limits.burst, left + (now - since) * limits.per_second) - 1
+        if left < 0:
+            raise Refused(reason="too many", subject=f"{limits.per_second:g}")
+        self.left[key] = (left, now)
+
+
+def _hostname(host: str | None) -> str:
+    """Return the host of a header; the framework replaces an unreadable one by our own address."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # such as [
+        return ""
+
+
+def allow(permission: str, for_annotators: str | None = None) -> Any:
+    """Return the dependency on a caller with a permission; the role annotate may need another."""
+
+    async def check(request: Request, bearer: Bearer) -> Caller:
+        guard: Guard = request.app.state.guard
+        caller = guard.caller(request, bearer)
+        guard.spend(caller.key)
+        needed = for_annotators if for_annotators and caller.role == "annotate" else permission
+        if needed not in ROLES[caller.role]:
+            raise Refused(reason="not allowed", subject=needed)
+        return caller
+
+    return Depends(check)
