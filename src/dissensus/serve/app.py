@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from dissensus.common.extras import need
 from dissensus.exceptions import BadParameter, Conflict, DissensusError, StoreUnavailable, UnknownName
+from dissensus.serve import questions
 from dissensus.serve.events import ABOUT, Event, annotation_events, decision_event, item_events, name_of
 from dissensus.serve.openapi import complete
 from dissensus.serve.overview import FORMATS, TOOLS
@@ -278,6 +279,7 @@ def create_app(
     _add_projects(app, service, guard)
     _add_annotations(app, service, guard)
     _add_answers(app, service, guard)
+    _add_questions(app, guard, service)
     _add_service(app, service, guard)
     for part in (*([add_page] if page else []), *parts):
         part(app, service, guard)
@@ -462,6 +464,22 @@ def _add_answers(app: FastAPI, service: Service, guard: Guard) -> None:
         """The report: one page of HTML."""
         caller, project = guard(request, "report"), service.project(name)
         return HTMLResponse(await run_in_threadpool(project.report, caller.names))
+
+
+def _add_questions(app: FastAPI, guard: Guard, service: Service) -> None:
+    @app.get("/projects/{name}/questions")
+    async def listed(name: str, request: Request) -> Response:
+        """The questions that can be asked, with their options and facts."""
+        guard(request, "report")
+        service.project(name)
+        return JSONResponse(await run_in_threadpool(questions.listed))
+
+    @app.get("/projects/{name}/questions/{question}")
+    async def ask(name: str, question: str, request: Request) -> Response:
+        """Facts and findings of a question, its options as the query; for callers who may see names."""
+        caller = guard(request, "report")
+        project, query = service.project(name), dict(request.query_params)
+        return JSONResponse(await run_in_threadpool(questions.answer, project, question, query, caller.names))
 
 
 def _add_service(app: FastAPI, service: Service, guard: Guard) -> None:

@@ -96,8 +96,8 @@ def _people(
     sentences = {}
     if before is not None and len(before) and len(table):
         names, found = drift(before, table, others=others)
-        said = found.sentences(np.full(names.size, "", object))  # the name is said by whoever may see it
-        sentences = dict(zip(names[found.surest()].tolist(), (one.strip() for one in said), strict=True))
+        said = map(str, found.findings(np.full(names.size, "", object)))  # the name is said by whoever may see it
+        sentences = dict(zip(names[found.most_significant()].tolist(), (one.strip() for one in said), strict=True))
     listed = np.argsort(-labels.sum(axis=1), kind="stable")[:MAX_ANNOTATORS].tolist()
     listed += [a for a, name in enumerate(table.annotators.tolist()) if name in sentences and a not in set(listed)]
     return [
