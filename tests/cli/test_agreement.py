@@ -8,11 +8,11 @@ import dissensus as dz
 from cli.tables import write_csv
 from dissensus import ask
 from dissensus.cli.options import answer_each
-from dissensus.exceptions import DataError
+from dissensus.exceptions import DataError, MissingColumn
 from dissensus.messages import Message
 from dissensus.questions import findings as f
 from dissensus.questions.declared.agreement import Agreement
-from found import find, kinds, shown
+from found import error_of, find, kinds, shown
 
 
 def statements(table):
@@ -157,7 +157,7 @@ def test_a_question_without_an_answer_does_not_stop_the_others(cli, questions):
     result = cli("agreement", questions, "--json")
     assert result.exit_code == 0
     assert set(json.loads(result.stdout)["questions"]) == {"Tone", "is it good", "is it/good?"}
-    assert "warning: question 'lonely': none of the 21 items is labelled by two annotators" in result.stderr
+    assert "warning: question 'lonely'" in result.stderr
     alone = cli("agreement", questions, "--label", "lonely")
     assert alone.exit_code == 1
 
@@ -169,23 +169,20 @@ def test_where_every_question_must_have_an_answer_the_first_without_one_ends_the
         asked.append(question)
         raise DataError(f"no {table}")
 
-    with pytest.raises(DataError, match=r"^question 'a': no 1$"):
+    with pytest.raises(DataError) as caught:
         answer_each({"a": 1, "b": 2}, answer, every=True)
+    assert caught.value.about == ("question 'a'",)
     assert asked == ["a"]
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        ((), 1, "none of the 2 items is labelled by two annotators"),
-        (("--scale", "interval"), 1, "class 'a' is not a number"),
-        (("--item", "nothing"), 1, "nothing"),
-    ],
+    ("options", "error"),
+    [((), DataError), (("--scale", "interval"), DataError), (("--item", "nothing"), MissingColumn)],
 )
-def test_bad_data_are_one_sentence(cli, here, options, code, words):
+def test_bad_data_are_one_sentence(cli, here, options, error):
     result = cli("agreement", table(here, "a.", ".b"), *options)
-    assert (result.exit_code, result.stdout) == (code, "")
-    assert words in result.stderr
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert isinstance(error_of(result), error)
     assert result.stderr.count("\n") == 1
 
 

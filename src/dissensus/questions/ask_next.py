@@ -117,7 +117,7 @@ def _per_item(table: Annotations) -> FloatArray:
 
 
 def _numbers(model: Any, table: Annotations, budget: int) -> Found:
-    _, variance = model._posterior(table, np.arange(table.n_annotators))
+    _, variance = model.latent_posterior(table, np.arange(table.n_annotators))
     v = np.minimum(variance * design_effect(model.item_total_, model.dependence_), model.theta_prior_[1])
     _, a, _, va, s2 = np.median(model.spread_, axis=0)
     return table.items, 0.5 * np.log1p(v * (a**2 + va) / s2), _per_item(table)
@@ -130,7 +130,7 @@ def _pairs(model: Any, table: Annotations, budget: int) -> Found:
     if T > MAX_THINGS:
         raise TooManyThings(things=T, most=MAX_THINGS)
     left, right = np.triu_indices(T, 1)
-    p = model._outcomes(Games.unplayed(left, right, T), np.full(left.size, -1))
+    p = model.outcome_probabilities(Games.unplayed(left, right, T), np.full(left.size, -1))
     information = ((p[:, 0] + p[:, 1]) - (p[:, 0] - p[:, 1]) ** 2) / 4
     V = model.score_variance_.copy()
     games = np.zeros((T, T))

@@ -356,7 +356,7 @@ def _pairs(table: Annotations) -> Found:
     from dissensus.models.methods.bradley_terry import BradleyTerry, chances, gradient
 
     model, A = BradleyTerry().fit(table), table.n_annotators
-    games, who = model._games(table), table.annotator
+    games, who = model.games_of(table), table.annotator
     own = np.tile(model.crowd_answering_, (A, 1))
     d = model.scores_[games.left] - model.scores_[games.right]
 

@@ -53,6 +53,7 @@ from dissensus.evaluation.hard import hits, tied
 from dissensus.messages import Message
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.confidence import EffectiveLabels
+from dissensus.models.exceptions import EffectiveLabelCount
 from dissensus.questions import findings
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
 from dissensus.questions.exceptions import NoAnnotations
@@ -193,7 +194,8 @@ class Redundancy(Shown):
                 value=value, low=low, high=high, expected=Share(self.expected_accuracy)
             )
         if self.worth is not None:
-            yield Message(str(self.worth))
+            facts = {name: getattr(self.worth, name) for name in ("labels", "value", "low", "high")}
+            yield EffectiveLabelCount(**facts)
         if self.sampled_items is not None:
             yield findings.MeasuredOnPart(items=self.sampled_items)
         yield self.advice.next_step()
