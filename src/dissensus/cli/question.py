@@ -119,6 +119,9 @@ def print_findings(title: str, findings: Iterable[Finding]) -> None:
 
 
 def print_message(message: Message, about: str = "") -> None:
-    """Print a message as a line, behind what it is about."""
+    """Print a message as one line, behind what it is about; a terminal breaks it between words."""
     sentence = show.clean(for_command_line(message))
-    show.line(f"{about}: {sentence}" if about else sentence)
+    if about or not show.console().is_terminal:
+        show.line(f"{about}: {sentence}" if about else sentence)
+    else:
+        show.text(sentence)
