@@ -198,6 +198,8 @@ def test_a_question_of_another_package_has_an_address(asked, tmp_path):
         assert len(answer.json()["findings"]) == 1
         assert "overlap" in http.get("/projects/cats/questions").json()
         assert http.get("/projects/cats/questions/describe").json()["facts"]["items"] == 6
+        for wrong, status in (("overlap?most=2", 400), ("overlap?least=0", 400), ("nothing", 404)):
+            assert http.get(f"/projects/cats/questions/{wrong}").status_code == status
 
 
 def test_a_broken_question_is_one_sentence(site):

@@ -29,6 +29,16 @@ class NothingFitted(BadParameter):
     template = "this project has no fitted model yet; ask again after the first labels."
 
 
+class UnknownOption(BadParameter):
+    """The query has an option that the question does not declare."""
+
+    template = "{question} has no option {name!r}; it has {names}."
+    question: str
+    name: str
+    known: tuple[str, ...]
+    names = property(lambda self: ", ".join(self.known) or "none")
+
+
 def listed() -> dict[str, Any]:
     """Return the questions that a project can answer, with their options and facts."""
     return {
@@ -50,7 +60,11 @@ def answer(project: Project, name: str, query: Mapping[str, str], names: bool) -
         raise NamesNotAllowed()
     if (fitted := project.fitted) is None:
         raise NothingFitted()
-    question = questions[name](**{key: _value(text) for key, text in query.items()})
+    kind = questions[name]
+    for key in query:
+        if key not in kind.declared():
+            raise UnknownOption(question=name, name=key, known=tuple(kind.declared()))
+    question = kind(**{key: _value(text) for key, text in query.items()})
     facts = question.ask(fitted.table, model=fitted.model)
     found = list(sentences(question.findings(facts)))
     return json.loads(dumps({"question": name, "facts": question.plain(facts), "findings": found}))
