@@ -127,7 +127,7 @@ class OneClass(Message):
 
 
 class OneAnnotator(Message):
-    template = "There is one annotator only; nothing can tell whether the labels are right."
+    template = "There is one annotator only; nothing shows whether the labels are right."
 
 
 class NoItemShared(Message):
@@ -188,7 +188,7 @@ class AgreementBeyondChance(Message):
 
 
 class CommonClasses(Message):
-    template = "AC1 is far above κ: where a few classes are common, κ puts more of the agreement down to chance."
+    template = "AC1 is far above κ: where a few classes are common, κ attributes more of the agreement to chance."
 
 
 class UncheckedItems(Message):
@@ -359,7 +359,7 @@ class OnlyMethod(Message):
 
 class TooFewHidden(Message):
     template = (
-        "Nothing can be told: only {hidden:annotation} could be hidden and predicted, and it takes {needed} or more."
+        "Too little to compare methods: only {hidden:annotation} could be hidden and predicted; {needed} are needed."
     )
     hidden: Count
     needed: int
@@ -699,9 +699,7 @@ class NextStep(Message):
 
 
 class CapacityLimit(Message):
-    template = (
-        "Nobody gets more than twice their share of the labels so far by those who are asked, or 5 ({param[capacity]})."
-    )
+    template = "No annotator gets more than twice its share of the labels so far, or 5 ({param[capacity]})."
 
 
 class LabelsPerItemLimit(Message):
@@ -719,7 +717,7 @@ class SettledLimit(Message):
 
 
 class NothingToAskNext(Message):
-    template = "Nothing is left to ask here: one more answer about any of {candidates:,} {what} tells nothing."
+    template = "Nothing is left to ask here: one more answer about any of {candidates:,} {what} adds no information."
     candidates: int
     what: str
     example = {"what": "items"}
@@ -734,7 +732,7 @@ class ComparisonsToAsk(Message):
 
 class AnswersToAsk(Message):
     template = (
-        "Ask once more about {n:,} of {candidates:,} {what}, whoever answers: they hold {share:0} of the {gain} to be "
+        "Ask once more about {n:,} of {candidates:,} {what}, by any annotator: they hold {share:0} of the {gain} to be "
         "had."
     )
     n: int
@@ -1058,9 +1056,9 @@ class DriftingAnnotators(Message):
 
 class AnnotatorDrifts(Message):
     template = (
-        "{annotator} agrees with the others on {agreement_since:0} of {labels_since:,} labels since, "
-        "{agreement_before:0} of {labels_before:,} before; for everybody else it is {others_since:0} after "
-        "{others_before:0}. Ask what changed for them: the guideline, the kind of item, or the tool."
+        "{annotator} agrees with the others on {agreement_since:0} of {labels_since:,} labels now, "
+        "{agreement_before:0} of {labels_before:,} before; everyone else: {others_before:0} before, {others_since:0} "
+        "now. Ask what changed for them: the guideline, the kind of item, or the tool."
     )
     annotator: Any
     agreement_since: Share
@@ -1127,7 +1125,7 @@ class ItemsAndAnnotatorsChanged(Message):
 class TooFewForDrift(Message):
     template = (
         "{n} of {annotators:,} annotators {n:has|have} fewer than {least} labels, before or since, on items that "
-        "others labelled too; nothing is said of them."
+        "others labelled too; they are not tested."
     )
     n: Count
     annotators: int
