@@ -52,6 +52,7 @@ def test_a_table_and_the_folder_of_aggregate_serve_alike(weeks, here, cli, again
         "max_fall": 0.05, "max_flips": 0.05, "max_lost": 0, "max_drifting": 0, "max_new_classes": 0
     }  # fmt: skip
     assert all(one["passed"] and one["advice"] == "" for one in checks.values())
+    assert not any(one["found"].endswith(".") for one in checks.values())  # a line adds the threshold and a full stop
     # w6 says dog of every new item, i000 has another answer, i001 is gone, and there is a cow
     spoilt = [
         (i, w, "dog" if w == "w6" and i >= "i100" else "cow" if i == "i000" else label)

@@ -83,7 +83,7 @@ def check(
     (False, '50.0 % of the items are settled')
     """
     checks = _Checks(now, before, classes, limits.get("min_labels", 0))
-    checked = [Check(name, limit, value, str(found), _words(advice)) for name, limit in limits.items()
+    checked = [Check(name, limit, value, str(found).rstrip("."), _words(advice)) for name, limit in limits.items()
                for value, found, *advice in [getattr(checks, name)()]]  # fmt: skip
     return [one if one.passed is False else replace(one, advice="") for one in checked]
 
