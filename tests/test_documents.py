@@ -339,3 +339,29 @@ def test_the_added_section_is_on_the_page(added):
     facts = report.facts["sections"]["length"] | {"correlation": -0.5}
     [found] = sections["length"]().findings(facts)
     assert (type(found), found.correlation) == (module.LongTextsAreUncertain, -0.5)
+
+
+def test_the_added_question_is_answered_in_python_by_the_service_and_on_the_page(added):
+    from dissensus import ask
+    from dissensus.questions.base import questions
+    from dissensus.report.section import sections
+    from dissensus.testing.questions import check_question
+
+    module = added("question", questions, "overlap")
+    check_question(module.Overlap)
+    table = simulate(40, 4, 2, redundancy=3, seed=0).annotations
+    facts = ask("overlap", table, least=15)
+    assert facts.possible == 6
+    votes = np.array([[set(table.item[table.annotator == a])] for a in range(4)])[:, 0]
+    assert facts.pairs[0]["items"] == max(len(votes[a] & votes[b]) for a in range(4) for b in range(a))
+    assert all(pair["items"] >= 15 for pair in facts.pairs)
+    assert module.Overlap.fields()["possible"] == "pairs of annotators"
+    sys.modules.pop("dissensus.report.sections.questions", None)
+    added_to = dict(sections._entries)
+    try:
+        import_module("dissensus.report.sections.questions")
+        report = Report(table, methods["majority-vote"]().fit(table), only=["overlap"])
+        assert report.facts["sections"]["overlap"]["facts"]["possible"] == 6
+        assert "Most shared items" in report.html()
+    finally:
+        sections._entries = added_to

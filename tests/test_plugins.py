@@ -14,13 +14,16 @@ from typer.testing import CliRunner
 import dissensus as dz
 from dissensus.cli import app, options
 from dissensus.exceptions import PluginWarning, UnknownName
+from dissensus.questions.base import questions
 from dissensus.report.section import sections
 from dissensus.table.io.readers import readers
 from dissensus.testing.clusterings import check_clustering
 from dissensus.testing.readers import check_reader
 from dissensus.testing.sections import check_section
 
-PAGE = (Path(__file__).parent.parent / "docs" / "contributing" / "plugin.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parent.parent / "docs" / "contributing"
+PAGE = (DOCS / "plugin.md").read_text(encoding="utf-8")
+QUESTION = (DOCS / "question.md").read_text(encoding="utf-8")
 LABELS = "item|annotator|label\n" + "".join(
     f"i{i}|a{a}|{'yes' if i % 2 else 'no'}\n" for i in range(6) for a in range(3)
 )
@@ -47,7 +50,7 @@ def forget_entries(registries, monkeypatch):
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """A folder of packages; what they enter in the registries is taken out again."""
-    forget_entries((dz.methods, dz.clusterings, readers, sections), monkeypatch)
+    forget_entries((dz.methods, dz.clusterings, readers, sections, questions), monkeypatch)
     (folder := tmp_path / "site").mkdir()
     monkeypatch.syspath_prepend(folder)
     before = set(sys.modules)
@@ -143,6 +146,66 @@ def test_an_encoder_and_an_objective_of_another_package_train_a_model(learning, 
     about = json.loads((tmp_path / "model" / "summary.json").read_text())
     assert (about["encoder"], about["objective"]) == ("vendor-clipped", "vendor-cheap")
     assert "vendor-clipped (fully connected layers over features" in " ".join(run("train", "--help").stdout.split())
+
+
+@pytest.fixture
+def asked(site):
+    """A package with the question of docs/contributing/question.md."""
+    (code,) = re.findall(r"```python\n(.*?)```", QUESTION, flags=re.DOTALL)
+    install(site, "overlap_package", code, {"dissensus.questions": {"overlap": "overlap_package"}})
+    return site
+
+
+def test_a_question_of_another_package_is_asked_in_python_and_at_the_command_line(asked, tmp_path):
+    rows = [(f"i{i}", f"a{a}", "yn"[i % 2]) for i in range(6) for a in range(3) if a < 2 or i < 4]
+    table = dz.Annotations.from_arrays(*zip(*rows, strict=True))
+    facts = dz.ask("overlap", table, least=3)
+    assert (facts.possible, [pair["items"] for pair in facts.pairs]) == (3, [6, 4, 4])
+    (tmp_path / "labels.csv").write_text("item,annotator,label\n" + "".join(",".join(row) + "\n" for row in rows))
+    done = run("overlap", tmp_path / "labels.csv", "--least", 5, "--json", "-o", tmp_path / "pairs.csv")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert (said["command"], said["possible"], said["pairs"]) == ("overlap", 3, facts.pairs[:1])
+    assert (tmp_path / "pairs.csv").read_text().splitlines()[1] == "a0,a1,6"
+    shown = run("overlap", tmp_path / "labels.csv")
+    assert "Most shared items" in shown.stdout
+    options = " ".join(run("overlap", "--help").stdout.split())
+    assert all(word in options for word in ("--least", "--output", "possible: pairs of annotators"))
+    refused = run("overlap", tmp_path / "labels.csv", "--least", 0)
+    assert refused.exit_code == 2
+    assert run("overlaps", tmp_path / "labels.csv").exit_code == 2
+
+
+def test_a_question_of_another_package_has_an_address(asked, tmp_path):
+    pytest.importorskip("fastapi", reason="needs the extra serve")
+    from dissensus.serve.service import Service
+    from dissensus.serve.store import open_store
+    from served import client
+
+    with Service(open_store(str(tmp_path / "labels.db"))) as service:
+        service.create("cats")
+        http = client(service)
+        rows = [
+            {"id": f"{i}-{a}", "item": f"i{i}", "annotator": f"a{a}", "label": "yn"[i % 2]}
+            for i in range(6)
+            for a in range(3)
+        ]
+        assert http.post("/projects/cats/annotations", json=rows).status_code == 200
+        assert http.get("/projects/cats/items").status_code == 200  # waits for the first fit
+        answer = http.get("/projects/cats/questions/overlap", params={"least": 6})
+        assert answer.status_code == 200, answer.text
+        assert [pair["items"] for pair in answer.json()["facts"]["pairs"]] == [6, 6, 6]
+        assert len(answer.json()["findings"]) == 1
+        assert "overlap" in http.get("/projects/cats/questions").json()
+        assert http.get("/projects/cats/questions/describe").json()["facts"]["items"] == 6
+        for wrong, status in (("overlap?most=2", 400), ("overlap?least=0", 400), ("nothing", 404)):
+            assert http.get(f"/projects/cats/questions/{wrong}").status_code == status
+
+
+def test_a_broken_question_is_one_sentence(site):
+    install(site, "broken_question", "1 / 0", {"dissensus.questions": {"nowhere": "broken_question"}})
+    done = run("nowhere", "labels.csv")
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
 
 
 def test_one_name_imports_one_plugin(vendor):

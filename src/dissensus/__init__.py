@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dissensus.models.methods.consensus import consensus as consensus
     from dissensus.models.saving import load as load
     from dissensus.models.saving import save as save
+    from dissensus.questions.base import ask as ask
     from dissensus.questions.calibrate import calibrate as calibrate
     from dissensus.questions.compare import compare as compare
     from dissensus.questions.diagnose import diagnose as diagnose
@@ -43,6 +44,7 @@ _HOME = {
     "Annotations": "dissensus.table.annotations",
     "Questions": "dissensus.table.questions",
     "Report": "dissensus.report",
+    "ask": "dissensus.questions.base",
     "calibrate": "dissensus.questions.calibrate",
     "chart": "dissensus.report.chart",
     "clustering": "dissensus.clustering",

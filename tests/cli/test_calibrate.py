@@ -5,7 +5,12 @@ import json
 import numpy as np
 import pytest
 
+import dissensus as dz
 from cli.tables import write_csv
+from dissensus.exceptions import BadParameter, DataError
+from dissensus.questions import exceptions as e
+from dissensus.questions import findings as f
+from found import error_of, shown
 
 N = 200
 ANSWERS = ("no", "yes")
@@ -39,7 +44,7 @@ def test_rates_systems_and_items(panel, cli):
     asked += ["--items", "answers.csv", "--system", "system", "--prompt", "prompt"]
     result = cli("calibrate", *asked, "-o", "items.csv")
     assert result.exit_code == 0, result.output
-    for words in ("60 of 200 items have human labels", "new − old: yes", "judges are worth", "says yes where true"):
+    for words in (shown(f.GoldOfTable(known=60, items=200)), "new − old: yes", "says yes where true"):
         assert words in result.stdout
     assert "(correlation)" not in result.stdout  # they are drawn independently
     assert (panel / "items.csv").read_text().startswith("item,label,confidence,p_no,p_yes\n")
@@ -88,9 +93,10 @@ def test_without_gold_it_says_what_the_panel_is_worth(panel, cli):
     columns = ["--annotator", "judge", "--label", "verdict"]
     result = cli("calibrate", "verdicts.csv", *columns)
     assert result.exit_code == 0, result.output
-    assert "4 judges are worth" in result.stdout
     assert "(correlation)" not in result.stdout
-    assert "if they err alike as panels and crowds with gold do" in result.stdout
+    review = dz.review_panel(dz.read("verdicts.csv", annotator="judge", label="verdict"))
+    assert (review.finding().judges, review.finding().correlation) == (4, None)
+    assert shown(review.finding()) in result.stdout
     assert "panel" in json.loads(cli("calibrate", "verdicts.csv", *columns, "--json").stdout)
 
 
@@ -162,20 +168,25 @@ def test_a_log_of_promptfoo_has_systems_and_gold(here, cli):
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "error", "facts"),
     [
-        (["-o", "items.csv"], "-o keeps items that learnt from human labels"),
-        (["--gold", "human.csv", "--system", "maker"], "no column 'maker'"),
-        (["--gold", "human.csv", "--width", "0"], "width must be above 0"),
-        (["--gold", "human.csv", "--next", "next.csv"], "--next writes the items that --width asks for"),
-        (["--gold-probability", "chance"], "--gold-probability names a column of GOLD"),
-        (["--gold", "human.csv", "--gold-probability", "chance"], "no column 'chance'; there are item, label"),
+        (["-o", "items.csv"], e.NothingToWrite, {}),
+        (["--gold", "human.csv", "--system", "maker"], e.NoSuchColumn, {"column": "maker"}),
+        (["--gold", "human.csv", "--width", "0"], BadParameter, {}),
+        (["--gold", "human.csv", "--next", "next.csv"], e.WidthNeeded, {}),
+        (["--gold-probability", "chance"], e.GoldColumnWithoutFile, {}),
+        (
+            ["--gold", "human.csv", "--gold-probability", "chance"],
+            e.NoSuchColumn,
+            {"column": "chance", "known": ("item", "label")},
+        ),
     ],
 )
-def test_what_cannot_be_is_one_sentence(panel, cli, more, words):
+def test_what_cannot_be_corrected_is_one_sentence(panel, cli, more, error, facts):
     result = cli("calibrate", "verdicts.csv", "--annotator", "judge", "--label", "verdict", *more)
     assert result.exit_code in (1, 2)
-    assert words in result.stderr
+    assert isinstance(found := error_of(result), error)
+    assert facts.items() <= found.facts.items()
     assert len(result.stderr.strip().splitlines()) == 1
 
 
@@ -183,7 +194,7 @@ def test_a_handful_of_items_does_not_say_what_judges_are_worth(cli, here):
     write_csv(here / "few.csv", ["item", "judge", "verdict"], [(i, j, (i + j) % 2) for i in range(4) for j in range(3)])
     result = cli("calibrate", "few.csv", "--annotator", "judge", "--label", "verdict")
     assert result.exit_code == 1
-    assert "4 items are too few to say what judges are worth" in result.stderr
+    assert error_of(result).facts == {"items": 4, "needed": 50}
 
 
 def test_a_kind_that_has_no_rates_is_refused_first(cli, tmp_path):
@@ -192,7 +203,7 @@ def test_a_kind_that_has_no_rates_is_refused_first(cli, tmp_path):
     for more in ((), ("--method", "bradley-terry")):
         result = cli("calibrate", path, *more)
         assert result.exit_code == 1
-        assert "dissensus calibrate is for classes" in result.stderr
+        assert isinstance(error_of(result), DataError)
 
 
 def test_scores_from_0_to_10_with_gold_on_another_scale(here, cli):
@@ -202,11 +213,13 @@ def test_scores_from_0_to_10_with_gold_on_another_scale(here, cli):
     rows = [(f"p{i}", f"m{j}", "NaN" if i == j else f"{scores[i, j]:g}") for i in range(120) for j in range(3)]
     write_csv(here / "ten.csv", ["prompt_id", "judge_model", "score"], rows)
     write_csv(here / "known.csv", ["prompt_id", "label"], [(f"p{i}", round(quality[i], 3)) for i in range(40)])
-    assert "--kind numbers takes them for scores" in " ".join(cli("describe", "ten.csv").stdout.split())
+    assert shown(f.ClassesAreNumbers()) in cli("describe", "ten.csv").stdout
     asked = ("ten.csv", "--kind", "numbers", "--abstain", "NaN")
-    assert "takes them for scores" not in cli("describe", *asked).stdout
+    assert shown(f.ClassesAreNumbers()) not in cli("describe", *asked).stdout
     found = json.loads(cli("calibrate", *asked, "--gold", "known.csv", "--json").stdout)
     (rate,) = found["rates"]
     assert rate["corrected_low"] < quality.mean() < rate["corrected_high"]
-    assert found["notes"][-1].endswith("corrected means are on the human scale.")
+    known = [round(one, 3) for one in quality[:40]]
+    scale = {"low": min(known), "high": max(known), "judges_low": scores.min(), "judges_high": scores.max()}
+    assert found["notes"][-1] == str(f.OtherScale(None, **scale))
     assert "R–G:" not in cli("calibrate", *asked, "--gold", "known.csv").stdout

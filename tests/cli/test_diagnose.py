@@ -7,7 +7,11 @@ import pytest
 
 import dissensus as dz
 from cli.tables import CLASSES, write_csv
+from dissensus.common.formatting import Count
+from dissensus.exceptions import BadParameter
+from dissensus.questions import findings as f
 from dissensus.table.io import read_frame
+from found import error_of, shown
 
 
 @pytest.fixture
@@ -24,9 +28,12 @@ def constant(here):
 def test_who_stands_out_is_named_with_the_reason(cli, constant):
     result = cli("diagnose", constant)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "of 8 annotators 1 stands out." in result.stdout
-    assert "answers 'owl' 60 times of 60" in " ".join(result.stdout.split())
-    assert "1 of 8 annotators has too few labels on items that others labelled too." in result.stdout
+    assert shown(f.FlaggedAnnotators(annotators=Count(8), flagged=1, unsettled=False)) in result.stdout
+    assert shown(f.TooFewLabels(n=Count(1), annotators=Count(8))) in result.stdout
+    table = dz.read(constant)
+    (why,) = dz.diagnose(table).said[table.annotators.tolist().index("same")].values()
+    assert (type(why), why.label, why.times, why.n) == (f.SameLabel, "owl", 60, 60)
+    assert str(why).partition(";")[0] in " ".join(result.stdout.split())
     assert "Nothing was written" in result.stdout
 
 
@@ -43,15 +50,16 @@ def test_file_and_json_have_what_the_library_says(cli, constant):
 
 
 def test_nobody_stands_out_among_honest_people(cli, labels):
-    assert "of 7 annotators nobody stands out." in cli("diagnose", labels).stdout
+    said = shown(f.FlaggedAnnotators(annotators=Count(7), flagged=0, unsettled=False))
+    assert said in cli("diagnose", labels).stdout
 
 
 def test_questions_are_answered_each_but_written_one_by_one(cli, questions):
     assert len(json.loads(cli("diagnose", questions, "--json").stdout)["questions"]) == 3
     refused = cli("diagnose", questions, "-o", "people.csv")
-    assert (refused.exit_code, "--output is for a file of one question" in refused.stderr) == (2, True)
+    assert (refused.exit_code, isinstance(error_of(refused), BadParameter)) == (2, True)
 
 
 def test_a_file_that_cannot_be_written_is_said_first(cli, constant):
     result = cli("diagnose", constant, "-o", "people.xls")
-    assert (result.exit_code, "annotators are written as" in result.stderr) == (2, True)
+    assert (result.exit_code, isinstance(error_of(result), BadParameter)) == (2, True)

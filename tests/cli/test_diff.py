@@ -2,6 +2,9 @@ import csv
 import json
 
 from cli.tables import rows, write_csv
+from dissensus.exceptions import BadParameter
+from dissensus.questions import findings as f
+from found import error_of, shown
 
 
 def snapshots(here):
@@ -15,8 +18,8 @@ def test_labels_flips_and_drift_are_shown_and_kept(here, cli):
     snapshots(here)
     result = cli("diff", "old.csv", "new.csv", "-o", "out")
     assert result.exit_code == 0, result.output
-    assert "140 labels were added" in result.stdout
-    assert "Besides: 20 new items." in result.stdout
+    changed = {"new_items": 20, "lost_items": 0, "new_annotators": 0, "lost_annotators": 0}
+    assert shown(f.ItemsAndAnnotatorsChanged(**changed)) in result.stdout
     assert "Items with another answer" in result.stdout
     assert sorted(path.name for path in (here / "out").iterdir()) == [
         "annotators.csv", "items.csv", "labels.csv", "summary.json"
@@ -38,14 +41,14 @@ def test_json_says_the_same(here, cli):
 def test_questions_are_compared_one_by_one(questions, here, cli):
     (here / "later.csv").write_text(questions.read_text())
     facts = json.loads(cli("diff", questions, "later.csv", "--json").stdout)
-    assert {one["verdict"] for one in facts["questions"].values()} == {"No label changed."}
+    assert {one["verdict"] for one in facts["questions"].values()} == {str(f.NoLabelChanged())}
     assert len(facts["questions"]) == 3
 
 
 def test_wrong_use_is_one_sentence(labels, questions, here, cli):
     result = cli("diff", labels, questions)
     assert result.exit_code == 2
-    assert "has several questions, the other has one" in result.stderr
+    assert isinstance(error_of(result), BadParameter)
     assert cli("diff", labels).exit_code == 2
     assert cli("diff", labels, "nowhere.csv").exit_code == 1
 
@@ -57,8 +60,9 @@ def test_times_are_said_and_tell_the_older_snapshot(here, cli):
         write_csv(here / f"{name}.csv", header, timed)
     right, wrong = (cli("diff", *names) for names in (("old.csv", "new.csv"), ("new.csv", "old.csv")))
     assert "time 'created_at' (2026-03-20T10:00:00 to 2026-03-24T10:00:00); all 80 rows" in right.stdout
-    assert "right order?" not in right.stderr
-    assert "old.csv ends on 2026-03-14T10:00:00, before new.csv does" in wrong.stderr
+    ends = {"new": "old.csv", "new_end": "2026-03-14T10:00:00", "old": "new.csv", "old_end": "2026-03-24T10:00:00"}
+    assert right.stderr == ""
+    assert shown(f.SnapshotsInWrongOrder(**ends)) in wrong.stderr
     assert json.loads(cli("describe", "old.csv", "--json").stdout)["reading"]["period"][0] == "2026-03-10T10:00:00"
     write_csv(here / "odd.csv", header, [(*row, "yesterday") for row in some])
     assert "created_at" not in cli("describe", "odd.csv").stdout

@@ -7,7 +7,11 @@ import pytest
 
 import dissensus as dz
 from cli.tables import CLASSES, write_csv
+from dissensus.exceptions import MissingColumn
+from dissensus.questions.exceptions import NoPredictedColumn
+from dissensus.questions.findings import NotPredicted
 from dissensus.table.io import read_frame, read_gold
+from found import error_of, shown
 
 
 @pytest.fixture
@@ -61,7 +65,7 @@ def test_a_file_without_annotators_is_gold(cli, predictions):
     assert parsed["scores"][0]["value"] == 1
     refused = cli("evaluate", "gold.csv", "right.csv", "--gold", "gold.csv")
     assert refused.exit_code == 1
-    assert "no column 'annotator'" in refused.stderr
+    assert isinstance(error_of(refused), MissingColumn)
 
 
 def test_numbers_in_a_text_file_have_their_order(cli, here):
@@ -85,7 +89,8 @@ def test_what_is_left_out_is_a_warning(cli, predictions, here):
     write_csv(here / "few.csv", ["item", "label"], [("i000", "cat"), ("i001", "dog"), ("zzz", "owl")])
     result = cli("evaluate", predictions, "few.csv", "--gold", "gold.csv", "--resamples", 10)
     assert result.exit_code == 0
-    assert "warning: few does not predict 38 of 40 items, such as of item 'i002'" in result.stderr
+    facts = {"predictions": "few", "missing": 38, "n": 40, "what": "items", "item": "i002"}
+    assert f"warning: {shown(NotPredicted(**facts))}" in result.stderr
 
 
 def test_cells_count_the_items_that_only_one_prediction_gets_right(cli, predictions):
@@ -108,6 +113,6 @@ def test_bad_files_are_one_sentence(cli, predictions, here):
     write_csv(here / "bad.csv", ["item", "x"], [("i000", "cat")])
     result = cli("evaluate", predictions, "bad.csv")
     assert result.exit_code == 1
-    assert "bad.csv: no predictions; the columns are 'item', 'x'." in result.stderr
-    assert "column 'y'" in cli("evaluate", predictions, "right.csv", "--predicted", "y").stderr
+    assert type(error_of(result)) is NoPredictedColumn
+    assert isinstance(error_of(cli("evaluate", predictions, "right.csv", "--predicted", "y")), MissingColumn)
     assert cli("evaluate", predictions, "right.csv", "-o", "right.csv").exit_code == 2

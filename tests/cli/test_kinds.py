@@ -165,7 +165,7 @@ def test_commands_answer_for_the_kind(cli, files, command, kind):
     assert said.get("best", "win-rate") in ("gaussian", "mean", "median", "bradley-terry", "win-rate")
     if command == "recommend":
         assert len(said["recommended"]) == 3
-        assert "whom" in cli(command, "arena.csv", "--budget", 3, "--cost", 2).stderr
+        assert cli(command, "arena.csv", "--budget", 3, "--cost", 2).exit_code == 2
 
 
 def test_a_known_text_need_not_be_one_that_somebody_wrote(cli, tmp_path):

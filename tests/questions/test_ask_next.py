@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods
-from dissensus.exceptions import BadParameter
 from dissensus.models.base import default_method
 from dissensus.questions.ask_next import ask_next
+from dissensus.questions.exceptions import BudgetBelowOne
 from tables import drawn
 
 
@@ -23,10 +23,11 @@ def test_the_most_telling_come_first(kind):
     assert (np.diff(found.gain) <= 1e-12).all()
     frame = found.to_frame("pyarrow")
     assert frame["rank"].to_pylist() == [1, 2, 3, 4, 5]
-    assert f"{5}" in found.verdict()
+    assert found.finding().n == 5
     assert "Wanted" in repr(found)
-    with pytest.raises(BadParameter, match="budget must be at least 1"):
+    with pytest.raises(BudgetBelowOne) as caught:
         ask_next(model, table, budget=0)
+    assert caught.value.budget == 0
 
 
 def test_gain_of_comparisons_is_that_of_determinants():

@@ -5,8 +5,17 @@ import pytest
 
 import dissensus as dz
 from dissensus import Annotations, calibrate, review_panel
-from dissensus.exceptions import BadParameter, DataError
-from dissensus.questions.panel import _correlations, _errors, _kish, _Said
+from dissensus.questions.exceptions import (
+    GoldOfAnotherType,
+    NoDrawProbability,
+    OneClassOnly,
+    TooLittleGold,
+    UnevenDraw,
+    UnpricedAnnotator,
+    WrongShape,
+)
+from dissensus.questions.findings import FewGoldLabels, GoldNotRandom
+from dissensus.questions.panel import _correlations, _errors, _kish, _Votes
 
 JUDGES = ["llama-1", "llama-2", "qwen-1", "qwen-2", "human x"]
 
@@ -91,7 +100,7 @@ def test_samples_of_one_judge_correlate_as_their_means_do():
     drawn = np.where(np.random.default_rng(1).random(item.size) < 0.2, 1 - said[item, judge], said[item, judge])
     table = Annotations.from_arrays(item, judge, drawn)
     wrong = (drawn != truth[item]).reshape(300, 5, 5).mean(axis=2)
-    expected = _Said(table, np.arange(5)).expected(np.eye(2)[truth])
+    expected = _Votes(table, np.arange(5)).expected(np.eye(2)[truth])
     np.testing.assert_allclose(expected, np.corrcoef(wrong, rowvar=False), atol=1e-9)
 
 
@@ -227,18 +236,19 @@ def test_what_judges_react_to_beyond_the_truth():
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "error", "facts"),
     [
-        ({"gold": np.full(600, -1)}, "labelled items with gold: 0; have 10 or more"),
-        ({"gold": np.full(600, np.nan)}, "gold holds numbers and the table classes"),
-        ({"table": Annotations.from_arrays(range(600), [0] * 600, [0] * 600)}, "there is only one class"),
-        ({"systems": ["a"]}, "systems names 1 items, and the table has 600"),
+        ({"gold": np.full(600, -1)}, TooLittleGold, {"known": 0, "needed": 10}),
+        ({"gold": np.full(600, np.nan)}, GoldOfAnotherType, {}),
+        ({"table": Annotations.from_arrays(range(600), [0] * 600, [0] * 600)}, OneClassOnly, {}),
+        ({"systems": ["a"]}, WrongShape, {"name": "systems", "expected": 600, "shape": (1,)}),
     ],
 )
-def test_what_cannot_be_is_one_sentence(change, message):
+def test_what_cannot_be_corrected_is_an_error_with_facts(change, error, facts):
     table, truth, _ = panel()
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(error) as caught:
         calibrate(**{"table": table, "gold": only(0 * truth, 50)} | change)
+    assert caught.value.facts == facts
 
 
 def test_gold_that_was_chosen_is_noticed_and_weighted():
@@ -246,11 +256,14 @@ def test_gold_that_was_chosen_is_noticed_and_weighted():
     doubt = 1 - np.abs(2 * said.mean(axis=1) - 1)
     chance = 0.05 + 0.25 * doubt
     chosen = np.where(np.random.default_rng(0).random(1000) < chance, truth, -1)
-    (note,) = calibrate(table, chosen).notes
-    assert note.startswith("judges agree less on gold items than others (p = ")
-    assert calibrate(table, only(truth, 150)).notes == ()
+    found = calibrate(table, chosen)
+    (doubt,) = found.doubts
+    assert (type(doubt), doubt.feature, doubt.more) == (GoldNotRandom, "agreement", False)
+    assert doubt.p_value < 0.01
+    assert found.notes == (str(doubt),)
+    assert calibrate(table, only(truth, 150)).doubts == ()
     weighted = calibrate(table, chosen, probability=chance)
-    assert weighted.notes == ()
+    assert weighted.doubts == ()
     assert weighted["yes"].low < truth.mean() < weighted["yes"].high
     assert weighted.rates[0].rogan_gladen is None
     known = chosen >= 0
@@ -259,15 +272,17 @@ def test_gold_that_was_chosen_is_noticed_and_weighted():
     found = {(one.judge, one.name): one for one in weighted.recalls}
     assert found[JUDGES[0], "yes"].recall.value == pytest.approx(share)
     assert found[JUDGES[0], "yes"].items == at.sum()
-    with pytest.raises(BadParameter, match="width plans gold that is drawn evenly"):
+    with pytest.raises(UnevenDraw):
         calibrate(table, chosen, probability=chance).plan(0.1)
-    with pytest.raises(DataError, match="gold items have no probability above 0; the first is"):
+    with pytest.raises(NoDrawProbability) as caught:
         calibrate(table, chosen, probability=0 * chance)
+    assert (caught.value.bad, caught.value.known, caught.value.probability) == (known.sum(), known.sum(), 0)
 
 
 def test_few_gold_labels_of_a_class_are_said():
     table, truth, _ = panel(rate=0.05)
-    assert calibrate(table, only(truth, 60)).notes[-1].startswith("few gold labels of 'yes' ")
+    doubt = calibrate(table, only(truth, 60)).doubts[-1]
+    assert (type(doubt), list(doubt.labels)) == (FewGoldLabels, ["yes"])
 
 
 def test_dear_judges_are_bought_late():
@@ -277,8 +292,9 @@ def test_dear_judges_are_bought_late():
     found = review_panel(table, cost=price)
     assert found.kept[-1][0] == first
     assert found.cost.max() == 100
-    with pytest.raises(DataError, match="judge 'human x' has no cost"):
+    with pytest.raises(UnpricedAnnotator) as caught:
         review_panel(table, cost=dict.fromkeys(JUDGES[:4], 1.0))
+    assert caught.value.annotator == "human x"
 
 
 def test_a_position_may_differ_from_judge_to_judge():

@@ -6,12 +6,15 @@ import pytest
 import dissensus as dz
 from dissensus import Annotations
 from dissensus.evaluation import Estimate
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
 from dissensus.models.base import Aggregator
 from dissensus.models.methods import DawidSkene, MajorityVote
 from dissensus.questions import compare as comparison
+from dissensus.questions import findings
+from dissensus.questions.exceptions import MethodsAreText, MethodTwice, NoMethodNamed, NoSharedItem
 from dissensus.questions.scoring import SCORING, hide_rows
 from dissensus.table.simulate import simulate
+from found import find, kinds
 from tables import random_table
 
 
@@ -94,8 +97,9 @@ def test_better_methods_come_first_and_are_told_apart():
     assert vote.behind.low > 0
     difference = found["dawid-skene"].score.value - vote.score.value
     assert vote.behind.value == pytest.approx(difference)
-    assert "majority vote is" in found.verdict()
-    assert "behind" in found.verdict()
+    said = find(findings.BestIsAhead, found.findings())
+    assert (said.best, said.other, said.behind) == ("dawid-skene", "majority-vote", vote.behind.value)
+    assert said.simple == "majority vote"
     whole = DawidSkene().fit(sim.annotations)
     assert found["dawid-skene"].accuracy.value == pytest.approx((whole.predict() == sim.truth).mean())
     np.testing.assert_array_equal(found["dawid-skene"].model.posterior_, whole.posterior_)
@@ -105,7 +109,7 @@ def test_methods_that_cannot_be_told_apart_say_so():
     sim = simulate(40, 8, 3, kinds={"ordinary": 1}, seed=3)
     found = dz.compare(sim.annotations, ["majority-vote", "wawa", "zero-based-skill"])
     assert "majority-vote" in found.tied
-    assert found.verdict().startswith("Majority vote")
+    assert kinds(found.findings())[0] in (findings.SimpleIsBest, findings.SimpleSuffices)
     same = dz.compare(sim.annotations, [MajorityVote(), MajorityVote(seed=3)])
     assert [one.method for one in same] == ["majority-vote", "MajorityVote(seed=3)"]
     assert same["MajorityVote(seed=3)"].p_value == 1
@@ -119,27 +123,27 @@ def contestant(method, behind, tied):
     )
 
 
+BEHIND = {"best": "gaussian", "unit": "per annotation", "behind": 0.02, "low": 0.02, "high": 0.021}
+
+
 @pytest.mark.parametrize(
     ("ranked", "said"),
     [
         (
             (("mean", 0.0, True), ("gaussian", 0.02, False)),
-            "gaussian predicts hidden annotations best of the methods that can be fitted; mean, which is only a "
-            "yardstick, is 0.02 per annotation ahead (0.02 to 0.021).",
+            findings.BaselineAhead(other="mean", tied=False, **BEHIND),
         ),
         (
             (("median", 0.0, True), ("gaussian", 0.02, True), ("mean", 0.5, False)),
-            "gaussian predicts hidden annotations best of the methods that can be fitted; median, which is only a "
-            "yardstick, is 0.02 per annotation ahead (0.02 to 0.021), which chance may explain.",
+            findings.BaselineAhead(other="median", tied=True, **BEHIND),
         ),
         (
             (("gaussian", 0.0, True), ("mean", 0.02, True)),
-            "gaussian predicts hidden annotations best; mean, a yardstick, is 0.020 per annotation behind (0.020 to "
-            "0.021), which chance may explain.",
+            findings.BestIsAhead(other="mean", tied=True, ties_with=(), baseline=True, **BEHIND),
         ),
         (
             (("mean", 0.0, True), ("median", 0.02, True)),
-            "Mean predicts hidden annotations best, but it is a yardstick as all others are; compare it with a method.",
+            findings.OnlyBaselines(best="mean"),
         ),
     ],
 )
@@ -149,26 +153,31 @@ def test_a_verdict_names_a_method_that_can_be_fitted(ranked, said):
         tuple(contestant(*one) for one in ranked), 100, 1, 0.2, {}, numbers.measure, numbers.least, "gaussian",
         frozenset(numbers.simple),
     )  # fmt: skip
-    assert found.verdict() == said
-    assert found.best == ("gaussian" if "gaussian" in said else "mean")
+    (one,) = found.findings()
+    assert (type(one), one.facts) == (type(said), said.facts)
+    assert found.verdict() == str(said)
+    assert found.best == said.best
     assert [row["yardstick"] for row in found.rows()] == [name != "gaussian" for name, *_ in ranked]
 
 
 def test_who_is_behind_by_next_to_nothing_is_not_behind_by_nothing():
     ranked = [contestant(*one) for one in (("mace", 0, True), ("consensus", 1e-5, False), ("majority-vote", 1, False))]
-    said = comparison.Comparison(tuple(ranked), 100, 1, 0.2, {}).verdict()
-    assert "consensus, which all commands use, is less than 0.001 nats per annotation behind" in said
+    found = comparison.Comparison(tuple(ranked), 100, 1, 0.2, {})
+    said = find(findings.DefaultIsBehind, found.findings())
+    assert (said.method, said.behind, said.by) == ("consensus", 1e-5, "less than 0.001")
 
 
 def test_a_vote_that_is_hardly_behind_is_as_good():
-    def verdict(behind, tied=False, hidden=100):
+    def first(behind, tied=False, hidden=100):
         ranked = contestant("glad", 0.0, True), contestant("majority-vote", behind, tied)
-        return comparison.Comparison(ranked, hidden, 1, 0.2, {}).verdict()
+        return next(comparison.Comparison(ranked, hidden, 1, 0.2, {}).findings())
 
-    assert "is as good here: glad predicts hidden annotations best, by 0.0040 nats" in verdict(0.004)
-    assert "majority vote is 0.040 nats per annotation behind (0.040 to 0.041)" in verdict(0.04)
-    assert "but not by more than chance would" in verdict(0.5, tied=True)
-    assert verdict(0.5, hidden=29).startswith("Nothing can be told: only 29 annotations")
+    assert (type(first(0.004)), first(0.004).behind) == (findings.SimpleSuffices, 0.004)
+    assert (type(first(0.04)), first(0.04).behind) == (findings.BestIsAhead, 0.04)
+    tied = first(0.5, tied=True)
+    assert (type(tied), tied.tied) == (findings.SimpleSuffices, True)
+    few = first(0.5, hidden=29)
+    assert (type(few), few.hidden) == (findings.TooFewHidden, 29)
 
 
 def test_holm_is_the_outside_library_s():
@@ -213,8 +222,8 @@ def test_costly_methods_are_named_where_they_are_left_out():
     found = dz.compare(table, splits=1, resamples=20)
     assert found.costly == ("community-bcc", "mmce")
     assert not {one.method for one in found} & set(found.costly)
-    also = "`dissensus compare --methods all` also tries community-bcc and mmce, which take longer."
-    assert found.verdict().endswith(f"{len(found)} methods were tried; {also}")
+    said = find(findings.CostlyMethodsSkipped, found.findings())
+    assert (said.tried, said.methods) == (len(found), found.costly)
 
 
 def test_a_part_of_a_large_table_is_compared_with_its_own_gold():
@@ -224,20 +233,21 @@ def test_a_part_of_a_large_table_is_compared_with_its_own_gold():
     again = dz.compare(part, ["majority-vote", "wawa"], gold=sim.truth.astype(int)[found.items])
     assert (found.items.size, again.items) == (50, None)
     assert [one.accuracy for one in found] == [one.accuracy for one in again]
-    assert found.verdict() == f"{again.verdict()} Compared on 50 items, drawn at random, with all their labels."
+    *same, last = found.findings()
+    assert (" ".join(map(str, same)), type(last), last.items) == (again.verdict(), findings.ComparedOnPart, 50)
 
 
 def test_wrong_use_is_one_clear_error():
     table = simulate(20, 5, 3, redundancy=3).annotations
-    for wrong, message in (
-        ({"names": []}, "no method is given"),
-        ({"names": "glad"}, "names must be a list"),
-        ({"names": [DawidSkene(), DawidSkene(), DawidSkene()]}, "given twice"),
-        ({"share": 1.0}, "share must be between 0 and 1, got 1.0"),
-        ({"splits": 0}, "splits must be at least 1"),
+    for wrong, error in (
+        ({"names": []}, NoMethodNamed),
+        ({"names": "glad"}, MethodsAreText),
+        ({"names": [DawidSkene(), DawidSkene(), DawidSkene()]}, MethodTwice),
+        ({"share": 1.0}, BadParameter),
+        ({"splits": 0}, BadParameter),
     ):
-        with pytest.raises(BadParameter, match=message):
+        with pytest.raises(error):
             dz.compare(table, **wrong)
     single = Annotations.from_arrays([1, 2, 3], [1, 1, 2], [0, 1, 0])
-    with pytest.raises(DataError, match="no item has labels by two annotators"):
+    with pytest.raises(NoSharedItem):
         dz.compare(single)

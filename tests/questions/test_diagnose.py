@@ -7,7 +7,9 @@ import pytest
 
 import dissensus as dz
 from dissensus import Annotations, diagnose
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.exceptions import BadParameter
+from dissensus.questions.exceptions import NoAnnotations
+from dissensus.questions.findings import RareAgreement, SameLabel
 from dissensus.table.datasets.digits import digits_crowd
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table
@@ -75,9 +77,9 @@ def test_one_who_copies_everything_adds_nothing():
     assert found.active_annotators == 10
     np.testing.assert_allclose(found.copied[found.copied > 0], 1)
     n = int(np.diff(table.annotator_ptr).max())
-    assert found.reasons[-1].startswith(
-        f"gives the same answer as the other 2 of a group around {original} on {n} of {n} items; "
-    )
+    reason = found.said[-1]["copies"]
+    assert (reason.others[0], len(reason.others), reason.agreed, reason.shared) == (original, 2, n, n)
+    assert found.reasons[-1] == str(reason)
 
 
 def test_too_few_labels_is_a_number_and_nothing_is_said_of_anybody():
@@ -106,7 +108,7 @@ def test_threads_change_nothing():
 
 def test_nothing_to_judge_is_an_error():
     table = digits_crowd(0).annotations
-    with pytest.raises(DataError, match="no annotations"):
+    with pytest.raises(NoAnnotations):
         diagnose(table.select(rows=np.zeros(len(table), bool)))
 
 
@@ -123,10 +125,14 @@ def test_frame_has_probabilities_flags_and_reasons():
     assert list(frame.index) == found.annotators.tolist()
     for name in found.flagged("unrelated"):
         assert frame.loc[name, "honest"] <= 0.01
-        assert "honest people here would" in frame.loc[name, "evidence"]
-    assert any("times of" in frame.loc[name, "evidence"] for name in found.flagged("unrelated"))
-    assert "go against what others say" in frame.loc[found.flagged("contrary")[0], "evidence"]
-    with pytest.raises(BadParameter, match="flag must be 'unrelated', 'contrary', 'copies', 'higher' or 'lower'"):
+    said = dict(zip(found.annotators, found.said, strict=True))
+    unrelated = [said[name]["unrelated"] for name in found.flagged("unrelated")]
+    assert all(one.chance <= 0.01 and one.typical <= 0.01 for one in unrelated)
+    assert {SameLabel, RareAgreement} >= {type(one) for one in unrelated} >= {SameLabel}
+    contrary = said[found.flagged("contrary")[0]]["contrary"]
+    assert (type(contrary), contrary.contrary) == (RareAgreement, True)
+    assert list(frame["evidence"]) == list(found.reasons)
+    with pytest.raises(BadParameter):
         found.flagged("spamer")
     said = (
         "Diagnosis of 42 annotators, whose answers are: 5 unrelated to the items, 1 contrary to the others, 5 same as"

@@ -11,11 +11,22 @@ from sklearn import metrics
 
 import dissensus as dz
 from dissensus import evaluation as ev
-from dissensus.exceptions import BadParameter, DataError, MissingColumn
+from dissensus.exceptions import DataError, MissingColumn
 from dissensus.questions import evaluate as module
+from dissensus.questions.exceptions import (
+    ClassesNotNumbers,
+    NoPredictedColumn,
+    NoPredictions,
+    NoRows,
+    NothingToEvaluate,
+    PredictedTwice,
+    PredictionsOfOtherItems,
+)
+from dissensus.questions.findings import NotPredicted, TiedLabels
 from dissensus.questions.predictions import Aligned, Predictions, in_text
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table.simulate import simulate
+from found import kinds
 
 K, CLASSES = 3, ["no", "perhaps", "yes"]
 
@@ -83,9 +94,10 @@ def test_without_gold_the_clear_majority_and_the_votes_judge(crowd):
     assert value(found, "expected_calibration_error") == pytest.approx(expected)
     assert "log_loss" not in [one.name for one in found]
     assert found.reference == "the most frequent label"
-    assert "several most frequent labels" in found.notes[0]
+    assert type(found.skipped[0]) is TiedLabels
     tie = dz.evaluate({"p": [[0.5, 0.5]]}, dz.Annotations.from_arrays([1, 1], ["x", "y"], ["a", "b"]))
-    assert tie.notes == ("1 item has several most frequent labels; hard scores leave such items out.",)
+    assert [one.items for one in tie.skipped] == [1]
+    assert tie.notes == (str(tie.skipped[0]),)
 
 
 def test_where_all_are_right_accuracy_has_the_interval_that_aggregate_gives():
@@ -117,7 +129,9 @@ def test_statistics_of_resampled_sums_are_the_scores_of_the_resample(crowd):
     given = Predictions.read(first, table)
     text = in_text(table, [given])
     aligned = Aligned.of(given, text)
-    parts = {name: one for one in module._Judge(text, gold, {"a": aligned}, None).parts(aligned) for name in one.scores}
+    parts = {
+        name: one for one in module._Reference(text, gold, {"a": aligned}, None).parts(aligned) for name in one.scores
+    }
     known, voted = gold >= 0, table.votes().any(axis=1)
     gold, h, best = gold[known], first[known], first[known].argmax(axis=1)
     a, b = ev.entropy(table.soft_labels()[voted]), ev.entropy(first[voted])
@@ -162,7 +176,7 @@ def test_any_form_of_the_same_probabilities_has_the_same_scores(crowd, form):
     expected = dz.evaluate(first, table, gold=gold, resamples=10)
     found = dz.evaluate(FORMS[form](table, first), table, gold=gold, resamples=10)
     assert found.rows() == expected.rows() or repr(found.rows()) == repr(expected.rows())  # NaN differs from itself
-    assert found.notes == ()
+    assert found.skipped == ()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
@@ -211,7 +225,7 @@ def test_predictions_of_annotators(crowd, labels):
     mean = np.stack([rows[table.item == i].mean(axis=0) for i in voted])
     assert value(found, "manhattan") == pytest.approx(ev.manhattan(table.soft_labels()[voted], mean).mean())
     assert value(found, "accuracy") == pytest.approx(ev.expected_accuracy(gold[voted], mean))
-    assert "are left out for all" in " ".join(found.notes)  # items with gold that nobody labelled
+    assert NotPredicted in kinds(found.skipped)  # items with gold that no annotator labelled
     if labels:
         assert value(found, "cross_entropy") == np.inf
         assert np.isnan(found["cross_entropy"].values["predictions"].low)
@@ -224,8 +238,8 @@ def test_all_are_judged_by_what_all_predict(crowd):
     table, gold, first, second = crowd
     few = frame(table, second).slice(10)
     found = dz.evaluate({"all": first, "few": few}, table, gold=gold, resamples=10)
-    assert "few does not predict 9 of 68 items, such as of item '0'; they are left out for all." in found.notes
-    assert "annotations" not in " ".join(found.notes)
+    (one,) = (one for one in found.skipped if type(one) is NotPredicted)
+    assert one.facts == {"predictions": "few", "missing": 9, "n": 68, "what": "items", "item": "0"}
     part = table.select(items=table.items[10:])
     alone = dz.evaluate(first[10:], part, gold=gold[10:], resamples=10)
     assert [value(found, one.name, "all") for one in found] == pytest.approx([value(alone, one.name) for one in alone])
@@ -271,8 +285,9 @@ def test_an_interval_scale_takes_places_from_names():
     expected = ev.wasserstein(table.soft_labels(), h, positions=[1, 2, 5]).mean()
     assert value(found, "wasserstein") == pytest.approx(expected)
     named = dz.Annotations.from_arrays([0, 0], [0, 1], ["a", "b"])
-    with pytest.raises(DataError, match="classes 'a' and 'b' are no numbers"):
+    with pytest.raises(ClassesNotNumbers) as caught:
         dz.evaluate([[0.5, 0.5]], named, scale="interval")
+    assert caught.value.classes == ("a", "b")
 
 
 def test_a_frame_has_one_row_per_score_and_predictions(crowd):
@@ -285,23 +300,24 @@ def test_a_frame_has_one_row_per_score_and_predictions(crowd):
 
 
 BAD = {
-    "twice": (lambda t, p: pa.concat_tables([frame(t, p)] * 2), DataError, "item '0' has 2 predictions; keep one."),
-    "no item": (lambda t, p: pa.table({"x": [1], "label": ["no"]}), MissingColumn, "no column 'item'"),
-    "nothing": (lambda t, p: pa.table({"item": [1], "x": ["no"]}), MissingColumn, "no predictions; the columns are"),
-    "sums": (lambda t, p: frame(t, 2 * p), DataError, "70 of 70 rows do not sum to one"),
-    "other items": (lambda t, p: pa.table({"item": [-5], "label": ["no"]}), DataError, "nothing to judge by"),
-    "no row": (lambda t, p: frame(t, p).slice(0, 0), DataError, "there is no row"),
-    "shape": (lambda t, p: p[:5], DataError, r"predictions of shape \(5, 3\) for 70 items"),
-    "none": (lambda t, p: {}, BadParameter, "no predictions are given"),
-}  # fmt: skip
+    "twice": (lambda t, p: pa.concat_tables([frame(t, p)] * 2), PredictedTwice, {"item": "0", "n": 2}),
+    "no item": (lambda t, p: pa.table({"x": [1], "label": ["no"]}), MissingColumn, None),
+    "nothing": (lambda t, p: pa.table({"item": [1], "x": ["no"]}), NoPredictedColumn, None),
+    "sums": (lambda t, p: frame(t, 2 * p), DataError, None),
+    "other items": (lambda t, p: pa.table({"item": [-5], "label": ["no"]}), NothingToEvaluate, {}),
+    "no row": (lambda t, p: frame(t, p).slice(0, 0), NoRows, {}),
+    "shape": (lambda t, p: p[:5], PredictionsOfOtherItems, {"shape": (5, 3), "items": 70}),
+    "none": (lambda t, p: {}, NoPredictions, {}),
+}
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_judged_is_one_sentence(crowd, case):
+def test_what_cannot_be_evaluated_is_an_error_with_facts(crowd, case):
     table, gold, first, _ = crowd
-    make, error, message = BAD[case]
-    with pytest.raises(error, match=message):
+    make, error, facts = BAD[case]
+    with pytest.raises(error) as caught:
         dz.evaluate(make(table, first), table, gold=gold, resamples=0)
+    assert facts in (None, caught.value.facts)
 
 
 def test_the_order_of_items_in_a_table_changes_nothing(crowd):

@@ -11,11 +11,12 @@ from scipy import stats
 from dissensus import Annotations, load_dataset, methods
 from dissensus.compute.engines import local
 from dissensus.compute.engines.local import Threads
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, NotFitted
+from dissensus.exceptions import BadParameter, MissingColumn, NotFitted
 from dissensus.models.base import methods_for
 from dissensus.models.methods import GLAD, DawidSkene, MajorityVote
 from dissensus.questions import explain as disagreement
 from dissensus.questions import perspectives
+from dissensus.questions.exceptions import AnnotatorTwice, UnequalColumns, UnknownAnnotators
 from dissensus.questions.explain import KINDS, MEANINGS, explain
 from dissensus.questions.perspectives import metadata_groups
 from dissensus.table.simulate import annotate, make_crowd
@@ -608,17 +609,20 @@ def test_errors_say_what_is_wrong():
     model, people = DawidSkene().fit(table), np.arange(60)
     with pytest.raises(NotFitted):
         explain(table, DawidSkene())
-    with pytest.raises(BadParameter, match="permutations must be at least 1, got 0"):
+    with pytest.raises(BadParameter):
         explain(table, model, permutations=0)
-    with pytest.raises(MissingColumn, match="no column 'annotator'"):
+    with pytest.raises(MissingColumn):
         explain(table, model, annotators={"view": view})
-    with pytest.raises(DataError, match="'view' has 59 rows, 'annotator' has 60"):
+    with pytest.raises(UnequalColumns) as caught:
         explain(table, model, annotators={"annotator": people, "view": view[1:]})
-    with pytest.raises(DataError, match="annotators: 5 is there twice"):
+    assert caught.value.facts == {"column": "view", "rows": 59, "key": "annotator", "expected": 60}
+    with pytest.raises(AnnotatorTwice) as caught:
         explain(table, model, annotators={"annotator": [5, 5], "view": [0, 1]})
-    with pytest.raises(DataError, match=r"none of the 60 \(such as 100\) is in the table, which has 0 and others"):
+    assert caught.value.annotator == 5
+    with pytest.raises(UnknownAnnotators) as caught:
         explain(table, model, annotators={"annotator": people + 100, "view": view})
-    with pytest.raises(BadParameter, match=r"kind must be 'unlabelled', 'agreed', .*, got 'ambigous'"):
+    assert caught.value.facts == {"n": 60, "annotator": 100, "known": 0}
+    with pytest.raises(BadParameter):
         explain(table, model).of_kind("ambigous")
 
 

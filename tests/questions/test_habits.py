@@ -43,19 +43,21 @@ def changed(kind, who, change):
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "flag", "words"),
+    ("kind", "change", "flag", "facts"),
     [
-        ("graded", lambda t: np.minimum(t.label + 2, t.n_classes - 1), "higher", "more than others to the same items"),
-        ("graded", lambda t: np.zeros(len(t), int), "unrelated", "answers 0 "),
-        ("pairs", lambda t: np.zeros(len(t), int), "left", "prefers what stands left in"),
-        ("pairs", lambda t: np.full(len(t), 2), "more_ties", "calls a tie in"),
+        ("graded", lambda t: np.minimum(t.label + 2, t.n_classes - 1), "higher", {"direction": "more"}),
+        ("graded", lambda t: np.zeros(len(t), int), "unrelated", {"value": 0}),
+        ("pairs", lambda t: np.zeros(len(t), int), "left", {"choice": "left"}),
+        ("pairs", lambda t: np.full(len(t), 2), "more_ties", {"choice": "tie"}),
     ],
 )
-def test_a_habit_is_found_and_said_in_numbers(kind, change, flag, words):
+def test_a_habit_is_found_and_said_in_numbers(kind, change, flag, facts):
     found = habits.find_habits(changed(kind, 4, change))
     assert flag in found.flags[4]
-    assert words in found.reasons[4]
-    assert "people here would be as far off" in found.reasons[4]
+    reason = found.said[4][flag]
+    assert {name: getattr(reason, name) for name in facts} == facts
+    assert reason.chance <= 0.01
+    assert str(reason) in found.reasons[4]
     assert sum(map(bool, found.flags)) == 1
 
 

@@ -84,7 +84,7 @@ def test_every_hypothesis_is_a_distribution_over_all_labels():
         used, cuts = honesty._order(others)
         of_matrix += np.exp(honesty._evidence(others, used, cuts, pseudo)[0])
         given = np.bincount(labels, minlength=K)[None].astype(float)
-        of_habit += np.exp(honesty._habit_evidence(given, pseudo[0])[0])
+        of_habit += np.exp(honesty._unrelated_evidence(given, pseudo[0])[0])
     assert of_matrix == pytest.approx(1)
     assert of_habit == pytest.approx(1)
 

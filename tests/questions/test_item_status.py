@@ -7,6 +7,7 @@ import pytest
 
 from dissensus import Annotations, methods
 from dissensus.models.methods import MajorityVote
+from dissensus.questions import findings as f
 from dissensus.questions.item_status import STATUSES, item_status, status_of, status_of_documents
 from dissensus.table.simulate import simulate, simulate_kind
 
@@ -26,50 +27,53 @@ def test_votes_are_counted_the_most_frequent_first():
     assert found.labels.tolist() == [4, 1, 0, 3, 3]
 
 
-WEIGHED = ", weighed by who gave them"  # why they are settled all the same
+def tied(classes, labels):
+    return f.LabelsTied(classes=tuple(classes), agree=2, labels=labels, settled=True)
 
 
 @pytest.mark.parametrize(
     ("votes", "label", "confidence", "status", "reason"),
     [
-        ("aaa", 0, 0.95, "settled", "all 3 labels agree"),
-        ("aa", 0, 0.95, "settled", "both labels agree"),
-        ("aa", 0, 0.94, "needs a look", "both labels agree, yet below 95 % sure"),
-        ("aab", 0, 0.95, "settled", "2 of 3 labels agree"),
-        ("a", 0, 0.95, "needs a look", "only 1 label"),
-        ("a", 1, 0.6, "needs a look", "the only label, 'a', is doubted"),
-        ("", 0, 0.5, "needs a look", "no label"),
-        ("ab", 0, 0.6, "needs a look", "2 labels differ"),
-        ("abc", 2, 0.6, "needs a look", "3 labels differ"),
-        ("abcd", 2, 0.4, "truly split", "4 labels differ"),
-        ("aabb", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each" + WEIGHED),
-        ("aabbc", 0, 0.95, "settled", "'a' and 'b' are tied, 2 labels each" + WEIGHED),
-        ("aabbc", 2, 0.95, "settled", "'a' and 'b' are tied, 2 labels each" + WEIGHED),
-        ("aabbcc", 2, 0.95, "settled", "'a', 'b' and 'c' are tied, 2 labels each" + WEIGHED),
-        ("ab", 2, 0.95, "settled", "2 labels differ" + WEIGHED),
-        ("aaabbc", 1, 0.95, "settled", "more labels (3 of 6) say 'a'" + WEIGHED),
-        ("aab", 1, 0.8, "needs a look", "most labels (2 of 3) say 'a'"),
-        ("aabb", 0, 0.5, "truly split", "2 of 4 labels agree where 4 usually would"),
+        ("aaa", 0, 0.95, "settled", f.AllLabelsAgree(labels=3, below=None)),
+        ("aa", 0, 0.95, "settled", f.AllLabelsAgree(labels=2, below=None)),
+        ("aa", 0, 0.94, "needs a look", f.AllLabelsAgree(labels=2, below=0.95)),
+        ("aab", 0, 0.95, "settled", f.SomeLabelsAgree(agree=2, labels=3)),
+        ("a", 0, 0.95, "needs a look", f.OneLabel()),
+        ("a", 1, 0.6, "needs a look", f.OnlyLabelDoubted(label="a")),
+        ("", 0, 0.5, "needs a look", f.NoLabel()),
+        ("ab", 0, 0.6, "needs a look", f.LabelsDiffer(labels=2, settled=False)),
+        ("abc", 2, 0.6, "needs a look", f.LabelsDiffer(labels=3, settled=False)),
+        ("abcd", 2, 0.4, "truly split", f.LabelsDiffer(labels=4, settled=False)),
+        ("aabb", 0, 0.95, "settled", tied("ab", 4)),
+        ("aabbc", 0, 0.95, "settled", tied("ab", 5)),
+        ("aabbc", 2, 0.95, "settled", tied("ab", 5)),
+        ("aabbcc", 2, 0.95, "settled", tied("abc", 6)),
+        ("ab", 2, 0.95, "settled", f.LabelsDiffer(labels=2, settled=True)),
+        ("aaabbc", 1, 0.95, "settled", f.MajorityOverruled(label="a", agree=3, labels=6, settled=True)),
+        ("aab", 1, 0.8, "needs a look", f.MajorityOverruled(label="a", agree=2, labels=3, settled=False)),
+        ("aabb", 0, 0.5, "truly split", f.LessAgreementThanUsual(agree=2, labels=4, expected=4)),
     ],
 )
 def test_status_and_reason(votes, label, confidence, status, reason):
-    others = ["aaaa"] * 60  # on which everybody is right
+    others = ["aaaa"] * 60  # on which every annotator is right
     found = item_status(
         answers(votes, *others), np.array([label] + [0] * 60), np.array([confidence] + [1.0] * 60)
     )  # fmt: skip
-    assert (STATUSES[found.status[0]], found.reason[0].as_py()) == (status, reason)
+    assert (STATUSES[found.status[0]], found.reason[0].as_py()) == (status, str(reason))
 
 
 def test_one_person_who_repeats_a_label_checks_nothing():
     table = Annotations.from_arrays("aaaabbc", ["Ann"] * 5 + ["Bob", "Bob"], list("yyyynnn"), classes=["n", "y"])
     found = item_status(table, np.array([1, 0, 0]), np.full(3, 0.99))
     assert found.columns()["status"].to_pylist() == ["needs a look", "settled", "needs a look"]
-    assert found.reason.to_pylist() == ["4 labels, all by one annotator", "both labels agree", "only 1 label"]
+    assert found.reason.to_pylist() == [
+        str(one) for one in (f.LabelsByOneAnnotator(labels=4), f.AllLabelsAgree(labels=2, below=None), f.OneLabel())
+    ]
     votes = Annotations.from_counts(["a"], ["y"], [4])  # nobody knows whose
     assert item_status(votes, np.array([0]), np.array([0.99])).status.tolist() == [0]
     numbers = Annotations.from_arrays("aabbcc", "xxxyxy", [1.0, 1.0, 2.0, 2.1, 5.0, 5.1], kind="numbers")
     found = status_of(methods["gaussian"]().fit(numbers), numbers)
-    assert (found.status[0], found.reason_of(0)) == (1, "2 labels, all by one annotator")
+    assert (found.status[0], found.reason_of(0)) == (1, str(f.LabelsByOneAnnotator(labels=2)))
 
 
 def test_rows_of_weight_0_are_no_votes():
@@ -77,7 +81,7 @@ def test_rows_of_weight_0_are_no_votes():
     found = item_status(table, np.array([0, 0]), np.full(2, 0.99))
     assert found.votes.to_pylist() == ["a 1", ""]
     assert found.labels.tolist() == [1, 0]
-    assert found.reason.to_pylist() == ["only 1 label", "no label"]
+    assert found.reason.to_pylist() == [str(f.OneLabel()), str(f.NoLabel())]
 
 
 def test_labels_that_differ_are_no_split_of_four_people_where_two_gave_them():
@@ -99,7 +103,7 @@ def test_samples_of_one_judge_are_no_crowd_that_is_split():
         table = Annotations.from_arrays(item[own], judge[own], said.ravel()[own])
         found = item_status(table, np.zeros(40, int), np.full(40, 0.6))
         assert found.counts()["truly split"] == 0
-    assert found.reason_of(0) == "18 of 30 labels agree"
+    assert found.reason_of(0) == str(f.SomeLabelsAgree(agree=18, labels=30))
 
 
 def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_they_are_many():
@@ -107,16 +111,17 @@ def test_answers_that_are_tied_are_named_of_each_item_and_only_counted_where_the
         np.repeat(np.arange(3), [4, 4, 8]), np.arange(16), list("bbddaaccaabbccdd"), items=np.arange(3)
     )
     found = item_status(table, np.zeros(3, int), np.full(3, 0.95))
-    said = [f"'b' and 'd' are tied, 2 labels each{WEIGHED}", f"'a' and 'c' are tied, 2 labels each{WEIGHED}"]
-    assert found.reason.to_pylist() == [*said, f"4 answers are tied, 2 labels each{WEIGHED}"]
+    said = [str(tied(classes, labels)) for classes, labels in (("bd", 4), ("ac", 4), ("abcd", 8))]
+    assert found.reason.to_pylist() == said
+    assert tied("abcd", 8).answers == "4 answers"
     assert found.reason_of(1) == said[1]
 
 
 def test_a_known_class_settles_an_item_with_one_label():
     found = item_status(answers("a", "a", ""), np.zeros(3, int), np.array([1.0, 1.0, 1.0]), np.array([0, -1, 0]))
     assert found.status.tolist() == [0, 1, 0]
-    decided = "decided: its answer was given"
-    assert found.reason.to_pylist() == [decided, "only 1 label", decided]  # not the votes
+    decided = str(f.AnswerDecided())
+    assert found.reason.to_pylist() == [decided, str(f.OneLabel()), decided]  # not the votes
     assert found.reason_of(0) == decided
 
 
@@ -187,13 +192,13 @@ def test_numbers_are_settled_by_their_reliability_and_split_where_labels_lie_apa
         assert STATUSES[found.status[i]] == literal_status(rows.sum(), near[rows].sum(), mean, sure, number=True)
     assert [STATUSES[found.status[i]] for i in (3, 7)] == ["needs a look", "truly split"]
     assert found.sure[7] > 0.9
-    assert found.reason[3].as_py() == "only 1 label"
-    assert found.reason[7].as_py() == "0 of 4 labels lie close to the value where 3 usually would"
+    assert found.reason[3].as_py() == str(f.OneLabel())
+    assert found.reason[7].as_py() == str(f.FewLabelsNear(near=0, labels=4, expected=3))
     assert 0.3 < (found.status == 0).mean() < 1
-    assert " settled (90 % reliable, by 2 annotators or more), " in found.sentence()  # no probability
+    assert found.least == 0.9  # a reliability, no probability
     known = status_of(model, table, np.where(np.arange(80) == 7, 1.5, np.nan))
-    assert (known.status[7], known.reason[7].as_py()) == (0, "decided: its answer was given")
-    assert known.reason[3].as_py() == "only 1 label"
+    assert (known.status[7], known.reason[7].as_py()) == (0, str(f.AnswerDecided()))
+    assert known.reason[3].as_py() == str(f.OneLabel())
 
 
 @pytest.mark.parametrize(("kind", "method"), [("sets", "set-tree"), ("pairs", "bradley-terry")])
@@ -249,5 +254,5 @@ def test_a_document_is_settled_where_its_spans_are_and_two_have_read_it():
         least = max(1 - doubt, 0)
         assert found.sure[d] == pytest.approx(least)
         assert STATUSES[found.status[d]] == ("settled" if least >= 0.95 and name != "f" else "needs a look")
-    assert found.reason[2].as_py() == "only 1 reader"
+    assert found.reason[2].as_py() == str(f.OneReader())
     assert [STATUSES[found.status[d]] for d in (3, 4)] == ["settled", "needs a look"]  # nobody marked; all differ

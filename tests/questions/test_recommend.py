@@ -9,12 +9,27 @@ import pytest
 
 import dissensus as dz
 from dissensus import Annotations
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, NotFitted
 from dissensus.models.base import Aggregator, methods_for
 from dissensus.models.methods import DawidSkene, HierarchicalDawidSkene, MajorityVote, OneCoin
+from dissensus.questions import findings
 from dissensus.questions import recommend as recommendation
+from dissensus.questions.exceptions import (
+    BadCandidates,
+    CostNotPositive,
+    FractionalCapacity,
+    MissingLimit,
+    NamesAreText,
+    NotAModel,
+    NotATable,
+    NotInTable,
+    NotNumbers,
+    OtherClasses,
+    WrongShape,
+)
 from dissensus.questions.recommend import Recommendation, recommend
 from dissensus.table.simulate import simulate
+from found import find, kinds
 from tables import random_table
 
 
@@ -288,44 +303,46 @@ def test_labels_that_are_recommended_put_more_items_right_than_others():
 
 
 @pytest.mark.parametrize(
-    ("keywords", "words"),
+    ("keywords", "error", "facts"),
     [
-        ({"budget": 0}, "budget must be a number above 0, got 0"),
-        ({"budget": 5, "per_item": 0}, "per_item must be a whole number, at least 1, got 0"),
-        ({"budget": 5, "settled": 0}, "settled must be above 0 and at most 1, or None, got 0"),
-        ({"budget": 5, "capacity": "all"}, "capacity must be numbers, got 'all'"),
-        ({"budget": 5, "items": [0, 99]}, "items: 99 is not in the table; declare it there"),
-        ({"budget": 5, "annotators": [77]}, "annotators: 77 is not in the table"),
-        ({"budget": 5, "annotators": "ab"}, "annotators must be a list of names, got the text 'ab'"),
-        ({"budget": 5, "candidates": ([0], [99])}, "candidates: 99 is not in the table"),
-        ({"budget": 5, "candidates": ([0], [1, 2])}, "two columns of the same length"),
-        ({"budget": 5, "cost": {0: 1.0}}, "cost: annotator 1 has none"),
-        ({"budget": 5, "cost": 0}, "cost must be above 0, got 0 for annotator"),
-        ({"budget": 5, "cost": [1.0, 2.0]}, "cost has shape (2,); expected one number, or one for each of 4"),
-        ({"budget": 5, "cost": "much"}, "cost must be numbers, got 'much'"),
-        ({"budget": 5, "capacity": 2.5}, "capacity must be whole numbers, got 2.5"),
-        ({"budget": 5, "capacity": -1}, "capacity must be numbers, 0 or more, got -1"),
+        ({"budget": 0}, BadParameter, None),
+        ({"budget": 5, "per_item": 0}, BadParameter, None),
+        ({"budget": 5, "settled": 0}, BadParameter, None),
+        ({"budget": 5, "capacity": "all"}, NotNumbers, {"name": "capacity", "given": "all"}),
+        ({"budget": 5, "items": [0, 99]}, NotInTable, {"name": "items", "given": 99}),
+        ({"budget": 5, "annotators": [77]}, NotInTable, {"name": "annotators", "given": 77}),
+        ({"budget": 5, "annotators": "ab"}, NamesAreText, {"name": "annotators", "given": "ab"}),
+        ({"budget": 5, "candidates": ([0], [99])}, NotInTable, {"name": "candidates", "given": 99}),
+        ({"budget": 5, "candidates": ([0], [1, 2])}, BadCandidates, {}),
+        ({"budget": 5, "cost": {0: 1.0}}, MissingLimit, {"name": "cost", "annotator": 1}),
+        ({"budget": 5, "cost": 0}, CostNotPositive, {"cost": 0, "annotator": 0}),
+        ({"budget": 5, "cost": [1.0, 2.0]}, WrongShape, {"name": "cost", "expected": 4, "shape": (2,)}),
+        ({"budget": 5, "cost": "much"}, NotNumbers, {"name": "cost", "given": "much"}),
+        ({"budget": 5, "capacity": 2.5}, FractionalCapacity, {"given": 2.5}),
+        ({"budget": 5, "capacity": -1}, NotNumbers, {"name": "capacity", "given": -1}),
     ],
 )
-def test_what_cannot_be_is_one_sentence(keywords, words):
-    import re
-
+def test_what_cannot_be_recommended_is_an_error_with_facts(keywords, error, facts):
     model, table = told(5, 4, 2, 0)
-    with pytest.raises((BadParameter, DataError), match=re.escape(words)):
+    with pytest.raises(error) as caught:
         recommend(model, table, **keywords)
+    assert facts in (None, caught.value.facts)
 
 
 def test_models_that_cannot_be_asked_are_refused():
     table = simulate(20, 6, 2, seed=0).annotations
     with pytest.raises(NotFitted):
         recommend(DawidSkene(), table, budget=5)
-    with pytest.raises(DataError, match="recommend takes a table of annotations, got str"):
+    with pytest.raises(NotATable) as caught:
         recommend(DawidSkene().fit(table), "labels.csv", budget=5)
-    with pytest.raises(BadParameter, match="got str"):
+    assert caught.value.type == "str"
+    with pytest.raises(NotAModel) as caught:
         recommend("dawid-skene", table, budget=5)
+    assert caught.value.type == "str"
     other = Annotations.from_arrays([0, 1], [0, 1], [0, 2], classes=3)
-    with pytest.raises(DataError, match="the model has 2 classes and the table 3"):
+    with pytest.raises(OtherClasses) as caught:
         recommend(DawidSkene().fit(table), other, budget=5)
+    assert caught.value.facts == {"model_classes": 2, "table_classes": 3}
 
 
 def test_frame_has_a_row_per_label_in_order():
@@ -441,23 +458,22 @@ def test_p_change_is_what_all_outcomes_give(dependence):
                 changed += (q * given).sum()
         assert found.p_change[found.items == i] == pytest.approx(changed, abs=1e-9)
     assert found.changes == pytest.approx(sum(found.p_change[found.items == i][0] for i in range(6)))
-    assert (
-        f"Ask for 18 labels about 6 items, up to 3 for one item, at a cost of 18. About {found.changes:.1f} items"
-        in dataclasses.replace(found, limits=None).verdict()
-    )
+    asked, expected = dataclasses.replace(found, limits=None).findings()
+    assert asked.facts == {"labels": 18, "items": 6, "per_item": 3, "cost": 18}
+    assert expected.facts == {"changes": found.changes, "cost": 18}
 
 
 def test_nothing_is_left_to_buy_where_all_items_are_settled_or_full():
     model, table = uneven([60, 60, 0], sure=0.95)
     found = recommend(model, table, budget=10)
     assert len(found) == 0
-    assert found.verdict() == (
-        "Nothing is left to buy here: 60 items of 60 are settled (at least 95 % sure, by 2 annotators or more)."
-    )
+    (said,) = found.findings()
+    assert (type(said), said.left, said.settled, said.items) == (findings.ItemsSettled, None, 60, 60)
+    assert (said.confidence, said.annotators, said.full_items) == (0.95, 2, 0)
     model, table = uneven([60, 60, 60, 60, 10, 10, 10, 10, 0], sure=0.6)
     full = recommend(model, table, budget=10, items=range(10))
-    assert "0 items of 10 are settled" in full.verdict()
-    assert full.verdict().endswith("and 10 have as many labels as an item may have.")
+    (said,) = full.findings()
+    assert (said.settled, said.items, said.full_items) == (0, 10, 10)
 
 
 def test_nothing_is_left_to_buy_where_no_label_would_change_anything():
@@ -465,9 +481,8 @@ def test_nothing_is_left_to_buy_where_no_label_would_change_anything():
     model.confusion_[:] = [[0.55, 0.45], [0.45, 0.55]]  # three of these cannot outweigh 8 to 1
     found = recommend(model, table, budget=10)
     assert (len(found), found.changes) == (0, 0)
-    assert found.verdict() == (
-        "Nothing is left to buy here: no label that may be asked for is expected to change the label of an item."
-    )
+    (said,) = found.findings()
+    assert (type(said), said.left) == (findings.NoUsefulLabel, None)
     single, own = uneven([60, 0], sure=0.89)
     single.confusion_[:] = [[0.55, 0.45], [0.45, 0.55]]
     assert (
@@ -480,11 +495,9 @@ def test_labels_that_change_an_item_only_together_are_not_nothing():
     model.confusion_[:] = [[0.7, 0.3], [0.3, 0.7]]  # two against 6 to 1 do not suffice, three do
     found = recommend(model, table, budget=10, capacity=None)
     assert (len(found), found.changes) == (10, 0)
-    assert (
-        found.verdict()
-        == "Ask for 10 labels about 10 items, at a cost of 10. No item is expected to change its label. 10 items may "
-        "change by more labels than these."
-    )
+    asked, unchanged, more = found.findings()
+    assert asked.facts == {"labels": 10, "items": 10, "per_item": 1, "cost": 10}
+    assert (type(unchanged), more.items) == (findings.NoExpectedChange, 10)
 
 
 def test_labels_that_change_nothing_are_not_bought_beside_those_that_do():
@@ -494,18 +507,16 @@ def test_labels_that_change_nothing_are_not_bought_beside_those_that_do():
     found = recommend(model, table, budget=50, capacity=None)
     assert sorted(found.items.tolist()) == list(range(20))
     assert (found.limits.in_vain, found.limits.left) == (40, 30)
-    assert found.verdict().endswith(
-        "30 of the budget is left: no other label that may be asked for is expected to change the label of an item."
-    )
+    assert find(findings.NoUsefulLabel, found.findings()).left == 30
     assert len(recommend(model, table, budget=50, capacity=None, settled=None)) == 50
 
 
 def test_a_budget_below_every_price_says_so():
     model, table = uneven([60, 60, 0])
     found = recommend(model, table, budget=1, cost=2)
-    assert found.verdict() == "Nothing is left to buy here: the budget does not pay for a label."
+    assert kinds(found.findings()) == [findings.BudgetTooSmall]
     everybody = recommend(*uneven([60, 60]), budget=5)
-    assert "everybody has labelled every item; only somebody new could say more" in everybody.verdict()
+    assert kinds(everybody.findings()) == [findings.EverythingLabelled]
 
 
 def test_items_that_are_only_checked_are_counted_among_those_of_the_plan():
@@ -513,16 +524,17 @@ def test_items_that_are_only_checked_are_counted_among_those_of_the_plan():
     found = recommend(DawidSkene().fit(table), table, budget=12)
     assert found.limits.unchecked <= np.unique(found.items).size < 60
     one = dataclasses.replace(found, limits=dataclasses.replace(found.limits, unchecked=1))
-    assert "1 of these items is asked about only because at most one annotator has labelled it so far." in one.verdict()
+    assert find(findings.AskedUnchecked, one.findings()).items == 1
 
 
 def test_where_nobody_was_checked_no_change_is_foretold():
     table = Annotations.from_arrays([*range(60)], [0, 1, 2] * 20, [0, 1] * 30)
-    said = recommend(DawidSkene().fit(table), table, budget=12).verdict()
-    assert "No item has labels by two annotators, so nothing says how many labels will change." in said
-    assert "expected" not in said
+    said = kinds(recommend(DawidSkene().fit(table), table, budget=12).findings())
+    assert findings.ChangesUnknown in said
+    assert findings.ExpectedChanges not in said
     known = DawidSkene().fit(simulate(60, 8, 2, redundancy=2, seed=1).annotations)
-    assert "expected to change their label" in recommend(known, table, budget=12).verdict()  # from elsewhere
+    elsewhere = kinds(recommend(known, table, budget=12).findings())
+    assert {findings.ExpectedChanges, findings.NoExpectedChange} & set(elsewhere)
 
 
 def test_an_item_is_as_full_as_people_have_labelled_it_however_often_one_of_them_did():

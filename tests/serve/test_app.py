@@ -509,7 +509,7 @@ def test_openapi_says_what_is_taken_and_answered(ask):
         if not key.startswith("GET "):
             continue
         who = {"annotator": "eve"} if "/next" in key else {}
-        plain = ask.get(key[4:].format(name="p", item="i1"), params=who)
+        plain = ask.get(key[4:].format(name="p", item="i1", question="describe"), params=who)
         assert plain.headers["content-type"].partition(";")[0] in about["responses"]["200"]["content"], key
         for one in (one for one in about.get("parameters", ()) if one["in"] == "query"):
             default = {one["name"]: one["schema"]["default"]} if "default" in one["schema"] else {}

@@ -13,6 +13,7 @@ import signal
 import sys
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import cleandoc
 from typing import Annotated, Any, NoReturn
 
@@ -52,7 +53,14 @@ RETRY_SECONDS = 0.05  # after which an interruption that was dropped is raised a
 
 
 class LazyGroup(TyperGroup):
-    """A group that lists commands by `COMMANDS` and imports one when it is chosen."""
+    """A group that lists commands by `COMMANDS` and imports one when it is chosen; plug-ins add questions."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command of ours, or the command of a question that another package declares."""
+        found: list[Any] = [super().get_command(ctx, cmd_name)]
+        if found[0] is None and _is_plugin(cmd_name):
+            reported(lambda: found.insert(0, load_command(cmd_name)))()  # a broken plug-in is one sentence
+        return found[0]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The name, the command with its options, and the arguments that are left."""
@@ -60,17 +68,31 @@ class LazyGroup(TyperGroup):
         return name, command and load_command(str(name)), rest
 
 
+def _is_plugin(name: str) -> bool:
+    from dissensus.questions.base import questions
+
+    return bool(questions.plugins(name))
+
+
 def load_command(name: str) -> Any:
-    """A command with its options."""
+    """Return a command with its options: of a module here, or of a declared question."""
     from dissensus.cli.options import with_options
 
-    module = import_module(f"dissensus.cli.{name}")
-    function = getattr(module, name)
-    paragraphs = [COMMANDS[name], *cleandoc(function.__doc__ or "").split("\n\n")]
+    module, sentence = None, COMMANDS.get(name)
+    if find_spec(f"dissensus.cli.{name}") is not None:
+        module = import_module(f"dissensus.cli.{name}")
+        function = getattr(module, name)
+    else:
+        from dissensus.cli.question import question_command
+        from dissensus.questions.base import questions
+
+        function = question_command(name)
+        sentence = sentence or questions.entry(name).summary
+    paragraphs = [sentence, *cleandoc(function.__doc__ or "").split("\n\n")]
     one = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     one.command(
         name,
-        help="\n\n".join(text.replace("\n", " ") for text in paragraphs),  # typer would keep line ends
+        help="\n\n".join(text.replace("\n", " ") for text in paragraphs if text),  # typer would keep line ends
         cls=getattr(module, "COMMAND_CLASS", None),
     )(reported(with_options(function, name), getattr(module, "BAD_DATA", BAD_DATA)))
     return typer.main.get_command(one)

@@ -1,4 +1,4 @@
-"""`dissensus calibrate`: rates, systems, items and judges of a panel, corrected by some human gold."""
+"""`dissensus calibrate`: rates, systems, items and LLM judges of a panel, corrected by some human gold."""
 
 from __future__ import annotations
 
@@ -8,9 +8,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
-from dissensus.cli.errors import say
+from dissensus.cli.errors import for_command_line, say
 from dissensus.cli.options import NUMBERS, Fit, Gold, Source, item_column, option
-from dissensus.exceptions import BadParameter, DataError, DissensusError, MissingColumn
+from dissensus.cli.question import print_message
+from dissensus.common.formatting import Share
+from dissensus.exceptions import DissensusError
+from dissensus.messages import Message
+from dissensus.questions.exceptions import (
+    ColumnNotNumbers,
+    GoldColumnWithoutFile,
+    NoHumanLabels,
+    NoSuchColumn,
+    NothingToWrite,
+    TooFewPanelItems,
+    WidthNeeded,
+)
+from dissensus.questions.findings import (
+    ErrorsAlike,
+    GoldOfTable,
+    HumanLabelsHelp,
+    ItemAccuracy,
+    ItemsToLabel,
+    JudgeEffect,
+    JudgesKept,
+    RatesExplained,
+    SystemsExplained,
+)
 
 if TYPE_CHECKING:
     from dissensus.evaluation import Estimate
@@ -23,17 +46,16 @@ EFFECT_WORDS = (
     "position", "order", "side", "length", "words", "tokens", "characters", "system", "model", "family", "provider",
 )  # fmt: skip
 """Words in the names of columns of ITEMS or FILE that judges may react to."""
-MAX_ITEMS_NAMED = 5  # to have labelled next
-QUOTED = re.compile(r"'([^']*)'")  # a column in the account of a reading
-MIN_PANEL_ITEMS = 50  # from which on errors in common are spoken of without human labels, as in the report
+QUOTED = re.compile(r"'([^']*)'")  # a column in the import report
+MIN_PANEL_ITEMS = 50  # items from which on a panel is reviewed without human labels, as in the report
 MAX_JUDGES_SHOWN = 12
 MAX_EFFECTS_SHOWN = 10
-MAX_GOLD_CLASSES = 2  # different numbers of gold that are still taken for classes, beside scores
+MAX_GOLD_CLASSES = 2  # different numbers of gold that still count as classes of a table of scores
 
 
 @dataclass(frozen=True)
 class HumanGold(Gold):
-    """Gold that corrects."""
+    """Gold for the correction."""
 
     gold: Path | None = option(None, "Human labels of items that were drawn at random.", metavar="GOLD")
     gold_probability: str | None = option(
@@ -41,7 +63,7 @@ class HumanGold(Gold):
     )
 
     def probabilities(self, table: Annotations) -> list[Any] | None:
-        """(I,) of the column named, if any."""
+        """Return the probabilities of the named column (I,), if any."""
         from dissensus.cli.inputs import read_table
         from dissensus.report.study import aligned
 
@@ -50,7 +72,7 @@ class HumanGold(Gold):
             return None
         frame = read_table(self.gold)
         if name not in frame.column_names:
-            raise MissingColumn(f"{self.gold}: no column {name!r}; there are {', '.join(frame.column_names)}.")
+            raise NoSuchColumn(column=name, known=tuple(frame.column_names)).within(str(self.gold))
         if (item := self.gold_item or item_column(table, self.gold)) is not None:
             frame = frame.select([item, name]).rename_columns(["item", name])
         try:
@@ -58,7 +80,7 @@ class HumanGold(Gold):
                 float("nan") if one in (None, "") else float(one) for one in aligned(frame, "item", table.items)[name]
             ]
         except (TypeError, ValueError) as error:
-            raise DataError(f"{self.gold}: column {name!r} must hold numbers: {error}.") from None
+            raise ColumnNotNumbers(column=name, error=str(error)).within(str(self.gold)) from None
 
 
 def calibrate(
@@ -85,9 +107,9 @@ def calibrate(
 ) -> None:
     """Without human labels: what the panel is worth. With them: the rate of every class (or the mean score) with an
     interval that is valid whatever the judges do, as long as the gold items were drawn at random (prediction-powered
-    inference). Beside it the human labels alone and Rogan and Gladen's estimate; then what the panel is worth and how
-    good each judge is. OUT gets one row per item: label, confidence and probabilities that learnt from gold, of gold
-    items by a fit that has not seen them.
+    inference). For comparison the human labels alone and Rogan and Gladen's estimate; then what the panel is worth and
+    how good each judge is. OUT gets one row per item: label, confidence and probabilities calibrated by gold, of gold
+    items by a fit without their gold.
 
     Example: dissensus calibrate verdicts.csv --gold human.csv -o items.csv
 
@@ -98,21 +120,21 @@ def calibrate(
     folder.check_file(output, "items")
     folder.check_file(next_file, "items", "--next")
     if next_file is not None and width is None:
-        raise BadParameter("--next writes the items that --width asks for; give --width NUMBER too.")
+        raise WidthNeeded()
     from dissensus.questions.calibrate import KINDS_CORRECTED, enough
     from dissensus.table.kinds import check_kind
 
     table = source.read_one()
     check_kind(table.kind, KINDS_CORRECTED, "dissensus calibrate")
     if gold.gold_probability is not None and gold.gold is None:
-        raise BadParameter("--gold-probability names a column of GOLD; give that file: --gold FILE.")
+        raise GoldColumnWithoutFile()
     known, classes = _gold(table, gold)
     from dissensus.cli.inputs import read_prices
 
     prices = None if cost is None else read_prices(cost, table.annotators)
     if known is None or (gold.gold is None and not enough(known)):  # a log may hold a few known labels
         if output is not None:
-            raise BadParameter("-o keeps items that learnt from human labels; give some with --gold FILE.")
+            raise NothingToWrite()
         _without_gold(source, table, fit.model(), prices)
         return
     from dissensus.questions.calibrate import calibrate
@@ -147,28 +169,24 @@ def calibrate(
 
 
 def _without_gold(source: Source, table: Annotations, model: Aggregator, prices: dict[Any, float] | None) -> None:
-    """What the panel is worth by its own posterior."""
+    """Print what the panel is worth by its own posterior."""
     from dissensus.questions.panel import review_panel
 
     if table.n_items < MIN_PANEL_ITEMS:
-        raise DataError(
-            f"{table.n_items} items are too few to say what judges are worth without human labels; have "
-            f"{MIN_PANEL_ITEMS} or more."
-        )
+        raise TooFewPanelItems(items=table.n_items, needed=MIN_PANEL_ITEMS)
     with show.waiting(f"fitting {source.file}"):
         found = review_panel(table, model=model.fit(table), cost=prices)
     if found is None:
-        panel = "this is no panel whose judges differ"
-        raise BadParameter(f"there are no human labels to correct by, and {panel}; give some with --gold FILE.")
+        raise NoHumanLabels(is_panel=False)
     if source.json:
         source.print_json({"panel": panel_facts(found)})
         return
     _show_panel(found)
-    show.line("Human labels of 50 items, drawn at random, correct what the panel says: --gold FILE.")
+    _line(HumanLabelsHelp())
 
 
 def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
-    """Codes of known classes, or known numbers; beside scores, the names of the classes."""
+    """Return codes of known classes, or known numbers; for a table of scores, the names of the classes too."""
     import numpy as np
 
     from dissensus.table.io import check_gold_items, gold_codes, gold_values
@@ -182,9 +200,9 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
     elif table.source is not None and table.source.gold is not None:
         item, label = table.source.gold
     else:
-        raise BadParameter("there are no human labels to correct by; give some with --gold FILE.")
-    said = label if isinstance(label, list) else label.to_pylist()
-    texts = ["" if value is None else str(value) for value in said]
+        raise NoHumanLabels(is_panel=True)
+    values = label if isinstance(label, list) else label.to_pylist()
+    texts = ["" if value is None else str(value) for value in values]
     names = sorted(set(texts) - {""})
     if len(names) > MAX_GOLD_CLASSES and numbers_of(np.array(names, object)) is not None:
         return gold_values(table, item, texts), None
@@ -193,7 +211,7 @@ def _gold(table: Annotations, gold: Gold) -> tuple[Any, list[str] | None]:
 
 
 def _columns(table: Annotations, source: Source, items: Path | None, wanted: list[str]) -> dict[str, list[Any]]:
-    """Column → what ITEMS, or FILE where none is named, says of the items (I,); of FILE also of its rows (N,)."""
+    """Return column → values of the items (I,) from ITEMS, or from FILE without ITEMS, then also of its rows (N,)."""
     from dissensus.cli.inputs import read_table
     from dissensus.report.study import aligned
 
@@ -208,14 +226,14 @@ def _columns(table: Annotations, source: Source, items: Path | None, wanted: lis
         found = _columns_of_rows(table, source, wanted)
     for name in wanted:
         if name not in found:
-            raise MissingColumn(f"{items or source.file}: no column {name!r}; there are {', '.join(found) or 'none'}.")
+            raise NoSuchColumn(column=name, known=tuple(found)).within(str(items or source.file))
     return found
 
 
 def _columns_of_rows(table: Annotations, source: Source, wanted: list[str]) -> dict[str, list[Any]]:
-    """Columns of FILE: those wanted as they are of the items, others that judges may react to as they are of its rows.
+    """Return columns of FILE: wanted ones by item, and others that judges may react to by row.
 
-    The latter are left out where rows of FILE and table cannot be told to be the same, such as labels put together.
+    The latter are skipped if the rows of FILE are not those of the table, as after merging labels.
     """
     import numpy as np
 
@@ -254,7 +272,7 @@ def _may_matter(column: str) -> bool:
 
 
 def facts(found: Calibrated, plan: Plan | None) -> dict[str, Any]:
-    """All that was found, as plain values."""
+    """Return the results as plain values."""
     return {
         "gold_items": found.known,
         "items": found.items.size,
@@ -272,7 +290,7 @@ def facts(found: Calibrated, plan: Plan | None) -> dict[str, Any]:
 
 
 def panel_facts(panel: PanelReview) -> dict[str, Any]:
-    """The panel, as plain values."""
+    """Return the panel as plain values."""
     judges = zip(panel.judges, panel.families, panel.value, strict=True)
     return {
         "effective_judges": panel.effective,
@@ -288,40 +306,36 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
     }
 
 
+def _line(message: Message) -> None:
+    show.line(show.clean(for_command_line(message)))
+
+
 def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | None) -> None:
-    show.line(f"{show.clean(title)}: {found.known:,} of {found.items.size:,} items have human labels.")
+    print_message(GoldOfTable(known=found.known, items=found.items.size), show.clean(title))
     rows = []
     for one in found.rates:
         name = show.name(one.name) if one.system is None else f"{show.name(one.system)}: {show.name(one.name)}"
-        fixed, beside = one.corrected, one.rogan_gladen
-        judged, by_errors = map(_number, (one.judged, float("nan") if beside is None else beside.value))
-        rows.append((name, judged, _cell(fixed), _cell(fixed.human), by_errors, f"{fixed.saved:,.0f}"))
+        fixed, by_errors = one.corrected, _number(one.rogan_gladen.value if one.rogan_gladen else float("nan"))
+        rows.append((name, _number(one.judged), _cell(fixed), _cell(fixed.human), by_errors, f"{fixed.saved:,.0f}"))
     columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
     show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
-    by_errors = "R–G: by sensitivity and specificity (Rogan–Gladen). " if any(row[4] != "–" for row in rows) else ""
-    show.text(f"{by_errors}Saved: human labels that the judges stand for.")
+    print_message(RatesExplained(with_rogan_gladen=any(row[4] != "–" for row in rows)))
     _show_systems(found)
     if found.accuracy is not None and found.log_loss is not None:
-        show.line(
-            f"Items: {show.percent(found.accuracy)} of the gold items get the right label from fits that have not seen "
-            f"them; log loss {found.log_loss:.3f}."
-        )
+        _line(ItemAccuracy(share=Share(found.accuracy), log_loss=found.log_loss))
     if found.judges is not None:
         _show_panel(found.judges)
         _show_judges(found, found.judges)
     clear = [effect for effect in found.effects if effect.excess.low > 0 or effect.excess.high < 0]
     for effect in clear[:MAX_EFFECTS_SHOWN]:
-        whose = f"{show.name(effect.judge)}, its own family"
-        what = whose if effect.judge else show.name(effect.value) or "one SD more"
-        by = f"{effect.excess.value:+.3f} ({show.interval(effect.excess.low, effect.excess.high)})"
-        show.line(f"Beyond the truth, {show.name(effect.column)} ({what}) changes the verdict by {by}.")
+        by, what = effect.excess, {"column": effect.column, "value": effect.value, "judge": effect.judge}
+        _line(JudgeEffect(None, excess=by.value, low=by.low, high=by.high, **what))
     if plan is not None:
-        show.line(str(plan))
-        if (more := plan.more) and next_file:
+        _line(plan.finding())
+        if plan.more and next_file:
             show.line(f"They are in {show.clean(next_file)}.")
-        elif more:
-            named = ", ".join(show.name(one) for one in more[:MAX_ITEMS_NAMED]) + ", …" * (len(more) > MAX_ITEMS_NAMED)
-            show.line(f"They are {named}; --next FILE keeps them.")
+        elif plan.more:
+            _line(ItemsToLabel(items=plan.more))
 
 
 def _show_systems(found: Calibrated) -> None:
@@ -335,23 +349,21 @@ def _show_systems(found: Calibrated) -> None:
     columns = ("difference", "corrected", "human labels alone", "pairs with gold")
     if rows:
         show.table("Systems", columns, rows, numbers=columns[1:], unbroken=columns[:1])
-        show.text("Two systems differ where the corrected interval leaves out 0.")
+        print_message(SystemsExplained())
 
 
 def _show_panel(panel: PanelReview) -> None:
-    show.line(str(panel))
+    _line(panel.finding())
     if panel.kept:
         enough = next(n for n, (_, share) in enumerate(panel.kept, 1) if share >= 0.95 or n == len(panel.kept))
-        names = ", ".join(show.name(name) for name, _ in panel.kept[:enough])
-        by = ""
+        names = tuple(name for name, _ in panel.kept[:enough])
+        cost = total = None
         if panel.cost is not None:
             price = dict(zip(map(str, panel.judges), panel.cost, strict=True))
-            spent = sum(price[name] for name, _ in panel.kept[:enough])
-            by = f", for {spent:g} an item instead of {panel.cost.sum():g}"
-        show.line(f"95 % of the panel's answer is kept by {enough} of {len(panel.kept)} judges{by}: {names}.")
-    if found := panel.tested():
-        pairs = "; ".join(f"{show.name(one)} and {show.name(other)} {r:.2f}" for one, other, r in found)
-        show.line(f"Errors alike beyond chance (correlation): {pairs}.")
+            cost, total = sum(price[name] for name in names), float(panel.cost.sum())
+        _line(JudgesKept(kept=names, judges=len(panel.kept), cost=cost, all_cost=total))
+    if pairs := panel.tested():
+        _line(ErrorsAlike(pairs=tuple(pairs)))
 
 
 def _show_judges(found: Calibrated, panel: PanelReview) -> None:

@@ -11,6 +11,9 @@ import typer
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
 from dissensus.cli.options import Fit, Source, option
+from dissensus.cli.question import print_findings
+from dissensus.common.formatting import Count
+from dissensus.questions.findings import ItemsAndAnnotatorsChanged, SnapshotsInWrongOrder, TooFewForDrift
 
 if TYPE_CHECKING:
     from dissensus.questions.diff import Diff, FrameKind
@@ -23,7 +26,7 @@ FLIPS_SHOWN = 10
 
 @dataclass(frozen=True)
 class NewSnapshot(Source):
-    """The second of two files."""
+    """The later one of two files."""
 
     named: str = typer.Argument(..., metavar="NEW", show_default=False, help="The same table later.")
 
@@ -36,8 +39,8 @@ def diff(
     level: float = option(0.05, "Share of the annotators named for drift that may be named by chance."),
     source: NewSnapshot,
 ) -> None:
-    """Labels that were added, changed or removed; items whose answer flipped, and which labels did it; annotators who
-    agree with the others more or less often than before. FOLDER gets items.csv (those that flipped, with the reason),
+    """Labels that were added, changed or removed; items whose answer flipped, and the labels that caused it; annotators
+    who agree with the others more or less often than before. FOLDER gets items.csv (flipped items with the reason),
     labels.csv (one row per changed label), annotators.csv (agreement before and since, p-values) and summary.json.
 
     Example: dissensus diff last-week.csv this-week.csv
@@ -49,8 +52,7 @@ def diff(
     periods = [next(iter(tables.values())).source.period for tables in (before, after)]  # type: ignore[union-attr]
     ends = [period and period[1] for period in periods]
     if ends[0] and ends[1] and ends[1] < ends[0]:
-        ended = f"{source.named} ends on {ends[1]}, before {old} does ({ends[0]})"
-        say(f"warning: {ended}; are the two in the right order?")
+        say(f"warning: {SnapshotsInWrongOrder(new=source.named, new_end=ends[1], old=old, old_end=ends[0])}")
 
     def answer(table: Annotations, question: str | None) -> Diff:
         from dissensus.questions.diff import diff
@@ -85,22 +87,13 @@ def _facts(found: Diff) -> dict[str, Any]:
 
 def _show(title: str, found: Diff) -> None:
     show.line(f"{show.clean(title)}: {found.verdict()}")
-    some = [
-        f"{show.count(number, noun)}{rest}"
-        for number, noun, rest in (
-            (found.new_items, "new item", ""), (found.lost_items, "item", " without labels now"),
-            (found.new_annotators, "new annotator", ""), (found.lost_annotators, "annotator", " without labels now"),
-        )
-        if number
-    ]  # fmt: skip
-    if some:
-        show.text(f"Besides: {', '.join(some)}.")
+    changed = {name: getattr(found, name) for name in ("new_items", "lost_items", "new_annotators", "lost_annotators")}
+    print_findings("", [ItemsAndAnnotatorsChanged(**changed)] if any(changed.values()) else [])
     flips = _facts(found)["flipped"]
     rows = [
         (
             show.name(one["item"]),
-            f"{show.name(one['old'])} ({show.percent(one['old_confidence'])})",
-            f"{show.name(one['new'])} ({show.percent(one['new_confidence'])})",
+            *(f"{show.name(one[at])} ({show.percent(one[f'{at}_confidence'])})" for at in ("old", "new")),
             show.clean(one["reason"]),
         )
         for one in flips[:FLIPS_SHOWN]
@@ -109,13 +102,9 @@ def _show(title: str, found: Diff) -> None:
         rows.append((f"… {len(flips) - FLIPS_SHOWN:,} more", "", "", "with -o and --json"))
     if rows:
         show.table("Items with another answer", ("item", "was", "is", "because"), rows)
-    for sentence in found.drift.sentences(found.annotators):
-        show.text(show.clean(sentence))
+    print_findings("", found.drift.findings(found.annotators))
     few = found.annotators.size - found.drift.tested
     if few and found.drift.tested and found.changes.item.size:
         from dissensus.questions.diff import MIN_LABELS
 
-        show.text(
-            f"{few:,} of {found.annotators.size:,} annotators {'has' if few == 1 else 'have'} fewer than {MIN_LABELS} "
-            "labels, before or since, on items that others labelled too; nothing is said of them."
-        )
+        print_findings("", [TooFewForDrift(n=Count(few), annotators=found.annotators.size, least=MIN_LABELS)])

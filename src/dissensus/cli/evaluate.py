@@ -1,4 +1,4 @@
-"""`dissensus evaluate`: how good predictions are, ours or anybody's."""
+"""`dissensus evaluate`: how good the predictions of any model are."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dissensus.cli import folder, options, show
-from dissensus.cli.agreement import Scale
 from dissensus.cli.errors import say
 from dissensus.cli.options import Gold, Source, option
 from dissensus.exceptions import MissingColumn
+from dissensus.questions.declared.agreement import Scale
 
 if TYPE_CHECKING:
     from dissensus.common.types import IntArray
@@ -43,9 +43,9 @@ def evaluate(
     seed: int | None = options.SEED,
     gold: Gold,
 ) -> None:
-    """FILE has annotations, or gold where it has no annotators. Hard scores and calibration compare with gold, without
-    gold with the most frequent label and the votes; soft scores with the votes; perspectivist ones with what each
-    annotator said. All PREDICTIONS are judged by the items that all of them predict. The intervals are by bootstrap
+    """FILE has annotations, or gold if it has no annotators. Hard scores and calibration compare with gold, without
+    gold with the most frequent label and the votes; soft scores with the votes; perspectivist ones with the labels of
+    each annotator. All PREDICTIONS are scored on the items that all of them predict. The intervals are by bootstrap
     over items; those of differences to the first PREDICTIONS are paired.
 
     Example: dissensus evaluate test.csv predicted.csv
@@ -69,7 +69,7 @@ def evaluate(
     read = {}
     for path in predictions:
         with show.waiting(f"reading {path}"):
-            name = show.clean(path if stems[path.stem] > 1 else path.stem)  # the path where two are alike
+            name = show.clean(path if stems[path.stem] > 1 else path.stem)  # the path if two are equal
             read[name] = Predictions.read(path, table, predicted)
     with show.waiting(f"resampling {source.file}", resamples) as on_step:
         found = evaluate(
@@ -97,7 +97,7 @@ def evaluate(
 
 
 def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | None]:
-    """Annotations and gold; a FILE without annotators is gold, of a table without rows."""
+    """Return annotations and gold; a FILE without annotators is gold, for a table without rows."""
     try:
         table = source.read_one()
         return table, gold.read(table)

@@ -261,8 +261,11 @@ class Source:
     )  # fmt: skip
     input_format: str | None = _input_format("--format", "--input-format")
 
-    def read(self, **of_one_question: Any) -> Tables:
-        """The table, or one per question; then an error where an option `of_one_question` was given."""
+    def read(self, *, any_kind: bool = False, **of_one_question: Any) -> Tables:
+        """Return the table, or one per question; options `of_one_question` are an error for a file of several.
+
+        `any_kind`: the command checks the label type itself.
+        """
         from dissensus.table.io import read
         from dissensus.table.kinds import CLASS_KINDS, check_kind
 
@@ -282,7 +285,7 @@ class Source:
                 **{name: getattr(self, name) for name in same},
             )
         tables: Tables = dict(found) if isinstance(found, Mapping) else {None: found}
-        if show.command not in ANY_KIND:
+        if not any_kind and show.command not in ANY_KIND:
             several, tables = tables, _of_classes(tables)
             self.left.extend(str(name) for name, table in several.items() if table is tables.get(None))
             for table in tables.values():
@@ -325,7 +328,8 @@ class Source:
     def print_each(
         self, answers: dict[str | None, T], show_one: Callable[[str, T], None],
         facts: Callable[[Any], dict[str, Any]] = dict, *, output: Path | None = None,
-        kept: tuple[str, str] | None = None, **head: Any,
+        kept: tuple[str, str] | None = None, frame: Callable[[Any], Any] = lambda answer: answer.to_frame(),
+        **head: Any,
     ) -> None:  # fmt: skip
         """Print the answers of `answer_each`: their facts as one JSON object, or each for people below its title.
 
@@ -334,7 +338,7 @@ class Source:
         if output is not None and kept is not None:
             from dissensus.cli.folder import write_file
 
-            write_file(answers[None].to_frame(), output)  # type: ignore[attr-defined]
+            write_file(frame(answers[None]), output)
         if self.json:
             found = {question: facts(answer) for question, answer in answers.items()}
             self.print_json(head | show.paths(output=output) | found.get(None, {"questions": found}))

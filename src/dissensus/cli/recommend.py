@@ -1,4 +1,4 @@
-"""`dissensus recommend`: whom to ask about what next."""
+"""`dissensus recommend`: which labels to collect next, by whom."""
 
 from __future__ import annotations
 
@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING, Any, Literal
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
 from dissensus.cli.options import Fit, Source, option
-from dissensus.exceptions import BadParameter, UnreadableFile
+from dissensus.cli.question import print_findings
+from dissensus.messages import Message, ParameterName
+from dissensus.questions.exceptions import (
+    BadLimit,
+    ModelAndMethod,
+    NoAnnotatorNamed,
+    NoModelFile,
+    OnlyForClasses,
+    SeveralModelFiles,
+)
+from dissensus.questions.findings import CapacityLimit, LabelsPerItemLimit, SettledLimit
 
 if TYPE_CHECKING:
     from dissensus.questions.recommend import Recommendation
 
 LABELS_SHOWN = 10
 ANNOTATORS_SHOWN = 5
-SETTLED = "0.95"  # of `questions.item_status`, which takes long to import
+SETTLED = "0.95"  # `questions.item_status.SETTLED`, which takes long to import
 MODELS = {"model.npz": "`aggregate`", "model.safetensors": "`train`", "lia.safetensors": "LIA.save"}
-"""Files of models that can be asked, and what writes them."""
+"""Files of models, and what writes them."""
 
 
 def recommend(
@@ -30,34 +40,33 @@ def recommend(
     fit: Fit,
     model: Path | None = option(
         None,
-        "Ask the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
+        "Use the model of an earlier `aggregate` or `train`, or a saved LIA, instead of fitting one.",
         metavar="FOLDER",
     ),
-    annotators: str | None = option(None, "Ask only these; left out, all of FILE.", metavar="A,B,…"),
-    cost: str = option("1", "Of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
+    annotators: str | None = option(None, "Only these annotators; left out, all of FILE.", metavar="A,B,…"),
+    cost: str = option("1", "Cost of a label; FILE has columns annotator and cost.", metavar="NUMBER|FILE"),
     capacity: str = option(
         "auto",
-        "Labels of one annotator at most; auto: twice their share of the labels so far by those asked, 5 at "
-        "least; none: any number.",
+        "Labels of one annotator at most; auto: twice their share of the labels so far, 5 at least; none: any number.",
         metavar="NUMBER|auto|none",
     ),
     per_item: str = option(
         "auto",
-        "Labels of one item at most; auto: as many as bring it to 3 more than the median item has; none: any number.",
+        "Labels of one item at most; auto: up to 3 more in all than the median item has; none: any number.",
         metavar="NUMBER|auto|none",
     ),
     settled: str = option(
         SETTLED,
-        "Leave items alone that are so sure by two annotators; none: ask about them too.",
+        "Skip items of this confidence by two annotators; none: ask about them too.",
         metavar="NUMBER|none",
     ),
     source: Source,
 ) -> None:
-    """A method is fitted to FILE, and every pair of an item and an annotator that is not in it is looked at: how much
-    would the label tell, about the class of the item and about how good the annotator is. OUT gets rank, item,
-    annotator, gain (in nats, given the labels above it), about_item (the item's part of it), cost, gain_per_cost and
-    p_change (the probability that all labels asked for about the item change its label). Of numbers, comparisons, sets,
-    spans and texts: rank, what to ask about (item, document, or left and right), gain and labels so far.
+    """A method is fitted to FILE, and every pair of an item and an annotator without a label is scored by its expected
+    information gain about the class of the item and the quality of the annotator. OUT gets rank, item, annotator, gain
+    (in nats, given the labels above it), about_item (the item's part of it), cost, gain_per_cost and p_change (the
+    probability that all labels asked for about the item change its label). Of numbers, comparisons, sets, spans and
+    texts: rank, what to ask about (item, document, or left and right), gain and labels so far.
 
     Example: dissensus recommend labels.csv --budget 500 -o next.csv
 
@@ -72,22 +81,20 @@ def recommend(
 
     price = _number(cost)
     limits: dict[str, Any] = {
-        "capacity": _read_limit("--capacity", capacity, 0),
-        "per_item": _read_limit("--per-item", per_item, 1),
-        "settled": _read_share("--settled", settled),
+        "capacity": _read_limit("capacity", capacity, 0),
+        "per_item": _read_limit("per_item", per_item, 1),
+        "settled": _read_share(settled),
     }
     folder.check_file(output, "recommendations")
     if model is not None and (fit.method or fit.setting):
-        raise BadParameter("--model asks what was learnt before; leave out --method and --set.")
+        raise ModelAndMethod()
     table = source.read_one()
     classes = table.kind in CLASS_KINDS
-    whom = {"--annotators": annotators is not None, "--model": model is not None, "--cost": cost != "1"}
-    whom |= {"--capacity": capacity != "auto", "--per-item": per_item != "auto", "--settled": settled != SETTLED}
-    for name, given in whom.items():
+    choices = {"annotators": annotators is not None, "model": model is not None, "cost": cost != "1"}
+    choices |= {"capacity": capacity != "auto", "per_item": per_item != "auto", "settled": settled != SETTLED}
+    for name, given in choices.items():
         if given and not classes:
-            raise BadParameter(
-                f"{name} is for classes, and these labels are {KINDS[table.kind]}: what to ask is said, not whom."
-            )
+            raise OnlyForClasses(name=ParameterName(name), kind=KINDS[table.kind])
     fitted: Any
     began = time.perf_counter()
     if model is None:
@@ -100,11 +107,10 @@ def recommend(
             table = table.to_classes(fitted.classes_)
     people = None if annotators is None else split_names(annotators, table.annotators)
     if people is not None and not people.size:
-        raise BadParameter(f"--annotators {annotators!r} names nobody; leave it out to ask all.")
-    whose = table.annotators if people is None else people
-    prices = read_prices(Path(cost), whose) if price is None else price
+        raise NoAnnotatorNamed(given=annotators)
+    prices = read_prices(Path(cost), table.annotators if people is None else people) if price is None else price
     found: Any
-    with show.waiting("looking at every pair" if classes else f"looking at {source.file}"):
+    with show.waiting("scoring every pair" if classes else f"looking at {source.file}"):
         if classes:
             found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
         else:
@@ -118,8 +124,8 @@ def recommend(
         source.print_json(head | _facts(found, classes) | rows, output=output)
         return
     show.line(f"{show.clean(source.file)}: {found.verdict()}")
-    for sentence in _limit_sentences(found, limits) if classes else ():
-        show.text(sentence)
+    if classes:
+        print_findings("", _limits_in_force(found, limits))
     if len(found):
         if output is None:
             _show_first(frame, classes)
@@ -134,7 +140,7 @@ def _read_limit(name: str, text: str, least: int) -> int | Literal["auto"] | Non
         return "auto" if text == "auto" else None
     if text.isdecimal() and int(text) >= least:
         return int(text)
-    raise BadParameter(f"{name} must be a whole number, at least {least}, or auto, or none; got {text!r}.")
+    raise BadLimit(name=ParameterName(name), allowed=f"a whole number, at least {least}, or auto", given=text)
 
 
 def _number(text: str) -> float | None:
@@ -144,36 +150,34 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _read_share(name: str, text: str) -> float | None:
+def _read_share(text: str) -> float | None:
     share = _number(text)
     if text != "none" and not 0 < (share or 0) <= 1:
-        raise BadParameter(f"{name} must be a number above 0 and at most 1, or none; got {text!r}.")
+        raise BadLimit(name=ParameterName("settled"), allowed="a number above 0 and at most 1", given=text)
     return share
 
 
-def _limit_sentences(found: Recommendation, limits: dict[str, Any]) -> Iterator[str]:
-    """Say what the default limits are, where they are in force."""
+def _limits_in_force(found: Recommendation, limits: dict[str, Any]) -> Iterator[Message]:
+    """Yield the default limits that are in force."""
     about = found.limits
     if about is None or not len(found):
         return
     if limits["capacity"] == "auto":
-        yield "Nobody gets more than twice their share of the labels so far by those who are asked, or 5 (--capacity)."
+        yield CapacityLimit()
     if about.labels_per_item is not None:
-        yield f"Items that {about.labels_per_item:,} annotators have labelled get no more labels (--per-item)."
+        yield LabelsPerItemLimit(labels=about.labels_per_item)
     if about.settled_items:
-        which = f"{about.settled_items:,} of {about.n_items:,} items are settled"
-        yield f"{which}, at least {100 * (about.settled or 0):g} % sure, and left alone (--settled)."
+        yield SettledLimit(settled=about.settled_items, items=about.n_items, percent=100 * (about.settled or 0))
 
 
 def _load(path: Path) -> Any:
-    """The fitted model in a folder, or in a file of one: an aggregator, a `LIA` or a `CrowdClassifier`."""
+    """Return the fitted model in a folder or file: an aggregator, a `LIA` or a `CrowdClassifier`."""
     there = [name for name in MODELS if path.name == name or (path / name).is_file()]
     if not there:
         first, *others = (f"{name}, which {who} writes" for name, who in MODELS.items())
-        raise UnreadableFile(f"no fitted model in {path}: there is neither {first}, nor {', nor '.join(others)}.")
+        raise NoModelFile(path=path, first=first, others=", nor ".join(others))
     if len(there) > 1:
-        named = " and ".join(there)
-        raise BadParameter(f"--model {path}: {named} are there; name one, such as --model {path / there[0]}.")
+        raise SeveralModelFiles(path=path, found=tuple(there))
     if there[0] == "model.npz":
         from dissensus.models.saving import load
 
@@ -201,7 +205,7 @@ def _facts(found: Any, classes: bool) -> dict[str, Any]:
 
 
 def _show_first(frame: Any, classes: bool) -> None:
-    """What to ask first, and whom where that is said."""
+    """Print what to ask first, and which annotator if there is a choice."""
     chosen = ["item", "annotator", "p_change", "cost"] if classes else frame.column_names[1:]
     write: dict[str, Any] = {"p_change": show.percent, "cost": "{:g}".format}
     write |= dict.fromkeys(("gain", "labels"), "{:.3g}".format)

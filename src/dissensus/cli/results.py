@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.cli import kinds, show
-from dissensus.cli.diagnose import flagged, print_flags
 from dissensus.cli.errors import say
 from dissensus.cli.face import COMMAND_LINE
 from dissensus.cli.folder import SUMMARY, tables
+from dissensus.cli.question import print_findings
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines import engine_name
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
@@ -29,6 +29,7 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import ask_for_gold
 from dissensus.models.saving import load, save
 from dissensus.models.tempering import labels_per_item
+from dissensus.questions.declared.diagnose import Diagnose, flag_findings
 from dissensus.questions.item_status import ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -98,7 +99,7 @@ def fit(model: Aggregator, table: Annotations, gold: Any, text: str, *, known: A
 
     with show.waiting("looking at the annotators"):
         found = diagnose_classes(table, threads=model.get_params(deep=False).get("threads"))
-    result.summary["annotators_to_look_at"] = flagged(found)
+    result.summary["annotators_to_look_at"] = Diagnose().plain(found)
     return replace(result, diagnosis=found)
 
 
@@ -333,7 +334,7 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     else:
         show.text("Annotators are not ranked: no item has labels by two of them, so nothing tells whose are right.")
     if result.diagnosis is not None:
-        print_flags(result.diagnosis, about["annotators_to_look_at"])
+        print_findings("", flag_findings(result.diagnosis))
     if preview:
         kinds.print_first(next(model.item_frames()), ITEMS_SHOWN, "label")
 

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from dissensus.common import formatting
 from dissensus.common.formatting import count as count
+from dissensus.common.formatting import interval as interval
+from dissensus.common.formatting import number as number
+from dissensus.common.formatting import share as share
+from dissensus.common.formatting import short as short
 from dissensus.common.progress import clean as clean
 from dissensus.common.progress import console as console
 from dissensus.common.progress import waiting as waiting
 
+percent = share  # with one decimal
 command = ""  # the one that runs
-MAX_NAME_LENGTH = 40  # characters
 MAX_CLASSES_SHOWN = 20
 
 
 def name(value: Any) -> str:
     """A name from the data, cleaned and cut."""
-    text = clean(value)
-    return text if len(text) <= MAX_NAME_LENGTH else text[: MAX_NAME_LENGTH - 1] + "…"
+    return short(clean(value))
 
 
 def path(value: Path) -> str:
@@ -39,21 +41,6 @@ def paths(**files: Path | None) -> dict[str, str]:
 def bar(share: float, width: int = 20) -> str:
     """A share as a little bar."""
     return "█" * round(share * width)
-
-
-def percent(share: float) -> str:
-    """A share for people."""
-    return formatting.percent(share, 1)
-
-
-def number(value: float) -> str:
-    """A number for people; what rounds to 0 has no sign."""
-    return f"{value:z.3f}"
-
-
-def interval(low: float, high: float, write: Callable[[float], str] = number) -> str:
-    """An interval for people."""
-    return f"{write(low)} to {write(high)}"
 
 
 _announced: list[str] = []  # lines that stand above whatever is printed next

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+MAX_NAME_LENGTH = 40  # characters
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -37,6 +40,36 @@ def word_list(words: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def number(value: float) -> str:
+    """Write a number with three decimals; what rounds to 0 has no sign."""
+    return f"{value:z.3f}"
+
+
+def share(value: float) -> str:
+    """Write a share as per cent with one decimal."""
+    return percent(value, 1)
+
+
+def interval(low: float, high: float, write: Callable[[float], str] = number) -> str:
+    """Write an interval."""
+    return f"{write(low)} to {write(high)}"
+
+
+def short(name: Any) -> str:
+    """Cut the text of a name to `MAX_NAME_LENGTH` characters."""
+    text = str(name)
+    return text if len(text) <= MAX_NAME_LENGTH else text[: MAX_NAME_LENGTH - 1] + "…"
+
+
+def first_names(names: Sequence[Any], most: int, write: Callable[[Any], str] = short) -> str:
+    """List the first names, with "…" where there are more.
+
+    >>> first_names(["a", "b", "c"], 2)
+    'a, b, …'
+    """
+    return ", ".join(map(write, names[:most])) + ", …" * (len(names) > most)
+
+
 class Share(float):
     """A share as a fact of a message: written as per cent, with as many decimals as the format says, one without.
 
@@ -60,3 +93,9 @@ class Count(int):
         if "|" in words:
             return words.split("|")[self != 1]
         return count(int(self), words) if words else f"{int(self):,}"
+
+
+def quoted(name: Any) -> str:
+    """Write a name as messages show it: quoted, and cut where it is long."""
+    text = repr(getattr(name, "tolist", lambda: name)())  # what NumPy holds as Python does
+    return text if len(text) <= 60 else f"{text[:57]}…{text[-1]}"

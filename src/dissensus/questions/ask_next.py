@@ -1,17 +1,16 @@
-"""What to ask about next where labels are no classes: the answers that are expected to tell most, greedily.
+"""What to ask about next if labels are no classes: the answers with the largest expected gain, greedily.
 
 | kind | to ask about | gain of one more answer |
 |---|---|---|
 | numbers | an item | ½ log(1 + v E[a²]/σ²): v the variance of its value, a and σ those of a typical annotator |
 | pairs | two things | ½ log(1 + c (V_ll + V_rr − 2 V_lr)): V the variance of scores, c the information in an answer |
-| sets | an item | Σ over options, I(tick; option), of the crowd's hits and false ticks |
+| sets | an item | Σ over options, I(selected; option), of the crowd's hits and false selections |
 | spans | a document | Σ over its places, I(tag; truth), of the crowd's confusions |
-| objects | an item | `expected_distance_`: how far off its answer is expected to be |
+| objects | an item | `expected_distance_`: the expected distance of its answer to the truth |
 
 All but the last in nats. c = (P(left) + P(right) − (P(left) − P(right))²) / 4, as the crowd answers; after each choice
-V is what would then be known.
-Every item is asked about once in a batch, whoever answers; a pair of things may come again. Of grades and classes,
-`questions.recommend` says whom to ask as well.
+V is updated. Every item is asked about once in a batch, by any annotator; a pair of things may be repeated. For grades
+and classes, `questions.recommend` chooses annotators as well.
 """
 
 from __future__ import annotations
@@ -23,29 +22,31 @@ from typing import Any
 import numpy as np
 from scipy.special import entr
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import Share
 from dissensus.common.frames import as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.types import FloatArray, Names
-from dissensus.exceptions import BadParameter
+from dissensus.messages import Message
 from dissensus.models.tempering import design_effect
+from dissensus.questions.exceptions import BudgetBelowOne, TooManyThings
+from dissensus.questions.findings import AnswersToAsk, ComparisonsToAsk, NothingToAskNext
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import VERSUS
 
-MAX_THINGS = 2_000  # all pairs of which are looked at
-MIN_GAIN = 1e-6  # below, an answer tells nothing
+MAX_THINGS = 2_000  # things of which all pairs are examined
+MIN_GAIN = 1e-6  # smaller gains count as none
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Wanted(Shown):
-    """What to ask about, the first first; one entry each in every array."""
+    """What to ask about, in this order; one entry each in every array."""
 
     kind: str
     items: Names  # (n,) items, documents of spans, or "A vs B"
     gain: FloatArray  # (n,)
-    labels: FloatArray  # (n,) how many answers there are so far
-    candidates: int  # that there were to choose from
-    total: float  # gain that all candidates have together; of pairs, of the first choice of each
+    labels: FloatArray  # (n,) answers so far
+    candidates: int  # to choose from
+    total: float  # gain of all candidates together; of pairs, of the chosen ones
 
     def __len__(self) -> int:
         return int(self.items.size)
@@ -54,22 +55,24 @@ class Wanted(Shown):
         return f"Wanted: {self.verdict()}"
 
     def verdict(self) -> str:
-        """Say what to ask about, and how much of what is open it is."""
+        """Return what to ask about, and its share of the gain of all candidates."""
+        return str(self.finding())
+
+    def finding(self) -> Message:
+        """Return what to ask about, and its share of the gain of all candidates."""
         what = {"pairs": "pairs of things", "spans": "documents"}.get(self.kind, "items")
         if not len(self):
-            return (
-                f"Nothing is left to ask here: one more answer about any of {self.candidates:,} {what} tells nothing."
-            )
-        word = "expected distance" if self.kind == "objects" else "information"
+            return NothingToAskNext(candidates=self.candidates, what=what)
         if self.kind == "pairs":
-            distinct = len({frozenset(str(one).split(VERSUS)) for one in self.items})
-            return f"Ask for {len(self):,} more comparisons, of {distinct:,} of {self.candidates:,} pairs of things."
-        share = percent(float(self.gain.sum()) / max(self.total, 1e-300))
-        said = f"Ask once more about {len(self):,} of {self.candidates:,} {what}, whoever answers"
-        return f"{said}: they hold {share} of the {word} to be had."
+            pairs = len({frozenset(str(one).split(VERSUS)) for one in self.items})
+            return ComparisonsToAsk(n=len(self), pairs=pairs, candidates=self.candidates)
+        return AnswersToAsk(
+            n=len(self), candidates=self.candidates, what=what, share=Share(self.gain.sum() / max(self.total, 1e-300)),
+            gain="expected distance" if self.kind == "objects" else "information",
+        )  # fmt: skip
 
     def to_frame(self, backend: Any = None) -> Any:
-        """One row per answer to ask for, the first first."""
+        """Return a frame with one row per answer to ask for, in this order."""
         head: dict[str, Any] = {"rank": np.arange(1, len(self) + 1)}
         if self.kind == "pairs":
             sides = [str(one).split(VERSUS) for one in self.items]
@@ -87,7 +90,7 @@ def ask_next(model: Any, table: Annotations, *, budget: float) -> Wanted:
     model : fitted to the table, which is of any kind but classes and grades
     table : Annotations
     budget : int
-        How many answers; of spans, how many readings of a document.
+        Number of answers; of spans, number of readings of a document.
 
     >>> from dissensus import methods
     >>> from dissensus.table.simulate import simulate_kind
@@ -96,7 +99,7 @@ def ask_next(model: Any, table: Annotations, *, budget: float) -> Wanted:
     4
     """
     if budget < 1:
-        raise BadParameter(f"budget must be at least 1, got {budget:g}; of such labels every answer costs 1.")
+        raise BudgetBelowOne(budget=budget)
     names, gain, labels = FINDERS[table.kind](model, table, int(budget))
     if table.kind == "pairs":
         T = model.things_.size
@@ -114,7 +117,7 @@ def _per_item(table: Annotations) -> FloatArray:
 
 
 def _numbers(model: Any, table: Annotations, budget: int) -> Found:
-    _, variance = model._posterior(table, np.arange(table.n_annotators))
+    _, variance = model.latent_posterior(table, np.arange(table.n_annotators))
     v = np.minimum(variance * design_effect(model.item_total_, model.dependence_), model.theta_prior_[1])
     _, a, _, va, s2 = np.median(model.spread_, axis=0)
     return table.items, 0.5 * np.log1p(v * (a**2 + va) / s2), _per_item(table)
@@ -125,16 +128,16 @@ def _pairs(model: Any, table: Annotations, budget: int) -> Found:
 
     T = model.things_.size
     if T > MAX_THINGS:
-        raise BadParameter(f"{T:,} things have too many pairs to look at all; rank up to {MAX_THINGS:,} of them.")
+        raise TooManyThings(things=T, most=MAX_THINGS)
     left, right = np.triu_indices(T, 1)
-    p = model._outcomes(Games.unplayed(left, right, T), np.full(left.size, -1))
+    p = model.outcome_probabilities(Games.unplayed(left, right, T), np.full(left.size, -1))
     information = ((p[:, 0] + p[:, 1]) - (p[:, 0] - p[:, 1]) ** 2) / 4
     V = model.score_variance_.copy()
     games = np.zeros((T, T))
     sides = table.sides
     np.add.at(games, (sides.left[table.item], sides.right[table.item]), table.row_weights)
     games += games.T
-    asked: list[str] = []
+    chosen: list[str] = []
     gains, before = [], []
     for _ in range(budget):
         variance = np.diag(V)[left] + np.diag(V)[right] - 2 * V[left, right]
@@ -145,12 +148,12 @@ def _pairs(model: Any, table: Annotations, budget: int) -> Found:
         one, other = left[best], right[best]
         away = V[:, one] - V[:, other]
         V -= np.outer(away, away) * (information[best] / (1 + information[best] * variance[best]))
-        if len(asked) % 2:
-            one, other = other, one  # either side stands left as often
-        asked.append(f"{model.things_[one]}{VERSUS}{model.things_[other]}")
+        if len(chosen) % 2:
+            one, other = other, one  # so that either side is left equally often
+        chosen.append(f"{model.things_[one]}{VERSUS}{model.things_[other]}")
         gains.append(float(gain[best]))
         before.append(float(games[one, other]))
-    return np.array(asked, object), np.array(gains), np.array(before)
+    return np.array(chosen, object), np.array(gains), np.array(before)
 
 
 def _sets(model: Any, table: Annotations, budget: int) -> Found:
@@ -174,8 +177,8 @@ def _spans(model: Any, table: Annotations, budget: int) -> Found:
 
 
 def _objects(model: Any, table: Annotations, budget: int) -> Found:
-    lonely = (_per_item(table) < 2) * max(float(model.population_error_), 0.0)  # one answer is not checked by anybody
-    return table.items, np.maximum(model.expected_distance_, lonely), _per_item(table)
+    unchecked = (_per_item(table) < 2) * max(float(model.population_error_), 0.0)  # one answer is unchecked
+    return table.items, np.maximum(model.expected_distance_, unchecked), _per_item(table)
 
 
 FINDERS: dict[str, Callable[[Any, Annotations, int], Found]] = {

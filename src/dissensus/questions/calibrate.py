@@ -1,13 +1,13 @@
-"""Correct what a panel says by a little gold: rates, mean scores, differences of systems, items, judges, what to buy.
+"""Correct the answers of a panel by a little gold: rates, mean scores, differences of systems, items, judges, a plan.
 
 Gold items must be drawn at random from the items, or with known probabilities; then the corrected rates are valid
-whatever the judges do (`evaluation.ppi`). Where no probabilities are given, a test says whether the judges answer gold
-items otherwise than the rest. Predictions of a rate are the posterior of its class. For a panel it has learnt from gold
-(`models.gold_weights`), cross-fitted: what is predicted of a known item comes from a fit that has not seen its class,
-of the others from the mean of these fits (Zrnic & Candès 2024). For a crowd of many annotators it is the posterior
-without gold, and what is said of items has ρ and shifts by gold (`models.tempering`), cross-fitted too.
+whatever the judges do (`evaluation.ppi`). Without probabilities, a test compares the judges' answers on gold items with
+the rest. Predictions of a rate are the posterior of its class. For a panel the posterior uses gold
+(`models.gold_weights`), cross-fitted: the prediction of a known item comes from a fit without its class, that of the
+others from the mean of these fits (Zrnic & Candès 2024). For a crowd of many annotators it is the posterior without
+gold, and the posterior of items has ρ and shifts by gold (`models.tempering`), cross-fitted too.
 
-Numbers that are known by gold as numbers are predicted by ridge regression on the judges' scores, cross-fitted.
+Known scores are predicted by ridge regression on the judges' scores, cross-fitted.
 """
 
 from __future__ import annotations
@@ -38,38 +38,48 @@ from dissensus.evaluation.ppi import (
     labels_needed,
     rogan_gladen,
 )
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator, check_gold, item_columns
 from dissensus.models.gold_tempering import tempering_from_gold
 from dissensus.models.gold_weights import Panel, panel_judges
 from dissensus.models.tempering import MIN_GOLD
+from dissensus.questions import findings
 from dissensus.questions.compare import flat
 from dissensus.questions.effects import Effect, item_effects
+from dissensus.questions.exceptions import (
+    GoldClassesUnknown,
+    GoldCodesOutOfRange,
+    GoldOfAnotherType,
+    NoDrawProbability,
+    OneClassOnly,
+    TooLittleGold,
+    UnevenDraw,
+    WrongShape,
+)
 from dissensus.questions.panel import PanelReview, known_items, review_panel
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import check_kind
-from dissensus.table.names import shown
 
 FOLDS = 5
 MEAN = "mean score"
-MIN_EVENTS = 10  # gold labels of a class, below which intervals were seen to be rough
-MAX_DRAW_P = 0.01  # p value below which gold is said not to be drawn at random
-MAX_SCALE_RATIO = 3.0  # of the ranges of human and judges' scores, from which on they are other scales
-MAX_DRAW_CLASSES = 3  # classes whose shares are looked at for that
-RIDGES = np.geomspace(0.1, 1000, 13)  # penalties of standardised scores that are tried
+MIN_EVENTS = 10  # gold labels of a class below which intervals were found to be rough
+MAX_DRAW_P = 0.01  # p-value below which gold is reported as not drawn at random
+MAX_SCALE_RATIO = 3.0  # ratio of the ranges of human and judges' scores above which the scales differ
+MAX_DRAW_CLASSES = 3  # classes whose shares are tested for the draw
+RIDGES = np.geomspace(0.1, 1000, 13)  # penalties of standardised scores
 
 Learn = Callable[[IntArray], Callable[[IntArray], FloatArray]]
-"""From known items to a function from items (m,) to what is predicted of them (m, Q)."""
+"""From known items to a function from items (m,) to their predictions (m, Q)."""
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How often a class is true, or the mean score: corrected, and by other means beside it."""
+    """How often a class is true, or the mean score: corrected, and by other means for comparison."""
 
     name: str
     system: str | None  # None: all items
     items: int
-    judged: float  # by the judges alone, without gold; NaN of classes that only gold names
+    judged: float  # by the judges alone, without gold; NaN for classes that only gold names
     corrected: CorrectedMean
     rogan_gladen: Estimate | None  # None of a mean score
 
@@ -80,19 +90,19 @@ class SystemDifference:
 
     name: str
     systems: tuple[str, str]
-    pairs: int  # prompts that both answered and whose gold is known; 0 where they are different ones
+    pairs: int  # prompts with gold that both answered; 0 if they answered different ones
     corrected: Estimate
     human: Estimate  # by the human labels alone
 
     @property
     def different(self) -> bool:
-        """True if the interval excludes 0."""
+        """Return whether the interval excludes 0."""
         return self.corrected.low > 0 or self.corrected.high < 0
 
 
 @dataclass(frozen=True)
 class Recall:
-    """How often a judge says so where a class is true."""
+    """How often a judge gives a class that is true."""
 
     judge: str
     name: str
@@ -102,41 +112,49 @@ class Recall:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What more gold would give."""
+    """How much gold is needed for narrow intervals."""
 
-    width: float  # of the widest interval that is wanted
-    needed: int | None  # known items in all; None: all items would not do
+    width: float  # of the widest interval
+    needed: int | None  # known items in all; None: all items are not enough
     more: tuple[Any, ...] = field(repr=False)  # items to have labelled next, drawn at random
 
     def __str__(self) -> str:
+        return str(self.finding())
+
+    def finding(self) -> Message:
+        """Return how many more gold labels are needed."""
         if self.needed is None:
-            return f"No number of gold labels makes an interval {self.width:g} wide with these items; add items."
+            return findings.WidthOutOfReach(width=self.width)
         if not self.more:
-            return f"The gold labels are enough for intervals {self.width:g} wide."
-        some = f"{len(self.more):,} more gold labels, {self.needed:,} in all"
-        return f"Intervals {self.width:g} wide take {some}; have these labelled, they are drawn at random."
+            return findings.WidthReached(width=self.width)
+        return findings.MoreGoldNeeded(width=self.width, more=len(self.more), needed=self.needed)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Calibrated(Shown):
-    """A panel's answers, corrected by gold."""
+    """The answers of a panel, corrected by gold."""
 
     rates: tuple[Rate, ...]
     differences: tuple[SystemDifference, ...]
     recalls: tuple[Recall, ...]
-    judges: PanelReview | None  # what they are worth; None where the table is no panel
+    judges: PanelReview | None  # value of the judges; None if the table is no panel
     effects: tuple[Effect, ...]
     known: int  # items with gold
     items: Names
     classes: Names
-    posterior_: FloatArray | None  # (I, K), of known items by fits that have not seen them; None of numeric gold
-    log_loss: float | None  # of it, on known items
+    posterior_: FloatArray | None  # (I, K), of known items by fits without their gold; None for numeric gold
+    log_loss: float | None  # of the posterior, on known items
     accuracy: float | None
-    notes: tuple[str, ...]
+    doubts: tuple[Message, ...]  # what was skipped, and what is doubtful
     left: IntArray  # labelled items without gold
     prompts: Any  # (I,) names, or None
     evenly: bool  # gold items were drawn with the same probability
     seed: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what was skipped, and what is doubtful, in words."""
+        return tuple(map(str, self.doubts))
 
     def __repr__(self) -> str:
         return f"Calibrated by {self.known:,} of {self.items.size:,} items: " + "; ".join(
@@ -147,7 +165,7 @@ class Calibrated(Shown):
         return {one.name: one.corrected for one in self.rates if one.system is None}[name]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per rate, as plain values."""
+        """Return one row per rate, as plain values."""
         return [
             {"rate": one.name, "system": one.system, "items": one.items, "gold": one.corrected.known}
             | flat("corrected", one.corrected)
@@ -158,20 +176,20 @@ class Calibrated(Shown):
         ]
 
     def to_frame(self) -> Any:
-        """Items with label, confidence and p_<class>; a pandas frame where pandas is installed, else an Arrow table."""
+        """Return a frame (pandas if installed, else Arrow) of items with label, confidence and p_<class>."""
         if self.posterior_ is None:
             return as_frame(self.rows())
         return as_frame(item_columns(self.classes, 0, self.items, self.posterior_, None))
 
     def plan(self, width: float) -> Plan:
-        """How many more gold labels make every interval as narrow as this, and of which items.
+        """Return how many more gold labels make every interval this narrow, and on which items.
 
-        Of prompts it names all answers, so that differences stay paired.
+        With prompts, all answers to a prompt are labelled together, so that differences stay paired.
         """
         check_argument("width", width, float, above=0)
         known, left, prompt = self.known, self.left, self.prompts
         if not self.evenly:
-            raise BadParameter("width plans gold that is drawn evenly, and each item had its own probability here.")
+            raise UnevenDraw()
         needed = known
         for one in self.rates:
             if one.system is None:
@@ -192,7 +210,7 @@ KINDS_CORRECTED = ("classes", "graded", "numbers")  # of labels
 
 
 def enough(gold: Any) -> bool:
-    """True where gold (I,), codes or numbers, knows enough items to correct by."""
+    """Return whether gold (I,), codes or numbers, has enough known items for a correction."""
     return known_items(gold).size >= 2 * MIN_KNOWN
 
 
@@ -216,22 +234,22 @@ def calibrate(
     table : Annotations
         Votes, grades or scores of judges (kind "numbers").
     gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
-        Known classes of items that were drawn at random. Floats are known scores, of a table of numbers.
+        Known classes of items that were drawn at random. Floats are known scores, for a table of numbers.
     classes : list, optional
-        Names of the classes of gold, where the table holds numbers.
+        Names of the classes of gold, if the table holds numbers.
     model : Aggregator, optional
-        Fitted to the votes without gold; left out, one is.
+        Fitted to the votes without gold; default: the default method.
     probability : (I,), optional
-        With which each item was drawn for gold, or numbers proportional to it; used where gold is known. Left out, all
-        with the same.
+        Probability with which each item was drawn for gold, or numbers proportional to it; used where gold is known.
+        Default: equal.
     systems, prompts : (I,), optional
-        Which system an item is an answer of, and to which prompt: rates of every system and their differences, paired
-        where both answered the same prompts.
+        System and prompt that an item is an answer of: rates of every system and their differences, paired if both
+        answered the same prompts.
     columns : name → (I,) or (N,), optional
-        What else is known of the items, or of each row, such as position or length: effects on what judges say
+        Metadata of the items or of each row, such as position or length: their effects on the judges
         (`questions.effects`).
-    cost : judge → price of a call, optional
-        Judges are bought by what they add for their price; left out, all cost the same.
+    cost : judge → cost of a call, optional
+        Judges are ranked by their value for this cost; default: all cost the same.
     seed : int
         Of folds and draws.
 
@@ -252,9 +270,9 @@ def calibrate(
     labelled = np.flatnonzero(np.diff(table.item_ptr))
     known = np.intersect1d(known_items(gold), labelled)
     if known.size < 2 * MIN_KNOWN:
-        raise DataError(f"labelled items with gold: {known.size}; have {2 * MIN_KNOWN} or more, drawn at random.")
+        raise TooLittleGold(known=known.size, needed=2 * MIN_KNOWN)
     if not numeric and names.size < 2:
-        raise DataError("there is only one class; its rate is 1, and no label can change anything.")
+        raise OneClassOnly()
     pi = _check_probability(probability, table, known)
     judges = panel_judges(table)
     free: FloatArray | None = None
@@ -269,22 +287,24 @@ def calibrate(
     truth = gold[:, None] if numeric else (gold[:, None] == np.arange(names.size)) * 1.0  # (I, Q)
     predicted = free if judges.size == 0 and free is not None else out
     quantities = [MEAN] if numeric else [str(name) for name in names]
-    said = None if free is None else tied(free) / tied(free).sum(axis=1, keepdims=True)
-    judged = said if said is not None else np.full((table.n_items, len(quantities)), np.nan)
+    answer = None if free is None else tied(free) / tied(free).sum(axis=1, keepdims=True)
+    judged = answer if answer is not None else np.full((table.n_items, len(quantities)), np.nan)
     if numeric:
         judged = _mean_scores(table)[:, None]
     if table.kind == "graded" and not numeric:
         value = table.values[:, None]
         truth, predicted, judged = (np.hstack([one, one @ value]) for one in (truth, predicted, judged))
         quantities.append(MEAN)
-    notes = [] if pi is not None else _draw_notes(table, known, labelled)
-    notes += _scale_notes(table, gold[known]) if numeric else _few_notes(names, gold[known])
+    doubts = [] if pi is not None else _doubts_of_draw(table, known, labelled)
+    doubts += _doubts_of_scale(table, gold[known]) if numeric else _doubts_of_counts(names, gold[known])
 
     def rate(at: int, items: IntArray, system: str | None) -> Rate | None:
         here, others = np.intersect1d(items, known), np.setdiff1d(items, known)
         if here.size < MIN_KNOWN:
             if at == 0:
-                notes.append(f"{system}: {here.size} of {items.size:,} items have gold; {MIN_KNOWN} are the least.")
+                doubts.append(
+                    findings.TooFewForSystem(system=str(system), known=here.size, items=items.size, least=MIN_KNOWN)
+                )
             return None
         name = quantities[at]
         is_rate = name != MEAN
@@ -292,10 +312,10 @@ def calibrate(
             truth[here, at], predicted[here, at], predicted[others, at], rate=is_rate,
             probability=None if pi is None else pi[here],
         )  # fmt: skip
-        beside = None
-        if is_rate and said is not None and pi is None:
-            beside = rogan_gladen(truth[here, at], said[here, at], said[others, at])
-        return Rate(name, system, items.size, float(judged[items, at].mean()), found, beside)
+        by_errors = None
+        if is_rate and answer is not None and pi is None:
+            by_errors = rogan_gladen(truth[here, at], answer[here, at], answer[others, at])
+        return Rate(name, system, items.size, float(judged[items, at].mean()), found, by_errors)
 
     Q = len(quantities)
     rates = [one for at in range(Q) if (one := rate(at, labelled, None)) is not None]
@@ -320,105 +340,93 @@ def calibrate(
     return Calibrated(
         tuple(rates), tuple(differences), _recalls(table, gold, known, names, pi, numeric), review,
         tuple(item_effects(table, truth, known, columns)) if columns and not numeric else (),
-        known.size, table.items, names, posterior, loss, accuracy, tuple(notes),
+        known.size, table.items, names, posterior, loss, accuracy, tuple(doubts),
         np.setdiff1d(labelled, known), prompt, pi is None, seed,
     )  # fmt: skip
 
 
 def _check(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric: bool) -> tuple[Any, Names]:
-    """Gold as it is used, and the names of its classes."""
+    """Return checked gold, and the names of its classes."""
     if numeric:
         if table.kind != "numbers":
-            raise DataError("gold holds numbers and the table classes; give gold as codes: table.gold_codes(…).")
+            raise GoldOfAnotherType()
         gold = np.asarray(unmasked(gold, np.nan), np.float64)
         if gold.shape != (table.n_items,):
-            raise DataError(f"gold must hold one number per item, {table.n_items:,} in all, got shape {gold.shape}.")
+            raise WrongShape(name=ParameterName("gold"), expected=table.n_items, shape=gold.shape)
         return gold, table.classes[:0]
     if table.kind != "numbers":
         found = check_gold(gold, table)
         return np.full(table.n_items, -1) if found is None else found, table.classes
     if classes is None:
-        raise DataError("the table holds numbers and gold codes of classes; name these: classes=[…].")
+        raise GoldClassesUnknown()
     names, gold = np.array(list(classes), object), np.asarray(gold)
     if gold.shape != (table.n_items,) or (gold < -1).any() or (gold >= names.size).any():
-        raise DataError(f"gold must hold a code from −1 to {names.size - 1} for each of {table.n_items:,} items.")
+        raise GoldCodesOutOfRange(highest=names.size - 1, items=table.n_items)
     return gold, names
 
 
 def _check_probability(given: Any, table: Annotations, known: IntArray) -> FloatArray | None:
-    """(I,) as it is used; only that of known items is looked at."""
+    """Return checked probabilities (I,); only those of known items are used."""
     if given is None:
         return None
     found = np.asarray(unmasked(given, np.nan), np.float64)
     if found.shape != (table.n_items,):
-        raise DataError(f"probability must hold one number per item, {table.n_items:,} in all, got {found.shape}.")
+        raise WrongShape(name=ParameterName("probability"), expected=table.n_items, shape=found.shape)
     bad = known[~(found[known] > 0) | ~np.isfinite(found[known])]
     if bad.size:
-        raise DataError(
-            f"{bad.size:,} of {known.size:,} gold items have no probability above 0; the first is "
-            f"{shown(table.items[bad[0]])}: {found[bad[0]]:g}."
-        )
+        facts = {"item": table.items[bad[0]], "probability": float(found[bad[0]])}
+        raise NoDrawProbability(bad=bad.size, known=known.size, **facts)
     return found
 
 
 def _mean_scores(table: Annotations) -> FloatArray:
-    """(I,) mean of the judges' mean scores of each item, 0 without any."""
+    """Return the mean of the judges' mean scores of each item (I,), 0 without labels."""
     share = 1 / np.bincount(table.rating)[table.rating]
     sums = np.bincount(table.item, share * table.values[table.label], table.n_items)
     return np.asarray(sums / np.maximum(np.bincount(table.item, share, table.n_items), 1))
 
 
-def _draw_notes(table: Annotations, known: IntArray, labelled: IntArray) -> list[str]:
-    """A sentence where judges answer gold items otherwise than the rest, by more than a random draw would explain."""
+def _doubts_of_draw(table: Annotations, known: IntArray, labelled: IntArray) -> list[Message]:
+    """Return a message if judges label gold items differently from the rest, beyond a random draw."""
     count = np.maximum(np.diff(table.item_ptr), 1)
-    looks: list[tuple[FloatArray, str, str]]  # what is compared, and what is said where gold has less or more of it
+    features: list[tuple[str, Any, FloatArray]]  # kind of feature, label, values (I,)
     if table.kind == "numbers":
         score, mean = table.values[table.label], _mean_scores(table)
         spread = np.sqrt(np.bincount(table.item, (score - mean[table.item]) ** 2, table.n_items) / count)
-        looks = [
-            (mean, "judges score gold items lower", "judges score gold items higher"),
-            (spread, "judges agree more on gold items", "judges agree less on gold items"),
-        ]
+        features = [("score", None, mean), ("agreement", None, -spread)]
     else:
         shares = dataclasses.replace(table, weight=None, proba=None).votes() / count[:, None]
         common = np.argsort(-shares.sum(axis=0), kind="stable")[: min(MAX_DRAW_CLASSES, table.n_classes - 1)]
-        looks = [(shares.max(axis=1), "judges agree less on gold items", "judges agree more on gold items")]
-        for at in common:
-            words = f"judges call gold items {shown(table.classes[at])}"
-            looks.append((shares[:, at], f"{words} less often", f"{words} more often"))
-    features = np.column_stack([one for one, _, _ in looks])[labelled]
-    p, column, gap = chosen_differently(features, np.searchsorted(labelled, known))
+        features = [("agreement", None, shares.max(axis=1))]
+        features += [("label", table.classes[at], shares[:, at]) for at in common]
+    values = np.column_stack([one for _, _, one in features])[labelled]
+    p, column, gap = chosen_differently(values, np.searchsorted(labelled, known))
     if p >= MAX_DRAW_P:
         return []
-    return [
-        f"{looks[column][1 + (gap > 0)]} than others (p = {p:.1g}), as if gold was not drawn at random; then no "
-        "interval here holds: draw it at random, or give the probability with which each item was drawn."
-    ]
+    feature, label, _ = features[column]
+    return [findings.GoldNotRandom(feature=feature, label=label, more=bool(gap > 0), p_value=float(p))]
 
 
-def _scale_notes(table: Annotations, gold: FloatArray) -> list[str]:
-    """A sentence where human scores are on another scale than those of the judges."""
-    said = table.values[np.unique(table.label)]
-    if 1 / MAX_SCALE_RATIO <= float(np.ptp(gold)) / max(float(np.ptp(said)), 1e-300) <= MAX_SCALE_RATIO:
+def _doubts_of_scale(table: Annotations, gold: FloatArray) -> list[Message]:
+    """Return a message if human scores are on another scale than those of the judges."""
+    scores = table.values[np.unique(table.label)]
+    if 1 / MAX_SCALE_RATIO <= float(np.ptp(gold)) / max(float(np.ptp(scores)), 1e-300) <= MAX_SCALE_RATIO:
         return []
-    scales = f"{gold.min():g} to {gold.max():g}, those of the judges {said.min():g} to {said.max():g}"
-    return [f"human scores go from {scales}: corrected means are on the human scale."]
+    ends = {"low": gold.min(), "high": gold.max(), "judges_low": scores.min(), "judges_high": scores.max()}
+    return [findings.OtherScale(None, **ends)]
 
 
-def _few_notes(names: Names, gold: IntArray) -> list[str]:
-    """A sentence about classes with too few gold labels."""
+def _doubts_of_counts(names: Names, gold: IntArray) -> list[Message]:
+    """Return a message about classes with few gold labels."""
     count = np.bincount(gold, minlength=names.size)
-    few = [f"{shown(names[at])} {count[at]}" for at in np.flatnonzero(count < MIN_EVENTS)]
-    if not few:
-        return []
-    named = f"{', '.join(few[:3])} and {len(few) - 3:,} more" if len(few) > 3 else ", ".join(few)
-    return [f"few gold labels of {named}: intervals of classes with fewer than {MIN_EVENTS} are rough."]
+    few = {names[at]: int(count[at]) for at in np.flatnonzero(count < MIN_EVENTS)}
+    return [findings.FewGoldLabels(labels=few, least=MIN_EVENTS)] if few else []
 
 
 def _names(given: Sequence[Any], n: int, what: str) -> Any:
     found = np.array([str(one) for one in given], object)
     if found.size != n:
-        raise DataError(f"{what} names {found.size:,} items, and the table has {n:,}; give one for each.")
+        raise WrongShape(name=ParameterName(what), expected=n, shape=found.shape)
     return found
 
 
@@ -428,9 +436,8 @@ def _names(given: Sequence[Any], n: int, what: str) -> Any:
 def _learner(
     table: Annotations, gold: Any, names: Names, judges: IntArray, model: Aggregator | None, free: Any, numeric: bool
 ) -> Learn:
-    """What learns from known items: weights of judges, a regression of scores, or ρ and shifts for a crowd."""
-    everybody = judges if judges.size else np.arange(table.n_annotators)
-    panel = Panel(table, everybody, max(names.size, 2), free)
+    """Return a function that learns from known items: judge weights, a regression, or ρ and shifts for a crowd."""
+    panel = Panel(table, judges if judges.size else np.arange(table.n_annotators), max(names.size, 2), free)
     if numeric:
         return lambda known: _regression(panel, known, gold[known])
     if judges.size or model is None:
@@ -447,7 +454,7 @@ def _learner(
 
 
 def _regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntArray], FloatArray]:
-    """Ridge regression of known scores on those of judges; the penalty has the least leave-one-out error."""
+    """Fit a ridge regression of known scores on those of judges, with the least leave-one-out error."""
     from sklearn.linear_model import RidgeCV
 
     def columns(items: IntArray) -> FloatArray:
@@ -459,7 +466,7 @@ def _regression(panel: Panel, known: IntArray, y: FloatArray) -> Callable[[IntAr
 
 
 def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> FloatArray:
-    """(I, Q) predictions of items: of known ones by the fit to other folds, of others by the mean of these fits."""
+    """Return predictions of items (I, Q): of known ones by the fit to other folds, of others by the mean of fits."""
     fold = np.random.default_rng(seed).permutation(known.size) % FOLDS
     others = np.setdiff1d(items, known)
     fits = [learn(known[fold != one]) for one in range(FOLDS)]
@@ -471,7 +478,7 @@ def _cross_fitted(learn: Learn, known: IntArray, items: IntArray, seed: int) -> 
     return found
 
 
-# Systems, judges, what to buy -----------------------------------------------------------------------------------------
+# Systems, judges, plans -----------------------------------------------------------------------------------------
 
 
 def _differences(
@@ -499,7 +506,7 @@ def _differences(
 
 
 def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
-    """(P, 2) items of two systems that answer the same prompt; of several to one prompt, the first."""
+    """Return pairs of items (P, 2) of two systems that answer the same prompt, the first answers to it."""
     if prompt is None:
         return np.empty((0, 2), np.int64)
     one, other = (dict(zip(prompt[items[::-1]], items[::-1].tolist(), strict=True)) for items in (first, second))
@@ -509,9 +516,9 @@ def _pairs(first: IntArray, second: IntArray, prompt: Any) -> IntArray:
 def _recalls(
     table: Annotations, gold: Any, known: IntArray, names: Names, pi: FloatArray | None, numeric: bool
 ) -> tuple[Recall, ...]:
-    """Every judge's recall of every class, on items of known class; of two classes: specificity and sensitivity.
+    """Return every judge's recall of every class on known items; of two classes: specificity and sensitivity.
 
-    What a judge says of an item, however often, counts once.
+    Labels of a judge on an item count once together.
     """
     from scipy.special import ndtri
 

@@ -1,13 +1,12 @@
-"""Choosing a method without gold: hide some of the annotations, predict them from the rest, see who does it best.
+"""Choose a method without gold: hide some of the annotations and predict them from the rest.
 
     score(m) = mean over hidden rows of log P_m(label | item, annotator; the other rows)
 
-(of numbers, texts and other labels with a distance, minus the distance to what was expected; `questions.scoring`).
+(numbers, texts and other labels with a distance: minus the distance to the expected label; `questions.scoring`).
 
-A method that knows the items and the annotators better is less surprised by what it has not seen. Nobody can cheat by
-being too sure: what a method has never thought possible costs it dearly. Two methods are told apart by the paired
-bootstrap over items (Efron & Tibshirani 1993) of the difference of their scores, each method against the best, with
-Holm's correction (1979) for asking many times.
+The score is proper: overconfident methods lose, as labels that they hold nearly impossible cost them dearly. Each
+method is compared with the best by the paired bootstrap over items (Efron & Tibshirani 1993) of the difference of their
+scores, with Holm's correction (1979) for the number of methods.
 """
 
 from __future__ import annotations
@@ -20,16 +19,27 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.formatting import count, word_list
+from dissensus.common.formatting import Count, count
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
 from dissensus.evaluation.intervals import holm
-from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError
+from dissensus.exceptions import ConvergenceWarning, DataError
+from dissensus.messages import Message
 from dissensus.models.answers import check_values
 from dissensus.models.base import Aggregator, check_gold, default_method, methods
+from dissensus.questions import findings
+from dissensus.questions.exceptions import (
+    MethodsAreText,
+    MethodTwice,
+    NoGoldOfPairs,
+    NoHiddenWeight,
+    NoMethodFitted,
+    NoMethodNamed,
+    NotFinite,
+)
 from dissensus.questions.scoring import LOG, SCORING, Measure, Method, log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
@@ -37,8 +47,8 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 MAJORITY = "majority-vote"
 SIGNIFICANT = 0.05
 MAX_ANNOTATIONS = 40_000  # of larger tables a part is compared, whole items at a time
-MIN_HIDDEN = 30  # annotations, below which nothing is said of methods
-NEGLIGIBLE = 0.01  # nats per annotation: on real sets, what a vote is behind where it is as often right
+MIN_HIDDEN = 30  # hidden annotations below which methods are not compared
+NEGLIGIBLE = 0.01  # nats per annotation by which a vote is behind on real sets where it is as often right
 
 OnFit = Callable[[str, int, int], None]
 """Called before every fit with (method, fits done, fits in all)."""
@@ -49,14 +59,14 @@ class Contestant:
     """Scores of one method."""
 
     method: str
-    score: Estimate  # mean over hidden annotations, interval by bootstrap over items; `Comparison.measure` says of what
-    calibration: float | None  # expected calibration error of predicted labels against the hidden ones, of classes
-    accuracy: Estimate | None  # by gold, of a fit to all annotations; of other kinds, what `measure.gold` says
-    seconds: float  # of a fit, on average
-    behind: Estimate  # how far its score is below the best's
+    score: Estimate  # mean of `Comparison.measure` over hidden annotations, interval by bootstrap over items
+    calibration: float | None  # expected calibration error of predicted labels against the hidden ones, if classes
+    accuracy: Estimate | None  # by gold, of a fit to all annotations; `measure.gold` for other label types
+    seconds: float  # mean duration of a fit
+    behind: Estimate  # the best score minus this score
     p_value: float  # of that difference, corrected for the number of methods
-    tied: bool  # not to be told apart from the best
-    model: Any = field(repr=False, default=None)  # the fit to all annotations, where there was one
+    tied: bool  # the difference may be chance
+    model: Any = field(repr=False, default=None)  # the fit to all annotations, if any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,28 +74,28 @@ class Comparison(Shown):
     """Methods ranked by how well they predict hidden annotations, the best first."""
 
     contestants: tuple[Contestant, ...]
-    hidden: int  # annotations that were predicted, over all splits
+    hidden: int  # predicted annotations, over all splits
     splits: int
     share: float
     failed: dict[str, str]  # method → why it could not be fitted
     measure: Measure = LOG
     least: str = MAJORITY  # the simplest of the methods
-    used: str = DEFAULT_METHOD  # what all commands fit to such labels
-    yardsticks: frozenset[str] = frozenset()  # simple ways that only show what a method is worth: nothing fits them
-    items: IntArray | None = None  # codes of the items that were compared; None: all
-    costly: tuple[str, ...] = ()  # methods that would take the table and were not tried, as they take long
+    used: str = DEFAULT_METHOD  # the default method for this label type
+    yardsticks: frozenset[str] = frozenset()  # baselines, which no command fits
+    items: IntArray | None = None  # codes of the compared items; None: all
+    costly: tuple[str, ...] = ()  # suitable methods that were skipped because they are slow
 
     def __repr__(self) -> str:
         return f"Comparison of {count(len(self), 'method')}: {self.verdict()}"
 
     @property
     def best(self) -> str:
-        """The method that predicts hidden annotations best; a yardstick only where there is nothing else."""
+        """Return the method that predicts hidden annotations best; a baseline only if there is nothing else."""
         return next((one.method for one in self if one.method not in self.yardsticks), self.contestants[0].method)
 
     @property
     def tied(self) -> list[str]:
-        """The methods that cannot be told apart from the first, itself and yardsticks included."""
+        """Return the methods that are tied with the first, including itself and baselines."""
         return [one.method for one in self.contestants if one.tied]
 
     def __getitem__(self, method: str) -> Contestant:
@@ -103,69 +113,63 @@ class Comparison(Shown):
 
     @property
     def majority_will_do(self) -> bool:
-        """True if the simplest method is best, cannot be told apart from the best, or is negligibly behind."""
+        """Return whether the simplest method is best, tied with the best or negligibly behind."""
         vote = self._vote
         negligible = NEGLIGIBLE if self.measure.sign > 0 else 0.0
         return vote is not None and (vote.tied or vote.behind.high < negligible)
 
     def verdict(self) -> str:
-        """Say in a few sentences which method to use, and what was tried."""
-        said = [self._verdict()]
-        if self.items is not None:
-            said.append(f"Compared on {count(self.items.size, 'item')}, drawn at random, with all their labels.")
-        if self.costly:
-            others = f"`dissensus compare --methods all` also tries {word_list(self.costly)}, which take longer"
-            said.append(f"{count(len(self), 'method')} were tried; {others}.")
-        return " ".join(said)
+        """Return in a few sentences which method to use, and which were tried."""
+        return " ".join(map(str, self.findings()))
 
-    def _verdict(self) -> str:
-        vote, unit = self._vote, self.measure.unit
-        others = [name for name in self.tied if name != self.best and name not in self.yardsticks]
-        simple = "majority vote" if self.least == MAJORITY else self.least
-        best = f"{self.best} predicts hidden annotations best"
+    def findings(self) -> Iterator[Message]:
+        """Yield which method to use, and which were tried."""
+        yield from self._best_method()
+        if self.items is not None:
+            yield findings.ComparedOnPart(items=Count(self.items.size))
+        if self.costly:
+            yield findings.CostlyMethodsSkipped(tried=Count(len(self)), methods=self.costly)
+
+    def _best_method(self) -> Iterator[Message]:
+        best, vote, first = self.best, self._vote, self.contestants[0]
         if len(self) == 1:
-            return f"{self.best} was the only method; there is nothing to compare it with."
-        if self.hidden < MIN_HIDDEN:
-            return (
-                f"Nothing can be told: only {count(self.hidden, 'annotation')} could be hidden and predicted, and it "
-                f"takes {MIN_HIDDEN} or more."
-            )
-        if self.best in self.yardsticks:
-            return f"{_capital(best)}, but it is a yardstick as all others are; compare it with a method."
-        if (first := self.contestants[0]).method in self.yardsticks:
-            behind = self[self.best].behind
-            best = f"{best} of the methods that can be fitted; {first.method}, which is only a yardstick, is "
-            best += f"{behind.value:.3g} {unit} ahead ({behind.low:.3g} to {behind.high:.3g})"
-            return f"{best}{', which chance may explain' * self[self.best].tied}."
-        used = next((one for one in self if one.method == self.used), None)
-        behind_used = ""
-        if used is not None and not used.tied and used.method != self.best:
-            by = f"{used.behind.value:.3f}" if used.behind.value >= 0.0005 else "less than 0.001"
-            behind_used = f" {self.used}, which all commands use, is {by} {unit} behind"
-            behind_used += "; who predicts labels best is not always most often right." if self.measure is LOG else "."
-        if self.best == self.least:
-            enough = f"{_capital(simple)} predicts hidden annotations best: nothing more elaborate is needed here."
-            return enough + behind_used
-        if vote is not None and self.majority_will_do and self.least not in self.yardsticks:
-            how = f"by {vote.behind.value:.4f} {unit}, which is next to nothing"
-            how = "but not by more than chance would" if vote.tied else how
-            return f"{_capital(simple)} is as good here: {best}, {how}.{behind_used}"
-        if others:
-            best += f", and cannot be told apart from {word_list(others)}"
-        if vote is not None:
-            behind = vote.behind
-            best += (
-                f"; {simple}{', a yardstick,' * (self.least in self.yardsticks)} is {behind.value:.3f} {unit} behind "
-            )
-            best += f"({behind.low:.3f} to {behind.high:.3f}){', which chance may explain' * vote.tied}"
-        return f"{best}.{behind_used}"
+            yield findings.OnlyMethod(method=best)
+        elif self.hidden < MIN_HIDDEN:
+            yield findings.TooFewHidden(hidden=Count(self.hidden), needed=MIN_HIDDEN)
+        elif best in self.yardsticks:
+            yield findings.OnlyBaselines(best=best)
+        elif first.method in self.yardsticks:
+            yield findings.BaselineAhead(**self._behind(self[best]) | {"other": first.method})
+        else:
+            ties = tuple(name for name in self.tied if name != best and name not in self.yardsticks)
+            if best == self.least:
+                yield findings.SimpleIsBest(method=best)
+            elif vote is not None and self.majority_will_do and self.least not in self.yardsticks:
+                yield findings.SimpleSuffices(**self._behind(vote))
+            elif vote is not None:
+                baseline = self.least in self.yardsticks
+                yield findings.BestIsAhead(ties_with=ties, baseline=baseline, **self._behind(vote))
+            else:
+                yield findings.BestOfThese(best=best, ties_with=ties)
+            used = next((one for one in self if one.method == self.used), None)
+            if used is not None and not used.tied and used.method != best:
+                yield findings.DefaultIsBehind(
+                    method=used.method,
+                    behind=used.behind.value,
+                    unit=self.measure.unit,
+                    probabilities=self.measure is LOG,
+                )
+
+    def _behind(self, one: Contestant) -> dict[str, Any]:
+        ends = {"behind": one.behind.value, "low": one.behind.low, "high": one.behind.high}
+        return {"best": self.best, "other": one.method, "unit": self.measure.unit, "tied": one.tied} | ends
 
     def shown(self, score: Estimate) -> Estimate:
-        """A score as people know it: an error or a distance without the minus."""
+        """Return a score with its usual sign: errors and distances are positive."""
         return score if self.measure.sign > 0 else Estimate(-score.value, -score.high, -score.low)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per method, the best first, as plain values."""
+        """Return one row per method, the best first, as plain values."""
         return [
             {"method": one.method, "yardstick": one.method in self.yardsticks}
             | flat(self.measure.name, self.shown(one.score))
@@ -195,20 +199,19 @@ def compare(
     Parameters
     ----------
     names : method names, or models not yet fitted, or "all"; optional
-        Left out: every registered method that can take the table and is not costly, and the simple ones of
-        `questions.scoring`; the report tries the same.
+        Default: every registered method that suits the table and is not costly, and the baselines of
+        `questions.scoring`, as in the report.
     gold : (I,) int, optional
-        Known classes, −1 where unknown (of numbers, floats and NaN): accuracy is reported beside. It decides nothing.
+        Known classes, −1 where unknown (numbers: floats and NaN): accuracy is reported too. It decides nothing.
     share, splits : float, int
-        Share of the annotations that is hidden in each of so many random splits, all of one annotator about an item
-        together; every item keeps an annotator.
+        Share of the annotations that is hidden in each random split, and the number of splits. All labels of one
+        annotator on an item are hidden together; every item keeps an annotator.
     limit : int
-        Of a table with more annotations, about so many are compared: a random set of items (of spans, of documents).
+        Number of annotations above which a random set of items (documents of spans) is compared.
     resamples, seed
-        Of the bootstrap over items; the seed also draws items and what is hidden, the same for every method.
+        Of the bootstrap over items; the seed also draws items and hidden labels, the same for every method.
     on_fit, on_result : callable, optional
-        Called before every fit, with (method, fits done, fits in all), and with (method, log-likelihood) after its
-        last.
+        Called before every fit, with (method, fits done, fits in all), and with (method, score) after its last.
 
     >>> from dissensus.table.simulate import simulate
     >>> found = compare(simulate(300, 12, 3, seed=1).annotations, ["majority-vote", "dawid-skene"])
@@ -218,7 +221,7 @@ def compare(
     dawid-skene predicts hidden annotations best; majority vote is 0.080 nats per annotation behind (0.035 to 0.121).
     """
     if table.kind == "pairs" and gold is not None:
-        raise BadParameter("comparisons of two things have no known labels; leave gold out.")
+        raise NoGoldOfPairs()
     gold = check_values(gold, table) if table.kind == "numbers" else check_gold(gold, table)
     models = _models(names, table)
     costly = () if names is not None else tuple(name for name in candidates(table, True) if name not in models)
@@ -241,14 +244,14 @@ def compare(
         try:
             found[name] = _try_out(model, table, hidden, gold, begin)
             if not np.isfinite(found[name].by_item).all():
-                raise DataError("its predictions are no numbers.")
+                raise NotFinite()
         except DataError as error:  # such as a table that this method cannot take
             failed[name] = str(error)
             continue
         if on_result is not None:
             on_result(name, found[name].mean())
     if not found:
-        raise DataError(f"no method could be fitted; {next(iter(failed))} says: {next(iter(failed.values()))}")
+        raise NoMethodFitted(method=next(iter(failed)), reason=next(iter(failed.values())))
     contestants, hidden_weight = _rank(found, {"resamples": resamples, "seed": seed})
     scoring = SCORING[table.kind]
     return Comparison(
@@ -258,7 +261,7 @@ def compare(
 
 
 def candidates(table: Annotations, costly: bool = False) -> list[str]:
-    """The methods that can take a table; those whose fits take long only where asked for."""
+    """Return the methods that suit a table, with slow ones only if `costly`."""
     return [
         name
         for name, entry in methods.entries()
@@ -270,7 +273,7 @@ def candidates(table: Annotations, costly: bool = False) -> list[str]:
 
 
 def _part(table: Annotations, limit: int, seed: int) -> IntArray | None:
-    """Codes of items with about `limit` annotations, drawn at random; None for all of them."""
+    """Return codes of random items with about `limit` annotations, or None for all items."""
     if table.kind == "pairs" or len(table) <= limit:  # things that are compared stay connected
         return None
     group = table.sequences.document if table.kind == "spans" else np.arange(table.n_items)
@@ -296,7 +299,7 @@ class _Found:
 
 def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dict[str, Method]:
     if isinstance(names, str) and names != "all":
-        raise BadParameter(f"names must be a list of methods, got the text {names!r}.")
+        raise MethodsAreText(given=names)
     if names is None or names == "all":
         names = [*candidates(table, names == "all"), *SCORING[table.kind].simple]
     models: dict[str, Method] = {}
@@ -308,25 +311,25 @@ def _models(names: Iterable[str | Aggregator] | None, table: Annotations) -> dic
         if name in models:
             name = repr(model)
         if name in models:
-            raise BadParameter(f"{name} is given twice.")
+            raise MethodTwice(method=name)
         models[name] = model
     if not models:
-        raise BadParameter("no method is given; name at least one, or leave them out for all.")
+        raise NoMethodNamed()
     return models
 
 
 def named_model(model: str | Aggregator) -> tuple[str, Aggregator]:
-    """Name of a method, and a model of it that is not fitted."""
+    """Return the name of a method, and an unfitted model."""
     return (model, methods[model]()) if isinstance(model, str) else (methods.name_of(type(model)), model)
 
 
 def fresh(model: Any) -> Any:
-    """A copy with the same keywords, not fitted."""
+    """Return an unfitted copy with the same parameters."""
     return type(model)(**model.get_params())
 
 
 def timed_fit(model: Any, table: Annotations) -> tuple[Any, float]:
-    """Fit a copy of a model; also return the seconds. A fit that does not converge shows in its score: no warning."""
+    """Fit a copy of a model and return it with the seconds; scores show if a fit did not converge, so no warning."""
     began = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -360,13 +363,13 @@ def _try_out(
 
 
 def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[Contestant, ...], float]:
-    """The methods, the best first, and the weight of the hidden annotations."""
+    """Return the methods, the best first, and the weight of the hidden annotations."""
     order = sorted(found, key=lambda name: -found[name].mean())
     best = found[order[0]]
     some = best.weight > 0
     n, weight = int(some.sum()), float(best.weight.sum())
     if weight == 0:
-        raise DataError("the hidden annotations have no weight; there is nothing to compare by.")
+        raise NoHiddenWeight()
     scores = {name: found[name].by_item[some] * n / weight for name in order}  # their mean is that over annotations
     differences = {name: paired_bootstrap(scores[order[0]], scores[name], **draws) for name in order}
     corrected = holm({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
@@ -388,18 +391,14 @@ def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[Contestant, ...],
 
 
 def _share_right(right: Any, draws: Any) -> Estimate:
-    """How good answers are by gold: `right` (n, 2) are how much of each is right, and out of how much."""
+    """Return the accuracy by gold; `right` (n, 2) holds how much of each item is right, and out of how much."""
     if (right[:, 1] == 1).all():  # shares have an interval also where all are right
         return bootstrap(right[:, 0], **draws)
     return bootstrap(right, lambda s: s[:, 0] / s[:, 1], **draws)
 
 
-def _capital(words: str) -> str:
-    return words[0].upper() + words[1:]
-
-
 def flat(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Columns of a row that hold an estimate and its interval; none where there is no estimate."""
+    """Return columns of an estimate and its interval, or none without an estimate."""
     if estimate is None:
         return {}
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

@@ -1,26 +1,26 @@
 """What changed between two snapshots of a table: labels, answers that flipped and why, annotators that drift.
 
-A row is known by its item and annotator. It is *changed* where both snapshots have one for the pair with another
-label, else *added* or *removed*. Where a pair has several rows, equal labels are matched first.
+A row is identified by its item and annotator. It is *changed* if both snapshots have one for the pair with another
+label, else *added* or *removed*. If a pair has several rows, equal labels are matched first.
 
-An item *flips* where both snapshots have labels for it and a method fitted to each gives it different labels. A change
-of one of its labels is *decisive* where the method of the new snapshot, shown the item without this one change,
-believes the old answer at least as much as the new one. Where undoing all changes of the item does not bring the old
-answer back, the item flipped because of what was learnt about its annotators from other items.
+An item *flips* if both snapshots have labels for it and a method fitted to each gives it different labels. A change of
+one of its labels is *decisive* if the method of the new snapshot, given the item without this one change, holds the old
+answer at least as probable as the new one. If undoing all changes of the item does not restore the old answer, the item
+flipped because of labels of its annotators on other items.
 
-An annotator *drifts* where the share of its labels that agree with the others' moved by more, or the other way, than
-everybody else's did. With h of n labels in agreement, before (0) and since (1), each label judged by what the other
-annotators say now of the item, and those of one item by one annotator together counted as one,
+An annotator *drifts* if the share of its labels that agree with the others' moved by more, or the other way, than that
+of all other annotators. With h of n labels in agreement, before (0) and since (1), each label compared with the other
+annotators' labels of the item now, and those of one item by one annotator together counted as one,
 
     d_j = logit(h_1, n_1) − logit(h_0, n_0)         logit(h, n) = log((h + ½) / (n − h + ½))
     v_j = Σ_t 1 / (h_t + ½) + 1 / (n_t − h_t + ½)
     z_j = (d_j − d̄) / √(v_j + τ² + v̄)
 
-where d̄ is the mean of the others, weighted by 1 / v, v̄ its variance and τ² how far the others' d differ by more than
-chance (DerSimonian & Laird 1986): not everybody's agreement falls alike where items get harder.
+where d̄ is the mean of the others, weighted by 1 / v, v̄ its variance and τ² the variance of the others' d beyond chance
+(DerSimonian & Laird 1986): agreement does not fall equally for all annotators when items get harder.
 
-The two-sided p-values are adjusted by Benjamini & Hochberg (1995): of those named, a share of at most `level` is
-expected to be named by chance.
+The two-sided p-values are adjusted by Benjamini & Hochberg (1995): a share of at most `level` of the annotators named
+as drifting is expected to be named by chance.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
-from dissensus.common.formatting import count, percent
+from dissensus.common.formatting import Count, Share
 from dissensus.common.frames import Backend, as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.exceptions import DataError
+from dissensus.messages import Message
 from dissensus.models.base import Aggregator
+from dissensus.questions import findings
 from dissensus.questions.compare import named_model, timed_fit
+from dissensus.questions.exceptions import EmptySnapshot
+from dissensus.questions.findings import LabelChange
 from dissensus.questions.honesty import Others, ask_others
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -49,14 +52,15 @@ from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 FrameKind = Literal["items", "labels", "annotators"]
 KINDS = ("added", "changed", "removed")
-MIN_LABELS = 10  # before and since, that can be judged by others; with fewer nobody's drift is tested
-MIN_OTHERS = 2  # annotators to compare one with
-MAX_UNDONE_ROWS = 5_000_000  # labels that are looked at again to see which change was decisive; beyond, none is named
+MIN_LABELS = 10  # before and since, on items with labels by others; with fewer, drift is not tested
+MIN_OTHERS = 2  # annotators to compare an annotator with
+MAX_UNDONE_ROWS = 5_000_000  # labels scored again to find decisive changes; beyond, none is named
+MAX_CHANGES_NAMED = 3  # of an item
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """One entry per row that is not the same in both snapshots; −1 for a row, or a label, that is not there."""
+    """One entry per row that differs between the snapshots; −1 for a missing row or label."""
 
     item: IntArray  # (C,) code into `Diff.items`
     annotator: IntArray  # (C,) code into `Diff.annotators`
@@ -64,35 +68,35 @@ class Changes:
     new: IntArray  # (C,) class code
     old_row: IntArray  # (C,) row of the old table
     new_row: IntArray  # (C,) row of the new table
-    decisive: BoolArray  # (C,) True where this change alone made its item flip
+    decisive: BoolArray  # (C,) True if this change alone made its item flip
 
     @property
     def kind(self) -> IntArray:
-        """(C,) code into `KINDS`."""
+        """Return the code into `KINDS` (C,)."""
         return np.where(self.old < 0, 0, np.where(self.new < 0, 2, 1))
 
 
 @dataclass(frozen=True, eq=False)
 class Flips:
-    """The items whose answer changed, the most surely changed first."""
+    """The items whose answer changed, the most confident changes first."""
 
     item: IntArray  # (F,) code into `Diff.items`
     old: IntArray  # (F,) class code
     new: IntArray  # (F,) class code
     old_confidence: FloatArray  # (F,)
     new_confidence: FloatArray  # (F,)
-    by_own_labels: BoolArray  # (F,) False where it flipped by what was learnt about its annotators
+    by_own_labels: BoolArray  # (F,) False if it flipped by labels of its annotators on other items
 
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """Agreement of every annotator with what the others say now, before and since; NaN where it is not tested."""
+    """Agreement of every annotator with the others' present labels, before and since; NaN if not tested."""
 
-    labels_before: IntArray  # (A,) rows that can be judged
+    labels_before: IntArray  # (A,) rows on items with labels by others
     labels_since: IntArray  # (A,)
     agreement_before: FloatArray  # (A,)
     agreement_since: FloatArray  # (A,)
-    others_before: FloatArray  # (A,) share of everybody else's labels
+    others_before: FloatArray  # (A,) share of all other annotators' labels
     others_since: FloatArray  # (A,)
     p_value: FloatArray  # (A,)
     adjusted: FloatArray  # (A,) by Benjamini & Hochberg
@@ -100,33 +104,26 @@ class Drift:
 
     @property
     def tested(self) -> int:
-        """How many annotators have enough labels."""
+        """Return the number of annotators with enough labels."""
         return int((~np.isnan(self.p_value)).sum())
 
-    def verdict(self) -> str:
-        """How many annotators drift, of those that can be tested."""
-        if not (tested := self.tested):
-            return "No annotator can be compared with the others both before and since."
-        agree = "agrees" if (named := int(self.drifts.sum())) <= 1 else "agree"
-        return (
-            f"{named or 'None'} of {count(tested, 'annotator')} with enough labels {agree} with the others clearly "
-            "more or less often than before."
-        )
+    def finding(self) -> Message:
+        """Return how many annotators drift, of those that can be tested."""
+        if not self.tested:
+            return findings.DriftUntested()
+        return findings.DriftingAnnotators(drifting=int(self.drifts.sum()), tested=Count(self.tested))
 
-    def surest(self) -> IntArray:
-        """Codes of the annotators that drift, the surest first."""
+    def most_significant(self) -> IntArray:
+        """Return the codes of the annotators that drift, the most significant first."""
         return np.flatnonzero(self.drifts)[np.argsort(self.p_value[self.drifts], kind="stable")]
 
-    def sentences(self, annotators: Names) -> Iterator[str]:
-        """One for every annotator of `surest`, as it could be said to them."""
-        for a in self.surest():
-            yield (
-                f"{annotators[a]} agrees with the others on {percent(self.agreement_since[a])} of "
-                f"{self.labels_since[a]:,} labels since, {percent(self.agreement_before[a])} of "
-                f"{self.labels_before[a]:,} before; for everybody else it is {percent(self.others_since[a])} after "
-                f"{percent(self.others_before[a])}. Ask what changed for them: the guideline, the kind of item, or the "
-                "tool."
-            )
+    def findings(self, annotators: Names) -> Iterator[Message]:
+        """Yield one message about each annotator of `most_significant`, as it could be said to them."""
+        shares = ("agreement_since", "agreement_before", "others_since", "others_before")
+        for a in self.most_significant():
+            facts: dict[str, Any] = {name: Share(getattr(self, name)[a]) for name in shares}
+            facts |= {"labels_since": int(self.labels_since[a]), "labels_before": int(self.labels_before[a])}
+            yield findings.AnnotatorDrifts(annotator=annotators[a], **facts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -152,52 +149,46 @@ class Diff(Shown):
         return f"Diff: {self.verdict()}"
 
     def counts(self) -> dict[str, int]:
-        """How many labels were added, changed and removed."""
+        """Return the number of labels that were added, changed and removed."""
         return dict(zip(KINDS, np.bincount(self.changes.kind, minlength=3).tolist(), strict=True))
 
     def verdict(self) -> str:
-        """All of it in a sentence or two."""
+        """Return all of it in a sentence or two."""
+        return " ".join(map(str, self.findings()))
+
+    def findings(self) -> Iterator[Message]:
+        """Yield what changed."""
         added, changed, removed = self.counts().values()
-        flipped = self.flips.item.size
         if not added + changed + removed:
-            return "No label changed."
-        return (
-            f"{count(added, 'label')} {'was' if added == 1 else 'were'} added, {changed:,} changed and {removed:,} "
-            f"removed; {count(flipped, 'item')} {'has' if flipped == 1 else 'have'} another answer. "
-            f"{self.drift.verdict()}"
-        )
+            yield findings.NoLabelChanged()
+            return
+        flipped = Count(self.flips.item.size)
+        yield findings.LabelsChanged(added=Count(added), changed=changed, removed=removed, flipped=flipped)
+        yield self.drift.finding()
 
     def reasons(self) -> list[str]:
-        """(F,) why each item flipped, in a few words."""
+        """Return why each item flipped (F,), in a few words."""
         c, order = self.changes, np.argsort(self.changes.item, kind="stable")
         starts = np.searchsorted(c.item[order], self.flips.item)
         ends = np.searchsorted(c.item[order], self.flips.item, side="right")
-        return [
-            self._reason(order[start:end], own)
-            for start, end, own in zip(starts, ends, self.flips.by_own_labels, strict=True)
-        ]
+        rows = zip(starts, ends, self.flips.by_own_labels, strict=True)
+        return [str(self._reason(order[start:end], own)) for start, end, own in rows]
 
-    def _reason(self, changes: IntArray, own: bool) -> str:
+    def _reason(self, changes: IntArray, own: bool) -> Message:
         if not own:
-            more = f", and its {changes.size} own changes do not explain it" if changes.size else ""
-            return f"what was learnt about its annotators from other items{more}"
+            return findings.FlippedByOthers(own_changes=changes.size)
         decisive = changes[self.changes.decisive[changes]]
-        if decisive.size:
-            said = [self._say(change) for change in decisive[:3]]
-            return said[0] if len(said) == 1 else "any one of: " + "; ".join(said)
-        said = [self._say(change) for change in changes[:3]]
-        return "together: " + "; ".join(said) + ("; …" if changes.size > 3 else "")
+        named = decisive if decisive.size else changes
+        labels = tuple(self._change(change) for change in named[:MAX_CHANGES_NAMED])
+        return findings.FlippedByOwnLabels(decisive=bool(decisive.size), labels=labels, n_changes=changes.size)
 
-    def _say(self, change: int) -> str:
+    def _change(self, change: int) -> LabelChange:
         c = self.changes
-        who = self.annotators[c.annotator[change]]
-        old, new = (naming.shown(self.classes[code]) for code in (c.old[change], c.new[change]))
-        if c.old[change] < 0:
-            return f"{who} added {new}"
-        return f"{who} removed {old}" if c.new[change] < 0 else f"{who} changed {old} to {new}"
+        old, new = (None if code < 0 else self.classes[code] for code in (c.old[change], c.new[change]))
+        return LabelChange(annotator=self.annotators[c.annotator[change]], old=old, new=new)
 
     def to_frame(self, kind: FrameKind = "items", backend: Backend | None = None) -> Any:
-        """Rows about items that flipped, "labels" that changed or "annotators"; of pandas where it is installed."""
+        """Return a frame (pandas if installed) of items that flipped, "labels" that changed or "annotators"."""
         check_argument("kind", kind, FrameKind)
         c, f = self.changes, self.flips
         columns: dict[str, Any] = {"annotator": self.annotators} | vars(self.drift)
@@ -254,7 +245,7 @@ def diff(
         check_kind(table.kind, CLASS_KINDS, "diff")
     check_argument("level", level, float, above=0, below=1)
     if not (len(old) and len(new)):
-        raise DataError(f"the {'new' if len(old) else 'old'} snapshot has no labels; there is nothing to compare.")
+        raise EmptySnapshot(which="new" if len(old) else "old")
     name, blank = named_model(method)
     models = [timed_fit(blank, table)[0] for table in (old, new)]
     both = Annotations.concat([old, new])  # for the names
@@ -273,14 +264,14 @@ def diff(
 
 
 def drift(old: Annotations, new: Annotations, level: float = 0.05, others: Others | None = None) -> tuple[Names, Drift]:
-    """The annotators of two snapshots, and who drifts; `others` is what `ask_others` says of the new one."""
+    """Return the annotators of two snapshots, and their drift; `others` is `ask_others` of the new one."""
     both = Annotations.concat([old, new])  # for the names
     old, new = (_with_names(table, both) for table in (old, new))
     return both.annotators, _drift(new, _changes(old, new), level, others)
 
 
 def _with_names(table: Annotations, names: Annotations) -> Annotations:
-    """The same rows, in the same order, with the names of another table."""
+    """Return the same rows, in the same order, with the names of another table."""
     return Annotations.from_codes(
         naming.recode(table.item, table.items, names.items, "items"),
         naming.recode(table.annotator, table.annotators, names.annotators, "annotators"),
@@ -312,7 +303,7 @@ def _changes(old: Annotations, new: Annotations) -> Changes:
 
 
 def _match(one: IntArray, other: IntArray) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
-    """Match equal keys of two sorted lists, the first with the first …: places of the matched, and of the rest."""
+    """Match equal keys of two sorted lists in order; return the indices of the matched keys, and of the rest."""
     ranks = [np.arange(keys.size) - np.searchsorted(keys, keys) for keys in (one, other)]
     size = 1 + max((int(rank.max(initial=0)) for rank in ranks), default=0)
     first, second = (keys * size + rank for keys, rank in zip((one, other), ranks, strict=True))
@@ -325,7 +316,7 @@ def _match(one: IntArray, other: IntArray) -> tuple[tuple[IntArray, IntArray], t
 def _flips(
     models: list[Aggregator], blank: Aggregator, old: Annotations, new: Annotations, changes: Changes
 ) -> tuple[Flips, BoolArray]:
-    """The items that flipped, and (C,) True for each change that alone made its item flip."""
+    """Return the items that flipped, and whether each change alone made its item flip (C,)."""
     label = np.full((2, old.n_items), -1)
     sure = np.zeros((2, old.n_items))
     for time, model in enumerate(models):
@@ -339,70 +330,70 @@ def _flips(
     own, decisive = np.zeros(old.n_items, np.bool_), np.zeros(changes.item.size, np.bool_)
     if item.size:
         after = models[1]
-        if after.classes_.size < old.n_classes:  # it must know the classes that only the old snapshot has
+        if after.classes_.size < old.n_classes:  # classes that only the old snapshot has
             after = timed_fit(blank, new)[0]
         mask = np.isin(np.arange(old.n_items), item)
-        own[item] = _believes_old(after, old.select(items=mask), was[item], now[item])
-        asked = np.flatnonzero(own[changes.item])
-        if asked.size and np.diff(new.item_ptr)[changes.item[asked]].sum() <= MAX_UNDONE_ROWS:
-            of = changes.item[asked]
-            decisive[asked] = _believes_old(after, _undone(old, new, changes, asked), was[of], now[of])
+        own[item] = _prefers_old(after, old.select(items=mask), was[item], now[item])
+        tried = np.flatnonzero(own[changes.item])
+        if tried.size and np.diff(new.item_ptr)[changes.item[tried]].sum() <= MAX_UNDONE_ROWS:
+            of = changes.item[tried]
+            decisive[tried] = _prefers_old(after, _undo(old, new, changes, tried), was[of], now[of])
     item = item[np.argsort(-np.minimum(*sure[:, item]), kind="stable")]
     return Flips(item, was[item], now[item], sure[0, item], sure[1, item], own[item]), decisive
 
 
-def _believes_old(model: Aggregator, table: Annotations, was: IntArray, now: IntArray) -> BoolArray:
-    """(I,) True where a model gives the items of a table their old answer rather than the new one."""
+def _prefers_old(model: Aggregator, table: Annotations, was: IntArray, now: IntArray) -> BoolArray:
+    """Return whether a model prefers the old answer of the items of a table to the new one (I,)."""
     at = naming.match(table.classes, model.classes_, "classes")
     p, row = model.predict_proba(table), np.arange(table.n_items)
     return np.asarray(p[row, at[was]] >= p[row, at[now]])
 
 
-def _undone(old: Annotations, new: Annotations, changes: Changes, asked: IntArray) -> Annotations:
-    """One item for each change that is asked about: the labels of its item in the new table, without this change."""
-    start, size = new.item_ptr[changes.item[asked]], np.diff(new.item_ptr)[changes.item[asked]]
-    of = np.repeat(np.arange(asked.size), size)  # which change a row is for
+def _undo(old: Annotations, new: Annotations, changes: Changes, tried: IntArray) -> Annotations:
+    """Return one item for each tried change: the labels of its item in the new table, without this change."""
+    start, size = new.item_ptr[changes.item[tried]], np.diff(new.item_ptr)[changes.item[tried]]
+    of = np.repeat(np.arange(tried.size), size)  # index of the change of a row
     row = np.arange(of.size) - np.repeat(np.cumsum(size) - size, size) + start[of]
-    keep = row != changes.new_row[asked][of]
+    keep = row != changes.new_row[tried][of]
     of, row = of[keep], row[keep]
-    put_back = np.flatnonzero(changes.old_row[asked] >= 0)
-    old_row = changes.old_row[asked[put_back]]
+    restored = np.flatnonzero(changes.old_row[tried] >= 0)
+    old_row = changes.old_row[tried[restored]]
     weight = None
     if new.weight is not None or old.weight is not None:
         ones = [table.row_weights for table in (new, old)]
         weight = np.concatenate([ones[0][row], ones[1][old_row]])
     return Annotations.from_codes(
-        np.concatenate([of, put_back]),
+        np.concatenate([of, restored]),
         np.concatenate([new.annotator[row], old.annotator[old_row]]),
         np.concatenate([new.label[row], old.label[old_row]]),
-        np.arange(asked.size), new.annotators, new.classes, weight=weight, kind=new.kind,
+        np.arange(tried.size), new.annotators, new.classes, weight=weight, kind=new.kind,
     )  # fmt: skip
 
 
 def _drift(new: Annotations, changes: Changes, level: float, others: Others | None = None) -> Drift:
-    """See the module."""
+    """Test the drift of every annotator, by the equations of the module."""
     A = new.n_annotators
     others = others or ask_others(new, np.arange(A))
-    said, judged = others.q.argmax(axis=1), ~others.alone
+    answer, shared = others.q.argmax(axis=1), ~others.alone
     since = np.zeros(len(new), np.bool_)
     since[changes.new_row[changes.new_row >= 0]] = True
     both = changes.new_row[(changes.new_row >= 0) & (changes.old_row >= 0)]  # had another label before
     label_before = changes.old[(changes.new_row >= 0) & (changes.old_row >= 0)]
-    right = new.label == said
+    right = new.label == answer
     share = 1 / np.bincount(new.rating)[new.rating]
     labels, n, h = np.zeros((2, A), np.int64), np.zeros((2, A)), np.zeros((2, A))
     for time, rows, hits in (
-        (0, np.append(np.flatnonzero(~since), both), np.append(right[~since], label_before == said[both])),
+        (0, np.append(np.flatnonzero(~since), both), np.append(right[~since], label_before == answer[both])),
         (1, np.flatnonzero(since), right[since]),
     ):
-        rows, hits = rows[judged[rows]], hits[judged[rows]]
+        rows, hits = rows[shared[rows]], hits[shared[rows]]
         who = new.annotator[rows]
         labels[time] = np.bincount(who, minlength=A)
         n[time], h[time] = (np.bincount(who, one, A).round(9) for one in (share[rows], share[rows] * hits))
     tested = (n >= MIN_LABELS).all(axis=0)
     logit = np.log(h + 0.5) - np.log(n - h + 0.5)
     d, v = logit[1] - logit[0], (1 / (h + 0.5) + 1 / (n - h + 0.5)).sum(axis=0)
-    tested &= tested.sum() >= MIN_OTHERS + 1  # somebody else was there at both times
+    tested &= tested.sum() >= MIN_OTHERS + 1  # others have labels at both times
     w = np.where(tested, 1 / v, 0.0)
     W, Wd, Wdd, WW, m = (part.sum() - part for part in (w, w * d, w * d**2, w**2, tested.astype(np.float64)))  # others
     with np.errstate(invalid="ignore", divide="ignore"):

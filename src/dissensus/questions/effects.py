@@ -1,11 +1,11 @@
-"""What judges react to besides the truth: position, length, and answers of their own family.
+"""Effects on LLM judges besides the truth: position, length, and answers of their own family.
 
-    excess_ij = s_ij − mean of s_kj over items k of the same truth        s_ij = [j says the second class of item i]
+    excess_ij = s_ij − mean of s_kj over items k of the same truth        s_ij = [j gives item i the second class]
 
-over items with gold; of more than two classes, s_ij = [j errs]. Its difference between items with one value of a column
-(or rows: a position may differ from judge to judge) and the others, or its slope per standard deviation of a column of
-numbers, is what the column does to the judges beyond the truth. Intervals take the rows of an item for dependent. A
-judge prefers itself where its excess is larger on answers whose system is of its family (`questions.panel.family`).
+over items with gold; with more than two classes, s_ij = [j errs]. The effect of a column is the difference of the
+excess between items (or rows: a position may differ between judges) with one value and the others, or its slope per
+standard deviation of a column of numbers. Intervals treat the rows of an item as dependent. A judge prefers itself if
+its excess is larger on answers whose system is of its family (`questions.panel.family`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_VALUES = 8  # of a column of names, the most frequent first
 
 @dataclass(frozen=True)
 class Effect:
-    """How much more often judges say so because of something that is not the truth."""
+    """How much more often judges give the second class (or err) for a reason other than the truth."""
 
     column: str
     value: str  # "" for a column of numbers
@@ -40,15 +40,15 @@ class Effect:
 def item_effects(
     table: Annotations, truth: FloatArray, known: IntArray, columns: Mapping[str, Sequence[Any]]
 ) -> Iterator[Effect]:
-    """Effects of columns of the items (I,) or rows (N,) on what judges say, by known items; truth (I, K)."""
+    """Yield the effects of columns of the items (I,) or rows (N,) on the judges, by known items; truth (I, K)."""
     K = table.n_classes
     if table.kind == "numbers":
         return
     rows = np.flatnonzero(np.isin(table.item, known))
     item, judge = table.item[rows], table.annotator[rows]
-    said = table.label[rows] == 1 if K == 2 else truth[item, table.label[rows]] == 0
+    second = table.label[rows] == 1 if K == 2 else truth[item, table.label[rows]] == 0
     stratum = judge.astype(np.int64) * K + truth[item, :K].argmax(axis=1)
-    excess = said - (np.bincount(stratum, said) / np.maximum(np.bincount(stratum), 1))[stratum]
+    excess = second - (np.bincount(stratum, second) / np.maximum(np.bincount(stratum), 1))[stratum]
     for name, given in columns.items():
         values: Any = np.array(list(given), object)
         values = values[rows] if values.size == len(table) != table.n_items else values[item]
@@ -77,7 +77,7 @@ def item_effects(
 
 
 def _enough(item: IntArray, own: BoolArray) -> bool:
-    """True if enough items are on either side."""
+    """Return whether both sides of a comparison have enough items."""
     return min(np.unique(item[own]).size, np.unique(item[~own]).size) >= MIN_ITEMS
 
 
@@ -89,10 +89,10 @@ def _numbers(values: Any) -> FloatArray | None:
 
 
 def _slope(x: FloatArray, y: FloatArray, item: IntArray) -> Estimate:
-    """Slope of y on x over rows; of an x that is 0 or 1, the difference of two means. Rows of an item may depend."""
+    """Return the slope of y on x over rows, the difference of two means if x is 0 or 1; rows of an item may depend."""
     x = x - x.mean()
     slope = float(x @ y / (x @ x))
-    own = np.bincount(item, x * (y - y.mean() - slope * x))  # sums of each item (Liang & Zeger 1986)
+    own = np.bincount(item, x * (y - y.mean() - slope * x))  # sums per item (Liang & Zeger 1986)
     n = np.unique(item).size
     half = float(stdtrit(n - 2, 0.975) * np.sqrt(own @ own * n / (n - 1)) / (x @ x))
     return Estimate(slope, slope - half, slope + half)

@@ -1,14 +1,14 @@
-"""Judge predictions by annotations or gold: one table of scores with intervals, several predictions side by side.
+"""Score predictions against annotations or gold: one table of scores with intervals, for several predictions.
 
-    hard            the predicted class against gold or, without gold, the most frequent label where it is one
+    hard            the predicted class against gold or, without gold, the most frequent label if there is one
     soft            the predicted distribution against the distribution of an item's votes
-    perspectivist   what was predicted of each annotator against what that annotator said
-    calibration     whether probabilities mean what they say, against gold or, without gold, the votes
+    perspectivist   the label predicted for each annotator against that annotator's label
+    calibration     whether probabilities are frequencies, against gold or, without gold, the votes
 
-A prediction of an item speaks for all its annotators. Predictions of single annotators speak for the item by their
-mean. Scores are those of `dissensus.evaluation`. All predictions are judged by the same items and resamples of them:
-the interval of a difference to the first is that of the paired bootstrap. The calibration error of a resample is larger
-than that of the items it is drawn from; its interval is moved so that the mean over resamples is the value.
+The prediction of an item holds for all its annotators. Predictions of single annotators count for the item by their
+mean. Scores are those of `dissensus.evaluation`. All predictions are scored on the same items and resamples of them:
+the interval of a difference to the first is that of the paired bootstrap. The calibration error of a resample exceeds
+that of the original items; its interval is shifted so that the mean over resamples is the value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from dissensus.common.formatting import count, word_list
+from dissensus.common.formatting import Count, count
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
@@ -29,21 +29,22 @@ from dissensus.evaluation.hard import mean_f1, mean_recall, outcomes, tied
 from dissensus.evaluation.intervals import Estimate, Statistic, bootstrap_sums, percentile_interval
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate
 from dissensus.evaluation.soft import MEASURES, entropy, wasserstein
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.messages import Message
 from dissensus.models.base import check_gold
 from dissensus.questions.compare import flat
+from dissensus.questions.exceptions import ClassesNotNumbers, NoPredictions, NothingToEvaluate
+from dissensus.questions.findings import NotPredicted, TiedLabels
 from dissensus.questions.predictions import Aligned, Predictions, in_text
 from dissensus.questions.scoring import log_likelihood
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
-from dissensus.table.names import shown
 
 Scale = Literal["nominal", "ordinal", "interval"]
 HIGHER_IS_BETTER = {"accuracy", "balanced_accuracy", "macro_f1", "entropy_correlation", "log_likelihood"}
 CALIBRATION_ERROR = "expected_calibration_error"
 GOLD, MOST_FREQUENT = "gold", "the most frequent label"
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
-MIN_VARIANCE = 1e-24  # of entropies, below which all are the same
+MIN_VARIANCE = 1e-24  # variance of entropies below which all are equal
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,15 @@ class Score:
     name: str
     items: int
     values: dict[str, Estimate]  # predictions → score
-    differences: dict[str, Estimate]  # predictions but the first → score − that of the first, on the same resamples
+    differences: dict[str, Estimate]  # predictions but the first → score less that of the first, on the same resamples
 
     @property
     def higher_is_better(self) -> bool:
-        """False where the score is an error, a loss or a distance."""
+        """Return False for errors, losses and distances."""
         return self.name in HIGHER_IS_BETTER
 
     def verdict(self, predictions: str) -> str:
-        """Say "better" or "worse" than the first where the interval of the difference excludes 0; else nothing."""
+        """Return "better" or "worse" than the first if the interval of the difference excludes 0, else ""."""
         one = self.differences.get(predictions)
         if one is None or not (one.low > 0 or one.high < 0):
             return ""
@@ -75,8 +76,13 @@ class Evaluation(Shown):
 
     scores: tuple[Score, ...]
     predictions: tuple[str, ...]  # names
-    reference: str  # what hard scores compare with
-    notes: tuple[str, ...] = ()  # what was left out, and why
+    reference: str  # gold, or the most frequent label
+    skipped: tuple[Message, ...] = ()  # what was skipped, and why
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what was skipped, and why, in words."""
+        return tuple(map(str, self.skipped))
 
     def __getitem__(self, name: str) -> Score:
         return {one.name: one for one in self.scores}[name]
@@ -88,7 +94,7 @@ class Evaluation(Shown):
         return f"Evaluation of {', '.join(self.predictions)}: {count(len(self.scores), 'score')}"
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per score and predictions, as plain values."""
+        """Return one row per score and predictions, as plain values."""
         return [
             {"kind": one.kind, "score": one.name, "higher_is_better": one.higher_is_better, "items": one.items}
             | {"predictions": name}
@@ -109,7 +115,7 @@ def evaluate(
     seed: int = 0,
     on_step: OnStep | None = None,
 ) -> Evaluation:
-    """Judge predictions by annotations, gold or both.
+    """Score predictions against annotations, gold or both.
 
     Parameters
     ----------
@@ -117,14 +123,14 @@ def evaluate(
         With a label, one probability per class or both, for each item, or for each item and annotator
         (`questions.predictions`). An array has one row per `table.items`.
     table : Annotations
-        What annotators said. Without rows, only gold judges.
+        The annotations. Without rows, only gold is used.
     gold : (I,) int, optional
         Known classes, −1 where unknown.
     scale : "nominal", "ordinal" or "interval"
         Ordinal: classes are steps of one, in the order of `table.classes`. Interval: their names are numbers. Both add
         `wasserstein` and `absolute_distance`.
     resamples, seed, on_step
-        As in `dissensus.evaluation.bootstrap`; 0 resamples give no intervals.
+        As in `dissensus.evaluation.bootstrap`; without intervals if `resamples` is 0.
 
     >>> from dissensus.table.simulate import simulate
     >>> data = simulate(200, 10, 3, seed=1)
@@ -139,14 +145,14 @@ def evaluate(
     gold = check_gold(gold, table)
     whole = predictions if isinstance(predictions, Mapping) else {"predictions": predictions}
     if not whole:
-        raise BadParameter("no predictions are given; give at least one file, frame or array.")
+        raise NoPredictions()
     read = {str(name): Predictions.read(one, table) for name, one in whole.items()}
     known = in_text(table, read.values())
     aligned = {name: Aligned.of(one, known) for name, one in read.items()}
-    judge = _Judge(known, gold, aligned, _positions(known, scale))
+    reference = _Reference(known, gold, aligned, _positions(known, scale))
     found: dict[tuple[str, str, int], dict[str, tuple[float, FloatArray]]] = {}
     for name, one in aligned.items():
-        for part in judge.parts(one):
+        for part in reference.parts(one):
             sums = bootstrap_sums(part.stats, resamples=resamples, seed=seed, on_step=on_step)
             for score, statistic in part.scores.items():
                 value, drawn = float(statistic(sums.whole[None])[0]), statistic(sums.resampled)
@@ -167,10 +173,10 @@ def evaluate(
         for (kind, score, items), values in found.items()
     ]  # fmt: skip
     if not scores:
-        raise DataError("there is nothing to judge by: no predicted item has a gold label or a vote.")
+        raise NothingToEvaluate()
     order = ["hard", "soft", "perspectivist", "calibration"]
     scores.sort(key=lambda one: order.index(one.kind))
-    return Evaluation(tuple(scores), tuple(read), MOST_FREQUENT if gold is None else GOLD, tuple(judge.notes))
+    return Evaluation(tuple(scores), tuple(read), MOST_FREQUENT if gold is None else GOLD, tuple(reference.skipped))
 
 
 class _Part(NamedTuple):
@@ -181,42 +187,40 @@ class _Part(NamedTuple):
     scores: dict[str, Statistic]
 
 
-class _Judge:
-    """What predictions are compared with: items and annotations that all of them predict."""
+class _Reference:
+    """The items and annotations that all predictions have, which they are compared with."""
 
     def __init__(
         self, table: Annotations, gold: IntArray | None, predictions: Mapping[str, Aligned], place: FloatArray | None
     ):
-        self.notes: list[str] = []  # what is left out
+        self.skipped: list[Message] = []
         votes = table.votes()
         voted = votes.sum(axis=1) > 0
         items, rows = np.ones(table.n_items, np.bool_), np.ones(len(table), np.bool_)
         for name, one in predictions.items():
-            asked = {"items": (voted if gold is None else voted | (gold >= 0), one.items, np.arange(table.n_items))}
-            asked["annotations"] = (one.items[table.item], one.rows, table.item)
-            for what, (wanted, there, item) in asked.items():
+            expected = {"items": (voted if gold is None else voted | (gold >= 0), one.items, np.arange(table.n_items))}
+            expected["annotations"] = (one.items[table.item], one.rows, table.item)
+            for what, (wanted, there, item) in expected.items():
                 if (missing := wanted & ~there).any():
-                    self.notes.append(
-                        f"{name} does not predict {missing.sum():,} of {wanted.sum():,} {what}, such as of item "
-                        f"{shown(table.items[item[missing][0]])}; they are left out for all."
-                    )
+                    first = table.items[item[missing][0]]
+                    facts = {"missing": int(missing.sum()), "n": int(wanted.sum()), "what": what, "item": first}
+                    self.skipped.append(NotPredicted(predictions=name, **facts))
             items, rows = items & one.items, rows & one.rows
         known = gold
         if known is None:
             best = tied(votes)
             unclear = voted & (best.sum(axis=1) > 1)
             known = np.where(voted & ~unclear, best.argmax(axis=1), -1)
-            if many := int((unclear & items).sum()):
-                have = f"{count(many, 'item')} {'has' if many == 1 else 'have'}"
-                self.notes.append(f"{have} several most frequent labels; hard scores leave such items out.")
-        self.table = table.select(rows=rows)  # a row that is predicted is of an item that is
-        self.rows: BoolArray = rows  # (N,) those of the whole table that are left
+            if tied_items := int((unclear & items).sum()):
+                self.skipped.append(TiedLabels(items=Count(tied_items)))
+        self.table = table.select(rows=rows)  # predicted rows belong to predicted items
+        self.rows: BoolArray = rows  # (N,) True for the rows of the whole table that are used
         self.y, self.voted = table.soft_labels(), voted & items  # (I, K) shares of all votes; (I,)
         self.gold, self.has_gold = np.where(items, known, -1), gold is not None  # (I,) −1 where unknown
         self.place = place  # (K,) of ordered classes
 
     def parts(self, one: Aligned) -> Iterator[_Part]:
-        """The scores that these predictions can have."""
+        """Yield the scores that apply to these predictions."""
         known, voted, h = self.gold >= 0, self.voted, one.proba
         gold, n = self.gold[known], int(known.sum())
         if n:
@@ -236,19 +240,19 @@ class _Judge:
             yield self._perspectivist(one)
         if one.sure is None:
             return
-        judged = known if self.has_gold else voted
-        if judged.any():
-            error = gaps(gold if self.has_gold else self.y[voted], one.sure[judged])
+        used = known if self.has_gold else voted
+        if used.any():
+            error = gaps(gold if self.has_gold else self.y[voted], one.sure[used])
             yield _Part("calibration", error, {CALIBRATION_ERROR: lambda s: np.abs(s).sum(axis=1) / error.shape[0]})
         if self.has_gold and n:
             yield _mean_part("calibration", {"log_loss": log_losses(gold, one.sure[known])})
 
     def _perspectivist(self, one: Aligned) -> _Part:
-        table, said = self.table, one.by_row[self.rows]
+        table, labels = self.table, one.by_row[self.rows]
         proba = None if one.row_proba is None else one.row_proba[self.rows]
-        values = {"error_rate": error_rate(table, said)}
+        values = {"error_rate": error_rate(table, labels)}
         if self.place is not None and table.n_classes > 1:
-            at = said if proba is None else proba
+            at = labels if proba is None else proba
             values["absolute_distance"] = absolute_distance(table, at, positions=self.place)
         if proba is None:
             return _mean_part("perspectivist", values)
@@ -260,7 +264,7 @@ class _Judge:
 def _mean_part(
     kind: str, values: dict[str, FloatArray], more: Any = None, name: str = "", statistic: Statistic | None = None
 ) -> _Part:
-    """Means over items of values (n,), and the statistic `name` of the sums of `more` (n, S)."""
+    """Return means over items of values (n,), and the statistic `name` of the sums of `more` (n, S)."""
     columns = np.stack(list(values.values()), axis=1)
     n, width = columns.shape
     scores: dict[str, Statistic] = {one: lambda s, k=k: s[:, k] / n for k, one in enumerate(values)}  # type: ignore[misc]
@@ -270,7 +274,7 @@ def _mean_part(
 
 
 def _correlation(means: FloatArray) -> FloatArray:
-    """Pearson's r from means of a, b, aa, bb, ab; NaN where one is constant."""
+    """Return Pearson's r from means of a, b, aa, bb, ab; NaN if one is constant."""
     a, b, aa, bb, ab = means.T
     scale = np.maximum(aa - a * a, 0) * np.maximum(bb - b * b, 0)
     known = scale > MIN_VARIANCE
@@ -284,7 +288,7 @@ def _estimate(value: float, resampled: FloatArray, share_of: int = 0) -> Estimat
 
 
 def _positions(table: Annotations, scale: Scale) -> FloatArray | None:
-    """(K,) where ordered classes lie, whose names are text."""
+    """Return the positions of ordered classes (K,), or None on a nominal scale."""
     if scale == "nominal":
         return None
     if scale == "ordinal":
@@ -292,7 +296,4 @@ def _positions(table: Annotations, scale: Scale) -> FloatArray | None:
     try:
         return np.array([float(name) for name in table.classes])
     except ValueError:
-        raise DataError(
-            f"classes {word_list([shown(name) for name in table.classes[:5]])} are no numbers, which an interval scale "
-            "needs; use scale 'ordinal' or 'nominal'."
-        ) from None
+        raise ClassesNotNumbers(classes=tuple(table.classes.tolist())) from None

@@ -1,39 +1,39 @@
-"""Why the labels of an item disagree: somebody erred, the item is ambiguous, or groups see it differently.
+"""Why the labels of an item disagree: an annotator erred, the item is ambiguous, or groups see it differently.
 
-Each reason predicts the item's labels; one is named only where it predicts them much better than every other.
-An annotator j *slips* with probability e_j: then its label comes from its own habit ν_j, whatever the item. Otherwise
-it comes from the item. With y_r the label of row r and its annotator j, w_r its weight, π the classes' shares:
+Each reason predicts the item's labels; one is named only if it predicts them much better than every other.
+An annotator j *slips* with probability e_j: then its label comes from its response bias ν_j, whatever the item.
+Otherwise it comes from the item. With y_r the label of row r and its annotator j, w_r its weight, π the class shares:
 
-    error        P_i = Σ_c π_c Π_r p_r(1[y_r = c])^w_r        the item has one class; labels of others are slips  (1)
-    ambiguity    A_i = mean over φ of Π_r p_r(φ(y_r))^w_r     everybody draws from the item's own distribution φ  (2)
-    perspective  G_i = Π_g P_i,g                              each group of annotators has its own class          (3)
+    error        P_i = Σ_c π_c Π_r p_r(1[y_r = c])^w_r        the item has one class; other labels are slips        (1)
+    ambiguity    A_i = mean over φ of Π_r p_r(φ(y_r))^w_r     labels are drawn from the item's own distribution φ  (2)
+    perspective  G_i = Π_g P_i,g                              each group of annotators has its own class           (3)
     where        p_r(x) = (1 − e_j) x + e_j ν_j(y_r)
 
 φ has two classes c ≠ d, of shares 1 − λ and λ = 0.3, 0.5, 0.7, or one and any other: (1 − λ) 1[k = c] + λ π_k with λ =
-0.2, 0.4, 0.6, 0.8. e and ν are learnt by EM under (1), drawn to the crowd's by 5 labels; row r is left out where it is
-predicted. Labels alone do not say what all annotators share: slips of everybody, or ambiguity of everything. So e is
-moved until the most careful annotators, with a tenth of the labels, slip 5 times of 100: 1 − e_j is multiplied by one
-factor. Where careful people contradict each other, that is no error.
+0.2, 0.4, 0.6, 0.8. e and ν are fitted by EM under (1), shrunk to the crowd's by 5 labels; row r is left out where it is
+predicted. Labels alone do not show what all annotators share: slips of all annotators, or ambiguity of all items. So e
+is anchored: the most careful annotators, with a tenth of the labels, slip 5 times of 100, and 1 − e_j is multiplied by
+one factor. Careful annotators who contradict each other do not slip.
 
 `evidence` is log P_i − log A_i. `ambiguity` is α A_i / (α A_i + (1 − α) P_i) with the most probable share α of
-ambiguous items. Somebody *erred* where P_i is 3 times A_i or more and, with α, 49 times as probable, and the class is
-clear. An item is *ambiguous* where A_i is 20 times P_i or more, and larger than P_i also with e as learnt. No more are
-named than `share_ambiguous`, the surest first: the α of the larger P_i and the larger A_i. Where all err
-alike at random, labels of an item do not tell ambiguity from slips, and there are no careful people to ask. So unless
-annotators plainly differ (the labels are e^A times as probable with own e and ν as with the same for all A of them),
-the whole table must show ambiguous items: with them (e as learnt or anchored) all labels must be 20 times as probable
-as under (1) alone, with e as learnt, anchored, or the same for all. Else `share_ambiguous` is 0.
+ambiguous items. A *likely error* has P_i at least 3 times A_i and, with α, 49 times as probable, and a clear class. An
+item is *ambiguous* if A_i is at least 20 times P_i, and larger than P_i also with e as fitted; the number of such items
+is at most `share_ambiguous`, the α of the larger P_i and the larger A_i. If all annotators err equally at random, the
+labels of an item do not tell ambiguity from slips, and no annotator is careful. So unless annotators plainly differ
+(the labels are e^A times as probable with own e and ν as with the same for all A of them), the whole table must show
+ambiguous items: with them (e as fitted or anchored) all labels must be 20 times as probable as under (1) alone, with e
+as fitted, anchored, or the same for all. Else `share_ambiguous` is 0.
 
 *Surprise* is how much less probable an item's labels are than its annotators' slips would make them if its truth were
 the most probable class c: P(ℓ < ℓ_i) + P(ℓ = ℓ_i)/2 for ℓ_i = Σ_r w_r log p_r(1[y_r = c]), as standard deviations of a
-normal distribution, with e as learnt. It is exact but for the rounding of ℓ to a grid: with five labels ℓ is far from
+normal distribution, with e as fitted. It is exact up to the rounding of ℓ to a grid: with five labels ℓ is far from
 normal.
 
-*Groups*: where columns of metadata matter is found by `questions.perspectives`, Eq. 4. Of the items that a group
-explains a perspective is said where (3) also predicts 20 times better than (1) and (2).
+*Groups*: `questions.perspectives`, Eq. 4, finds the columns of metadata that matter. An item that a group explains is a
+perspective if (3) also predicts it 20 times better than (1) and (2).
 
-A probabilistic row counts as the label that it finds most probable. Rows of one annotator and item weigh one
-together. Rows without weight do not count; for groups all others count alike.
+A probabilistic row counts as its most probable label. Rows of one annotator and item weigh one together. Rows without
+weight do not count; for groups all others count equally.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.models.base import Aggregator, arg_max
+from dissensus.questions.exceptions import ModelNotFitted
 from dissensus.questions.perspectives import ROWS_AT_ONCE, GroupEffect, metadata_groups, perspectives
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -65,30 +66,30 @@ Kind = Literal["unlabelled", "agreed", "likely error", "ambiguous", "cannot tell
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MEANINGS: dict[Kind, str] = {
     "agreed": "two annotators or more, and one answer",
-    "likely error": "one class is clear, and somebody erred",
-    "ambiguous": "people take the item for one class or the other",
-    "group perspective": "groups of people see the item differently",
+    "likely error": "one class is clear, and an annotator erred",
+    "ambiguous": "annotators take the item for one class or the other",
+    "group perspective": "groups of annotators see the item differently",
     "cannot tell": "too few labels, or labels that fit several reasons",
-    "unlabelled": "nobody has labelled it",
+    "unlabelled": "no annotator has labelled it",
 }
-"""What kinds mean, in the order in which people read them."""
+"""Kind → its meaning, in the order in which kinds are shown."""
 
-SURE = 0.9  # P(class), if there is one, below which it is not clear who erred
+SURE = 0.9  # P(class) below which it is not clear which label is an error
 STRONG, POSITIVE = math.log(20), math.log(3)  # log Bayes factors, in the words of Kass & Raftery 1995
-ONE_CLASS = 0.98  # P(item is not ambiguous) from which on somebody erred
-PSEUDO = 5.0  # labels by which e and ν are drawn to the crowd's
-CAREFUL_SHARE = 0.1  # of the labels: those by the most careful annotators
-CAREFUL_SLIPS = 0.05  # e of these
-MIN_SLIP = 0.005  # least e, and most 1 − e: no label is impossible
-TWO_SHARES = (0.3, 0.5, 0.7)  # λ of two classes; 1 − λ is among them too
+ONE_CLASS = 0.98  # P(item is not ambiguous) from which on an annotator erred
+PSEUDO = 5.0  # labels by which e and ν are shrunk to the crowd's
+CAREFUL_SHARE = 0.1  # share of the labels that the most careful annotators gave
+CAREFUL_SLIPS = 0.05  # e of these annotators
+MIN_SLIP = 0.005  # smallest e and 1 − e: no label is impossible
+TWO_SHARES = (0.3, 0.5, 0.7)  # λ of two classes; 1 − λ is always one of them
 OTHER_SHARES = (0.2, 0.4, 0.6, 0.8)  # λ of any other
 MAX_ROUNDS = 50  # of EM
 SLIP_TOL = 1e-4  # change of the mean slip
 ALPHA_ROUNDS = 200  # of EM for α, one number
-ALPHA_ITEMS = 10.0  # items, half of them ambiguous, that α is drawn to: a small table cannot say that none are
+ALPHA_ITEMS = 10.0  # prior items, half of them ambiguous: a small table cannot show that none are
 POINTS_PER_SD = 8.0  # of the grid: per standard deviation of one row's part in ℓ
 MAX_POINTS = 4096
-MAX_EXACT_LABELS = 100  # of an item, above which ℓ is taken as normal
+MAX_EXACT_LABELS = 100  # labels of an item above which ℓ is treated as normal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,14 +101,14 @@ class Explanation(Shown):
     label: Names  # (I,) most probable class
     confidence: FloatArray  # (I,) its probability
     disagreement: FloatArray  # (I,) share of pairs of labels that differ; NaN with fewer than two
-    expected: FloatArray  # (I,) what it would be if the truth were `label` and annotators erred as usual; NaN likewise
-    surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than that; NaN likewise
+    expected: FloatArray  # (I,) disagreement if the truth were `label` and annotators erred as usual; NaN likewise
+    surprise: FloatArray  # (I,) standard deviations by which the labels are less probable than expected; NaN likewise
     evidence: FloatArray  # (I,) log Bayes factor of one class against ambiguity; NaN likewise
     ambiguity: FloatArray  # (I,) P(the item is ambiguous)
-    share_ambiguous: float  # of the items with two labels or more, cautiously: with slips as learnt or anchored
-    suspect: FloatArray  # (N,) P(row is a mistake): that the item has one class, and not this one
-    groups: tuple[GroupEffect, ...]  # one per column of metadata, the surest first
-    by_group: IntArray  # (I,) which of `groups` explains the item, −1 none
+    share_ambiguous: float  # of the items with two labels or more: the smaller one of slips as fitted or anchored
+    suspect: FloatArray  # (N,) P(row is a mistake), that is, that the item has one class and not this one
+    groups: tuple[GroupEffect, ...]  # one per column of metadata, the most significant first
+    by_group: IntArray  # (I,) index into `groups` of the group that explains the item, −1 if none
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in self.counts().items() if n)
@@ -117,18 +118,18 @@ class Explanation(Shown):
         )
 
     def counts(self) -> dict[Kind, int]:
-        """How many items are of each kind."""
+        """Return the number of items of each kind."""
         return dict(zip(KINDS, np.bincount(self.kind, minlength=len(KINDS)).tolist(), strict=True))
 
     def of_kind(self, kind: Kind, *, differing: bool = False) -> list[Any]:
-        """The items of a kind, or only those whose labels differ; those whose labels disagree most first."""
+        """Return the items of a kind, optionally only those whose labels differ, the most disagreement first."""
         check_argument("kind", kind, Kind)
         chosen = np.flatnonzero((self.kind == KINDS.index(kind)) & ((self.disagreement > 0) | (not differing)))
         order = np.argsort(-np.nan_to_num(self.disagreement[chosen]), kind="stable")
         return list(self.items[chosen[order]].tolist())
 
     def to_frame(self) -> Any:
-        """One row per item; a pandas frame where pandas is installed, else an Arrow table."""
+        """Return a frame (pandas if installed, else Arrow) with one row per item."""
         import pyarrow as pa
 
         measures = ("label", "confidence", "disagreement", "expected", "surprise", "evidence", "ambiguity")
@@ -150,20 +151,20 @@ def explain(
     seed: int = 0,
     threads: int | None = None,
 ) -> Explanation:
-    """Split disagreement into likely errors, ambiguity and, with metadata, perspectives of groups, where labels tell.
+    """Split disagreement into likely errors, ambiguity and, with metadata, perspectives of groups.
 
     Parameters
     ----------
     fitted : Aggregator
-        Fitted to this table; items that it does not know are scored.
+        Fitted to this table; unknown items are scored.
     annotators : mapping of columns, or frame, optional
-        What is known of the annotators: a column `annotator` and others. Text is taken as groups, more than 12
-        different numbers as quarters; a column in which all are alike, or most differ, is left out. Annotators who are
-        not in the table do not matter.
+        Metadata: a column `annotator` and others. Text defines groups, more than 12 different numbers are cut into
+        quarters; a column with one group, or nearly as many groups as annotators, is skipped. Annotators outside the
+        table are ignored.
     missing_as_group : bool
-        Whether those without an entry in a column are a group of their own; otherwise it leaves them out.
+        Whether annotators without an entry in a column are a group; otherwise the column ignores them.
     permutations, seed : int
-        Of the people among groups; at least 100 are made for every column, as fewer could not tell it from chance.
+        Permutations of annotators among groups; at least 100 per column, as fewer cannot reach significance.
 
     >>> from dissensus.models.methods import DawidSkene
     >>> from dissensus.table.datasets import load_dataset
@@ -175,7 +176,8 @@ def explain(
     (143, 73, (1797, 10))
     """
     check_kind(table.kind, CLASS_KINDS, "explain")
-    fitted._check_fitted()
+    if not hasattr(fitted, "posterior_"):
+        raise ModelNotFitted(model=type(fitted).__name__)
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
     table = table.to_classes(fitted.classes_)
     known = naming.match(table.items, fitted.items_, "items")
@@ -186,9 +188,9 @@ def explain(
     confidence = posterior.max(axis=1, initial=0)
     rows = dataclasses.replace(table, proba=None).counted.once
     with Threads(thread_count(threads, len(rows))) as pool:
-        n, named = np.diff(rows.item_ptr), rows.votes() > 0
-        disagree = named.sum(axis=1) > 1
-        as_said = named[np.arange(best.size), best]  # somebody named the most probable class
+        n, given = np.diff(rows.item_ptr), rows.votes() > 0
+        disagree = given.sum(axis=1) > 1
+        best_given = given[np.arange(best.size), best]  # an annotator gave the most probable class
         usual = _learn_slips(rows, posterior)
         careful = usual.anchored()
         one, many = _evidence(careful, pool)
@@ -203,10 +205,10 @@ def explain(
     several, people, evidence = n >= 2, rows.ratings_per_item >= 2, one - many
     ambiguity = np.zeros(n.size)
     ambiguity[several] = _posterior_of_ambiguity(evidence[several])
-    at_least = np.maximum(one, usual_one) - np.maximum(many, usual_many)  # the kinder to slips
+    at_least = np.maximum(one, usual_one) - np.maximum(many, usual_many)  # the more favourable to slips
     share = 0.0
     if several.any():
-        slips = [given[several].sum() for given in (usual_one, alike, one)]
+        slips = [logs[several].sum() for logs in (usual_one, alike, one)]
         both = [_with_ambiguity(a[several], b[several]) for a, b in ((one, many), (usual_one, usual_many))]
         if max(both) - max(slips) >= STRONG or slips[0] - slips[1] > np.unique(rows.annotator).size:
             share = _posterior_of_ambiguity(at_least[several]).mean()
@@ -217,13 +219,13 @@ def explain(
         at = np.flatnonzero(by_group == number)
         by_view = _by_group(careful, at, columns[effect.column][1])
         views[at] = by_view - np.maximum(one, many)[at] >= STRONG
-    other = by_group >= 0  # groups may see it differently: no other reason is named
+    other = by_group >= 0  # groups may see these items differently, so no other reason is named
     by_group = np.where(views, by_group, -1)
     erred = ~other & (ambiguity <= 1 - ONE_CLASS) & (evidence >= POSITIVE)
     erred &= belief[np.arange(best.size), best] >= SURE
-    error = np.where(disagree, erred, ~as_said & (confidence >= SURE))
+    error = np.where(disagree, erred, ~best_given & (confidence >= SURE))
     kind = np.select(
-        [n == 0, views, ~other & ambiguous & people, error, people & ~disagree & as_said],
+        [n == 0, views, ~other & ambiguous & people, error, people & ~disagree & best_given],
         [KINDS.index(name) for name in ("unlabelled", "group perspective", "ambiguous", "likely error", "agreed")],
         KINDS.index("cannot tell"),
     )
@@ -259,7 +261,7 @@ def explain(
 
 @dataclass(frozen=True, eq=False)
 class _Slips:
-    """How often annotators slip and what they say then, each row left out where it is predicted."""
+    """Slip rates and response biases of annotators; each row is left out where it is predicted."""
 
     rows: Annotations
     weight: FloatArray  # (N,)
@@ -270,26 +272,26 @@ class _Slips:
     often: FloatArray  # (N,) e of the row's annotator
 
     @cached_property
-    def said(self) -> FloatArray:
-        """(N,) ν_j(y_r)."""
+    def bias(self) -> FloatArray:
+        """Return ν_j(y_r) of each row (N,)."""
         who, label = self.rows.annotator, self.rows.label
         counts = np.maximum(self.by_label[who, label] - self.mine, 0) + PSEUDO * self.crowd[label]
         return np.asarray(counts / (self.by_label.sum(axis=1)[who] - self.mine + PSEUDO))
 
-    def habits(self, some: slice) -> FloatArray:
-        """(n, K) ν of some rows' annotators."""
+    def biases(self, some: slice) -> FloatArray:
+        """Return ν of the annotators of some rows (n, K)."""
         counts, mine = self.by_label[self.rows.annotator[some]], self.mine[some]
         counts[np.arange(mine.size), self.rows.label[some]] -= mine
         counts = np.maximum(counts, 0) + PSEUDO * self.crowd
         return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
     def log_p(self, share: Any, some: Any = slice(None)) -> FloatArray:
-        """(n,) w log p_r(share) of some rows."""
+        """Return w log p_r(share) of some rows (n,)."""
         e = self.often[some]
-        return np.asarray(self.weight[some] * np.log((1 - e) * share + e * self.said[some]))
+        return np.asarray(self.weight[some] * np.log((1 - e) * share + e * self.bias[some]))
 
     def anchored(self) -> _Slips:
-        """The same where the most careful slip `CAREFUL_SLIPS`, if they do more."""
+        """Return slips anchored so that the most careful annotators slip at most `CAREFUL_SLIPS`."""
         order = np.argsort(self.often, kind="stable")
         done = np.cumsum(self.weight[order])
         if not done.size:
@@ -299,13 +301,13 @@ class _Slips:
         return dataclasses.replace(self, often=_inside(1 - factor * (1 - self.often)))
 
     def pooled(self) -> _Slips:
-        """The same where everybody slips alike, as often and to the same labels."""
+        """Return slips with the same rate and bias for all annotators."""
         mean = self.weight @ self.often / max(self.weight.sum(), np.finfo(float).tiny)
         nothing = np.zeros_like(self.mine), np.zeros_like(self.by_label)
         return dataclasses.replace(self, mine=nothing[0], by_label=nothing[1], often=np.full_like(self.often, mean))
 
     def one_class(self, part: IntArray, n_parts: int, some: Any = slice(None)) -> FloatArray:
-        """(parts, K) log of the terms of Eq. 1; part[r] has row r."""
+        """Return log of the terms of Eq. 1 for parts of the rows (parts, K); row r belongs to part[r]."""
         K, missed = self.prior.size, self.log_p(0.0, some)
         cell = part.astype(np.int64) * K + self.rows.label[some]
         gained = np.bincount(cell, self.log_p(1.0, some) - missed, n_parts * K).reshape(n_parts, K)
@@ -331,13 +333,13 @@ def _learn_slips(rows: Annotations, posterior: FloatArray) -> _Slips:
         found = _Slips(rows, weight, mine, by_label, crowd, (q.sum(axis=0) + 1) / (len(q) + K), often)
         if abs(mean - before) < SLIP_TOL:
             break
-        before, looked = mean, (1 - often) / (1 - often + often * found.said)
+        before, looked = mean, (1 - often) / (1 - often + often * found.bias)
         q = softmax(found.one_class(rows.item, rows.n_items), axis=1)
     return found
 
 
 def _evidence(slips: _Slips, pool: Threads) -> tuple[FloatArray, FloatArray]:
-    """(I, K) log of the terms of Eq. 1, and (I,) log of Eq. 2."""
+    """Return log of the terms of Eq. 1 (I, K), and log of Eq. 2 (I,)."""
     rows, prior, K = slips.rows, slips.prior, slips.prior.size
     log_prior, log_others = np.log(prior), np.log(np.maximum(1 - prior, 1e-12))
 
@@ -367,7 +369,7 @@ def _evidence(slips: _Slips, pool: Threads) -> tuple[FloatArray, FloatArray]:
 
 
 def _all_but(values: FloatArray) -> FloatArray:
-    """(I, K) log of the sum of exp over all other columns; no difference is taken, so that small ones stay."""
+    """Return log of the sum of exp over all other columns (I, K), without differences, which would lose small terms."""
     out = np.full(values.shape, -np.inf)
     out[:, 1:] = np.logaddexp.accumulate(values, axis=1)[:, :-1]
     after = np.logaddexp.accumulate(values[:, ::-1], axis=1)[:, ::-1]
@@ -376,7 +378,7 @@ def _all_but(values: FloatArray) -> FloatArray:
 
 
 def _by_group(slips: _Slips, items: IntArray, group: IntArray) -> FloatArray:
-    """(items,) log of Eq. 3; those without a group are one of their own."""
+    """Return log of Eq. 3 (items,); annotators without a group form one."""
     rows, place = slips.rows, np.full(slips.rows.n_items, -1)
     place[items] = np.arange(items.size)
     some, n_groups = place[rows.item] >= 0, int(group.max(initial=-1)) + 2
@@ -387,7 +389,7 @@ def _by_group(slips: _Slips, items: IntArray, group: IntArray) -> FloatArray:
 
 
 def _posterior_of_ambiguity(evidence: FloatArray) -> FloatArray:
-    """P(ambiguous) of items by their log Bayes factors, with the most probable share of ambiguous ones."""
+    """Return P(ambiguous) of items by their log Bayes factors, with the most probable share of ambiguous ones."""
     alpha, gamma = 0.5, np.zeros(evidence.size)
     for _ in range(ALPHA_ROUNDS if evidence.size else 0):
         gamma = expit(logit(alpha) - evidence)
@@ -396,21 +398,21 @@ def _posterior_of_ambiguity(evidence: FloatArray) -> FloatArray:
 
 
 def _with_ambiguity(one: FloatArray, many: FloatArray) -> float:
-    """Log P(labels of all items) where the most probable share of items is ambiguous."""
+    """Return log P(labels of all items) with the most probable share of ambiguous items."""
     alpha = _posterior_of_ambiguity(one - many).mean()
     no, yes = np.log(np.maximum([1 - alpha, alpha], np.finfo(float).tiny))  # either share may be 0
     return float(np.logaddexp(no + one, yes + many).sum())
 
 
 def _surprise(slips: _Slips, best: IntArray, pool: Threads) -> FloatArray:
-    """(3, I) share of pairs expected to differ if the class were best[i], P(labels less probable), P(more)."""
+    """Return expected share of differing pairs if the class is best[i], P(labels less probable) and P(more) (3, I)."""
     rows = slips.rows
 
     def of_items(number: int, first: int, last: int) -> FloatArray:
         some, ptr = slice(rows.item_ptr[first], rows.item_ptr[last]), rows.item_ptr[first : last + 1]
         ptr, item, label, w = ptr - ptr[0], rows.item[some], rows.label[some], slips.weight[some]
         row = np.arange(item.size)
-        chance = slips.often[some, None] * slips.habits(some)  # (n, K) P(label | class), of all labels
+        chance = slips.often[some, None] * slips.biases(some)  # (n, K) P(label | class), of all labels
         chance[row, best[item]] += 1 - slips.often[some]
         cost = -w[:, None] * np.log(chance)
         mean = (chance * cost).sum(axis=1)
@@ -436,7 +438,7 @@ def _surprise(slips: _Slips, best: IntArray, pool: Threads) -> FloatArray:
 
 
 def _differing(rows: Annotations) -> FloatArray:
-    """(I,) share of pairs of labels that differ, by weight; 0 without pairs."""
+    """Return the weighted share of pairs of labels that differ (I,), 0 without pairs."""
     votes = rows.votes()
     total = votes.sum(axis=1)
     squares = total if rows.weight is None else np.bincount(rows.item, rows.weight**2, rows.n_items)

@@ -1,15 +1,15 @@
-"""Who answers unlike the others, where labels are no classes: numbers, comparisons, sets, spans, texts.
+"""Annotators who answer unlike the others, where labels are no classes: numbers, comparisons, sets, spans, texts.
 
 A *trait* of annotator j is a number t_j with a standard error e_j, measured on the items that others have labelled too.
-People differ, so nobody is held to a trait of 0: the traits of the crowd are N(m, τ²), and of those who are unlike it
+Typical annotators differ: the traits of the crowd are N(m, τ²), and of annotators unlike the crowd
 
     relation      N(0, e²): answers that do not depend on the item      N(−m, τ² + e²): answers that go against it
     other traits  Cauchy, with the middle m and 5 √(τ² + e²)
 
 The shares of these, m and τ² are learnt by EM, from the median and the median distance to it, with a sceptical prior on
-the shares. P-values are of z_j = (t_j − m) / √(τ² + e_j²), by Student's t with as many degrees of freedom as there are
-annotators like the crowd, less one. With Benjamini & Hochberg (1995) over all annotators and traits, of those who are
-flagged at most `LEVEL` are like the crowd; so are they where P(like the crowd) ≤ `LEVEL` decides, as of classes.
+the shares. P-values are of z_j = (t_j − m) / √(τ² + e_j²), by Student's t; its degrees of freedom are the number of
+annotators like the crowd, less one. With Benjamini & Hochberg (1995) over all annotators and traits, at most a share
+`LEVEL` of the flagged annotators is like the crowd; P(like the crowd) ≤ `LEVEL` has the same error rate.
 
 | kind | trait | of |
 |---|---|---|
@@ -19,9 +19,10 @@ flagged at most `LEVEL` are like the crowd; so are they where P(like the crowd) 
 | sets, spans | marks | options or spans marked, less the mean of the others' on the item or document |
 | sets, spans, objects | relation | likeness (Jaccard, 1 − distance) to others' labels of the item, less of others |
 
-Relation has one side: who follows the others less. Such answers are `unrelated` or `contrary`, whichever is more
-probable, where P(like the crowd) ≤ `LEVEL`; else, by the test, `apart`. Who rates all of n ≥ 20 items the same is
-`unrelated` where g^n ≤ `LEVEL` / A (Bonferroni), g the largest share of one label among those who have several.
+Relation is one-sided: annotators who follow the others less. Such answers are `unrelated` or `contrary`, whichever is
+more probable, where P(like the crowd) ≤ `LEVEL`; else, by the test, `apart`. An annotator with the same label on all of
+n ≥ 20 items is `unrelated` where g^n ≤ `LEVEL` / A (Bonferroni), g the largest share of one label among annotators who
+give several.
 """
 
 from __future__ import annotations
@@ -39,7 +40,17 @@ from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation.distances import pair_distances
-from dissensus.exceptions import DataError
+from dissensus.messages import Message
+from dissensus.questions.exceptions import NoAnnotations
+from dissensus.questions.findings import (
+    LowCorrelation,
+    LowSimilarity,
+    MarksUnlikeOthers,
+    Reason,
+    SameNumber,
+    ShiftedNumbers,
+    UnusualChoices,
+)
 from dissensus.table.annotations import Annotations
 
 Flag = Literal[
@@ -60,38 +71,40 @@ FLAG_WORDS: dict[Flag, str] = {
     "more": "more than the others mark",
     "fewer": "fewer than the others mark",
 }
-"""What the answers of somebody with a flag are, for people to read: on the command line, in the report, in Python."""
+"""Flag → words for the answers of an annotator with this flag."""
 
-LEVEL = 0.01  # of those who are flagged, at most this share is like the crowd
-MIN_LABELS = 10  # on items that others have labelled too; with fewer nobody is flagged
-MIN_CROWD = 4  # annotators with so many labels; with fewer there is no crowd to be unlike
-WIDE = 5.0  # times as far from the middle as the crowd: those who are unlike it
-SHARES = {
-    True: (0.93, 0.05, 0.02),
-    False: (0.95, 0.05),
-}  # of the crowd and of others, of a relation and of other traits
-SHARE_ANNOTATORS = 20  # that these count as
-MAX_UNLIKE = 0.3  # share of annotators who may be unlike the crowd
+LEVEL = 0.01  # share of the flagged annotators who may be like the crowd
+MIN_LABELS = 10  # on items that others labelled too; annotators with fewer are not flagged
+MIN_CROWD = 4  # annotators with `MIN_LABELS` labels, below which nobody can be unlike the crowd
+WIDE = 5.0  # scale of traits of annotators unlike the crowd, in scales of the crowd
+SHARES = {True: (0.93, 0.05, 0.02), False: (0.95, 0.05)}
+"""One-sided trait or not → prior shares of the crowd, and of annotators unlike it."""
+SHARE_ANNOTATORS = 20  # weight of this prior, in annotators
+MAX_UNLIKE = 0.3  # largest share of annotators unlike the crowd
 EM_PASSES = 100
 NEWTON_STEPS = 8  # from the crowd's γ to an annotator's
-MAX_FOLLOWING = 5.0  # of γ: somebody may answer without any error
-PARTNERS = 8  # labels of others on the item that a label is compared with, at most
-STRANGERS = 4  # labels of other items that it is compared with
-MIN_SAME = 20  # labels, all the same, from which that alone may tell
-DOUBTFUL = 0.05  # p-value of a relation from which the same answer everywhere is held against nobody
-SAME_LABEL = 0.9  # share of one label from which the reason speaks of it
+MAX_FOLLOWING = 5.0  # limit of γ, which is infinite for an annotator without errors
+PARTNERS = 8  # other labels of the item that a label is compared with, at most
+STRANGERS = 4  # labels of other items that a label is compared with
+MIN_SAME = 20  # equal labels from which on equality alone is tested
+DOUBTFUL = 0.05  # p-value of a relation above which equal labels everywhere are not flagged
+SAME_LABEL = 0.9  # share of one label from which on the reason names it
 MIN_SPREAD = 1e-9
 
 
+Fact = tuple[type[Reason], dict[str, Any]]
+"""A class of reasons and its facts, without the chance."""
+
+
 class Trait(NamedTuple):
-    """One number of every annotator."""
+    """One number per annotator."""
 
     name: Literal["relation", "shift", "position", "ties", "marks"]
     value: FloatArray  # (A,)
     error: FloatArray  # (A,)
-    side: int  # −1: only low values stand out; 0: both
-    fact: Callable[[int], str]  # annotator → what was seen
-    always: FloatArray | None = None  # (A,) of those with one answer only, P(somebody like the crowd has); else 1
+    side: int  # −1: only low values are unusual; 0: both
+    fact: Callable[[int], Fact]  # annotator → what was seen
+    always: FloatArray | None = None  # (A,) probability that a typical annotator gives equal labels only; 1 if several
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,34 +113,34 @@ class Flagged(Shown):
 
     words: ClassVar[dict[Flag, str]] = FLAG_WORDS  # of the flags that there may be
     annotators: Names  # (A,)
-    labels: Any  # (A,) how many it gave to items that others have labelled too, by weight
-    said: tuple[dict[Flag, str], ...]  # (A,) flag → the reason
-    active_annotators: int  # those with labels
-    too_few_labels: int  # how many of them have fewer than `MIN_LABELS` labels that can be judged
+    labels: Any  # (A,) weight of the labels on items that others labelled too
+    said: tuple[dict[Flag, Message], ...]  # (A,) flag → the reason
+    active_annotators: int  # annotators with labels
+    too_few_labels: int  # active annotators with fewer than `MIN_LABELS` labels that can be tested
 
     @property
     def flags(self) -> tuple[tuple[Flag, ...], ...]:
-        """(A,) flags of each annotator."""
+        """Return the flags of each annotator (A,)."""
         return tuple(tuple(one) for one in self.said)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """(A,) a sentence for each flag, or nothing."""
-        return tuple("; ".join(one.values()) for one in self.said)
+        """Return one sentence per annotator (A,), "" without flags."""
+        return tuple("; ".join(map(str, one.values())) for one in self.said)
 
     def flagged(self, flag: Flag) -> list[Any]:
-        """The annotators with this flag."""
+        """Return the annotators with this flag."""
         check_argument("flag", flag, Literal[tuple(self.words)])
         return [name for name, said in zip(self.annotators.tolist(), self.said, strict=True) if flag in said]
 
     def _measures(self) -> dict[str, Any]:
-        """Name → (A,) what the flags rest on."""
+        """Return name → measure (A,) that the flags rest on."""
         raise NotImplementedError
 
     def to_frame(self) -> Any:
-        """One row per annotator; a pandas frame where pandas is installed, else an Arrow table.
+        """Return a frame (pandas if installed, else Arrow) with one row per annotator.
 
-        Its columns are annotator, flag ("" where none), evidence (the reasons of the flags), and measures.
+        Its columns are annotator, flag ("" if none), evidence (the reasons of the flags) and the measures.
         """
         said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
         return as_frame({"annotator": self.annotators} | said | self._measures())
@@ -146,11 +159,11 @@ class Habits(Flagged):
     """
 
     traits: dict[str, FloatArray]  # name → (A,)
-    p_values: dict[str, FloatArray]  # name → (A,) P(somebody like the crowd is as extreme); NaN with too few labels
+    p_values: dict[str, FloatArray]  # name → (A,) P(a typical annotator is as extreme); NaN with too few labels
     items: Names  # (I,)
-    disagreement: FloatArray  # (I,) how far labels of an item are from each other; NaN with fewer than two
-    groups: tuple[Any, ...] = ()
-    unsettled: str = ""
+    disagreement: FloatArray  # (I,) distance between the labels of an item; NaN with fewer than two
+    groups: ClassVar[tuple[Any, ...]] = ()
+    unsettled: ClassVar[str] = ""
 
     def __repr__(self) -> str:
         n = sum(map(bool, self.said))
@@ -158,13 +171,13 @@ class Habits(Flagged):
         return f"Habits of {who}: {n:,} {'answers' if n == 1 else 'answer'} unlike the others"
 
     def most_contested(self, n: int) -> list[tuple[Any, float]]:
-        """The items whose labels differ most, with how far."""
+        """Return the n items whose labels differ most, with the distance between their labels."""
         order = np.argsort(-np.nan_to_num(self.disagreement, nan=-1.0), kind="stable")[:n]
         found = [(self.items[i], float(self.disagreement[i])) for i in order.tolist()]
         return [(item, apart) for item, apart in found if apart > 0]
 
     def _measures(self) -> dict[str, Any]:
-        """Name → (A,) what the flags rest on: the number of labels, traits and their p-values."""
+        """Return the number of labels, the traits and their p-values."""
         found = {"labels": self.labels}
         for name, value in self.traits.items():
             found |= {name: value, f"{name}_p": self.p_values[name]}
@@ -172,7 +185,7 @@ class Habits(Flagged):
 
 
 def find_habits(table: Annotations) -> Habits:
-    """Flag annotators who answer unlike the others; see the module.
+    """Flag annotators who answer unlike the others.
 
     >>> from dissensus.table.simulate import simulate_kind
     >>> drawn = simulate_kind("numbers", 300, 20, redundancy=8, seed=1)
@@ -181,18 +194,19 @@ def find_habits(table: Annotations) -> Habits:
     True
     """
     if table.n_annotations == 0:
-        raise DataError("the table has no annotations; there is nobody to judge.")
+        raise NoAnnotations()
     labels, traits, disagreement = FINDERS[table.kind](table)
     enough = labels >= MIN_LABELS
     crowds = [Crowd.of(one, enough) for one in traits]
     tested = discoveries(np.stack([one.p for one in crowds], axis=1), LEVEL)  # (A, traits)
-    found: list[dict[Flag, str]] = []
+    found: list[dict[Flag, Message]] = []
     for code in range(table.n_annotators):
-        said: dict[Flag, str] = {}
+        reasons: dict[Flag, Message] = {}
         for trait, crowd, unlike in zip(traits, crowds, tested[code], strict=True):
             if (flag := _flag(trait, crowd, code, bool(unlike))) is not None:
-                said[flag] = f"{trait.fact(code)}; {how_many(crowd.p[code])} people here would be as far off"
-        found.append(said)
+                reason, facts = trait.fact(code)
+                reasons[flag] = reason(chance=float(crowd.p[code]), **facts)
+        found.append(reasons)
     active = np.diff(table.annotator_ptr) > 0
     return Habits(
         table.annotators, labels, tuple(found), int(active.sum()), int((active & ~enough).sum()),
@@ -201,21 +215,16 @@ def find_habits(table: Annotations) -> Habits:
     )  # fmt: skip
 
 
-def how_many(share: float) -> str:
-    """How many people do something, before what they are called."""
-    return "fewer than 1 in 1,000" if share < 0.001 else f"{100 * share:.1f} % of"
-
-
 class Crowd(NamedTuple):
-    """What is usual of a trait, and who is how far from it."""
+    """What is usual of a trait, and how far each annotator is from it."""
 
     middle: float
-    p: FloatArray  # (A,) P(somebody like the crowd is as far out); NaN without enough labels
-    probability: FloatArray  # (A, 2 or 3) of being like the crowd, and of each other way
+    p: FloatArray  # (A,) P(a typical annotator is as far out); NaN without enough labels
+    probability: FloatArray  # (A, 2 or 3) of being like the crowd, and of each way to be unlike it
 
     @classmethod
     def of(cls, trait: Trait, enough: Any) -> Crowd:
-        """Learn it by EM; see the module."""
+        """Fit the mixture of the module's docstring by EM."""
         one_sided = trait.side != 0
         p, everyone = np.full(trait.value.size, np.nan), np.zeros((trait.value.size, len(SHARES[one_sided])))
         everyone[:, 0] = 1
@@ -258,14 +267,14 @@ def _student(z: FloatArray, freedom: float) -> FloatArray:
 
 
 def discoveries(p: FloatArray, level: float) -> Any:
-    """True where Benjamini & Hochberg's steps reject at a false discovery rate; NaN is no test."""
+    """Return where Benjamini & Hochberg's procedure rejects at a false discovery rate; NaN is no test."""
     flat = np.sort(p[~np.isnan(p)])
     under = np.flatnonzero(flat <= level * np.arange(1, flat.size + 1) / max(flat.size, 1))
     return p <= flat[under[-1]] if under.size else np.zeros(p.shape, np.bool_)
 
 
 def _flag(trait: Trait, crowd: Crowd, code: int, tested: bool) -> Flag | None:
-    """What an annotator's answers are by a trait, if anything."""
+    """Return the flag of an annotator by one trait, if any."""
     if trait.name == "relation":
         like, unrelated, contrary = crowd.probability[code]
         if like <= LEVEL and crowd.p[code] <= LEVEL:
@@ -282,7 +291,7 @@ def _flag(trait: Trait, crowd: Crowd, code: int, tested: bool) -> Flag | None:
 
 
 def _means(values: FloatArray, of: IntArray, n: int) -> tuple[FloatArray, FloatArray]:
-    """(n,) mean of values by code, and its standard error."""
+    """Return the mean of values by code (n,), and its standard error (n,)."""
     count = np.bincount(of, minlength=n)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.bincount(of, values, n) / count
@@ -290,8 +299,8 @@ def _means(values: FloatArray, of: IntArray, n: int) -> tuple[FloatArray, FloatA
         return mean, np.sqrt(spread / count)
 
 
-def _of_others(table: Annotations, values: FloatArray) -> tuple[FloatArray, Any]:
-    """(N,) mean of what others said of the item, and (N,) whether anybody else did."""
+def _leave_one_out_mean(table: Annotations, values: FloatArray) -> tuple[FloatArray, Any]:
+    """Return the mean of the other annotators' values on the item (N,), and whether there are any (N,)."""
     pair = table.item.astype(np.int64) * table.n_annotators + table.annotator
     _, own = np.unique(pair, return_inverse=True)
     n = np.bincount(table.item, minlength=table.n_items)[table.item] - np.bincount(own)[own]
@@ -307,8 +316,8 @@ def _ratings(table: Annotations) -> Found:
     _, place, count = np.unique(raw, return_inverse=True, return_counts=True)
     upper = np.cumsum(count)
     x = ndtri((upper - count / 2) / len(table))[place]  # normal scores
-    others, met = _of_others(table, x)
-    raw_others, _ = _of_others(table, raw)
+    others, met = _leave_one_out_mean(table, x)
+    raw_others, _ = _leave_one_out_mean(table, raw)
     who, x, others, y = table.annotator[met], x[met], others[met], raw[met]
     labels = np.bincount(who, minlength=A)
     shift, error = _means(x - others, who, A)
@@ -321,28 +330,25 @@ def _ratings(table: Annotations) -> Found:
     z, z_error = np.arctanh(np.clip(r, -0.999, 0.999)), 1 / np.sqrt(np.maximum(labels - 3, 1))
     crowd = np.median(r[labels >= MIN_LABELS]) if (labels >= MIN_LABELS).any() else np.nan
 
-    most = np.zeros(A, np.int64)  # times of each one's most frequent label
+    most = np.zeros(A, np.int64)  # count of each annotator's most frequent label
     said, times = np.unique(who.astype(np.int64) * (place.max() + 1) + place[met], return_counts=True)
     np.maximum.at(most, said // (place.max() + 1), times)
     several = (labels >= MIN_LABELS) & (most < labels)
     usual = float(((most + 1) / (labels + 2))[several].max()) if several.any() else 1.0
     always = np.where((labels >= MIN_SAME) & (most == labels), usual**labels, 1.0)
 
-    def follows(code: int) -> str:
+    def relation(code: int) -> Fact:
         values, times = np.unique(y[who == code], return_counts=True)
-        if times.max() >= SAME_LABEL * labels[code]:
-            return f"answers {values[times.argmax()]:g} {times.max():,} times of {labels[code]:,}"
-        return (
-            f"answers with a correlation of {r[code]:z.2f} with the others' over {labels[code]:,} labels, where "
-            f"{crowd:.2f} is usual"
-        )
+        n = int(labels[code])
+        if times.max() >= SAME_LABEL * n:
+            return SameNumber, {"value": float(values[times.argmax()]), "times": int(times.max()), "n": n}
+        return LowCorrelation, {"r": float(r[code]), "usual": float(crowd), "n": n}
 
-    def away(code: int) -> str:
-        word = "more" if off[code] > 0 else "less"
-        return f"gives {abs(off[code]):.3g} {word} than others to the same items, over {labels[code]:,} labels"
+    def distance(code: int) -> Fact:
+        return ShiftedNumbers, {"shift": float(off[code]), "n": int(labels[code])}
 
     spread = _means(raw, table.item, table.n_items)[1] * np.sqrt(np.bincount(table.item, minlength=table.n_items))
-    traits = [Trait("relation", z, z_error, -1, follows, always), Trait("shift", shift, error, 0, away)]
+    traits = [Trait("relation", z, z_error, -1, relation, always), Trait("shift", shift, error, 0, distance)]
     return labels, traits, (table.items, spread)
 
 
@@ -350,12 +356,12 @@ def _pairs(table: Annotations) -> Found:
     from dissensus.models.methods.bradley_terry import BradleyTerry, chances, gradient
 
     model, A = BradleyTerry().fit(table), table.n_annotators
-    games, who = model._games(table), table.annotator
+    games, who = model.games_of(table), table.annotator
     own = np.tile(model.crowd_answering_, (A, 1))
     d = model.scores_[games.left] - model.scores_[games.right]
 
     def step(score: FloatArray, information: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(A,) one Newton step away from the crowd, and its standard error."""
+        """Return one Newton step away from the crowd (A,), and its standard error (A,)."""
         sums = np.maximum(np.bincount(who, information, A), MIN_SPREAD)
         return np.bincount(who, score, A) / sums, 1 / np.sqrt(sums)
 
@@ -367,41 +373,43 @@ def _pairs(table: Annotations) -> Found:
     follows = np.clip(own[:, 0], -MAX_FOLLOWING, MAX_FOLLOWING)
     p = chances(games, model.scores_, own, total=False)
     slope, curve = gradient(games, p)
-    said = {
+    chosen = {
         "left": (table.label == 0, (usual.either + usual.apart) / 2),
         "right": (table.label == 1, (usual.either - usual.apart) / 2),
         "tie": (table.label == 2, usual.tie),
         "better": ((table.label < 2) & ((table.label == 0) == (d > 0)), usual.either / 2 + np.abs(usual.apart) / 2),
     }
-    seen = {name: [np.bincount(who, one, A) for one in both] for name, both in said.items()}
+    counts = {name: [np.bincount(who, one, A) for one in both] for name, both in chosen.items()}
 
-    def counted(name: str, words: str) -> Callable[[int], str]:
-        def say(code: int) -> str:
-            found, expected = (one[code] for one in seen[name])
-            return f"{words} in {found:,.0f} of {n[code]:,} answers, where {expected:,.0f} would be usual"
-
-        return say
+    def choices(code: int, choice: str) -> Fact:
+        times, expected = (float(one[code]) for one in counts[choice])
+        return UnusualChoices, {"choice": choice, "times": times, "expected": expected, "n": int(n[code])}
 
     n = np.bincount(who, minlength=A)
-    left, right = (counted(name, f"prefers what stands {name}") for name in ("left", "right"))
     position, position_error = step(slope, curve)
     traits = [
-        Trait("relation", follows, follows_error, -1, counted("better", "names the better one")),
-        Trait("position", position, position_error, 0, lambda code: (left if position[code] > 0 else right)(code)),
+        Trait("relation", follows, follows_error, -1, lambda code: choices(code, "better")),
+        Trait(
+            "position",
+            position,
+            position_error,
+            0,
+            lambda code: choices(code, "left" if position[code] > 0 else "right"),
+        ),
     ]
     if 0 < games.tied.sum() < games.weight.sum():
         ties = step(games.tied - games.weight * p.tie, games.weight * p.tie * (1 - p.tie))
-        traits.append(Trait("ties", *ties, 0, counted("tie", "calls a tie")))
+        traits.append(Trait("ties", *ties, 0, lambda code: choices(code, "tie")))
     votes = table.votes()
     total = votes.sum(axis=1)
     split = np.where(total > 1, 1 - votes.max(axis=1, initial=0) / np.maximum(total, 1), np.nan)
     return n, traits, (table.items, split)
 
 
-def _likeness(
+def _similarity(
     item: IntArray, who: IntArray, alike: Callable[[IntArray, IntArray], FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """(N,) mean likeness of rows to others' rows of the item (NaN where there is none), and to rows of other items."""
+    """Return the mean similarity of rows to others' rows of the item (NaN without any), and to rows of other items."""
     rng, N = np.random.default_rng(0), item.size
     order = np.lexsort((rng.random(N), item))
     size = np.bincount(item)[item[order]]
@@ -409,7 +417,7 @@ def _likeness(
     place = np.arange(N) - start
 
     def mean(pairs: Iterable[tuple[IntArray, IntArray, Any]]) -> FloatArray:
-        """(N,) mean likeness over pairs of rows, those of them that are good and of two people."""
+        """Return the mean similarity (N,) over the good pairs of rows by two annotators."""
         total, times = np.zeros(N), np.zeros(N)
         for row, other, good in pairs:
             good = good & (who[row] != who[other])
@@ -425,32 +433,30 @@ def _likeness(
 
 
 def _related(item: IntArray, who: IntArray, A: int, items: Names, alike: Any, marks: Any, words: str) -> Found:
-    """Traits of labels that are more or less alike; `marks` (N,) are how many things a row marks, or None."""
-    near, chance = _likeness(item, who, alike)
+    """Return traits of labels with a similarity; `marks` (N,) counts what a row marks, or is None."""
+    near, chance = _similarity(item, who, alike)
     met = ~np.isnan(near)
     labels = np.bincount(who[met], minlength=A)
     relation, error = _means((near - chance)[met], who[met], A)
     mean, _ = _means(near[met], who[met], A)
     usual = np.median(mean[labels >= MIN_LABELS]) if (labels >= MIN_LABELS).any() else np.nan
 
-    def follows(code: int) -> str:
-        return (
-            f"its {words} are {mean[code]:.2f} alike to the others' (1: the same) over {labels[code]:,} of them, where "
-            f"{usual:.2f} is usual"
-        )
+    def similarity(code: int) -> Fact:
+        facts = {"what": words, "similarity": float(mean[code]), "usual": float(usual), "n": int(labels[code])}
+        return LowSimilarity, facts
 
-    traits = [Trait("relation", relation, error, -1, follows)]
+    traits = [Trait("relation", relation, error, -1, similarity)]
     if marks is not None:
         n = np.bincount(item)[item] - 1
         others = np.divide(np.bincount(item, marks)[item] - marks, n, out=np.zeros(item.size), where=n > 0)
         more, more_error = _means((marks - others)[met], who[met], A)
         own, _ = _means(marks[met], who[met], A)
 
-        def many(code: int) -> str:
-            usual = own[code] - more[code]
-            return f"marks {own[code]:.2f} on average in {labels[code]:,} {words}, where others mark {usual:.2f}"
+        def marked(code: int) -> Fact:
+            facts = {"what": words, "own": float(own[code]), "usual": float(own[code] - more[code])}
+            return MarksUnlikeOthers, facts | {"n": int(labels[code])}
 
-        traits.append(Trait("marks", more, more_error, 0, many))
+        traits.append(Trait("marks", more, more_error, 0, marked))
     away = 1 - _means(near[met], item[met], items.size)[0]
     return labels, traits, (items, away)
 
@@ -483,7 +489,7 @@ def _objects(table: Annotations) -> Found:
 
 
 def _spans(table: Annotations) -> Found:
-    """One row for all that somebody said of a document: which places are marked as what."""
+    """Compare annotators by documents: one row per document and annotator, with the places that it marks."""
     from scipy.sparse import csr_array
 
     A, where = table.n_annotators, table.sequences

@@ -1,21 +1,21 @@
-"""How probable it is that an annotator labels like an honest member of its crowd, given its very items.
+"""Probability that an annotator is a typical member of its crowd, given the items that it labelled.
 
-What the others say of item i, without annotator j and those it copies with (who share one vote), is softened because
-labels of one item are not independent: Θ and π are Dawid-Skene's, n the number of other votes,
+The posterior of item i without annotator j and its copying group (which shares one vote) is tempered because labels of
+one item are not independent: Θ and π are Dawid-Skene's, n the number of other votes,
 
     q_−j,i(c) ∝ π_c Π_{k ≠ j} Θ_k[c, y_ik]^(1 / (1 + (n − 1) ρ))
 
-Three hypotheses explain j's labels y_1, y_2, …; each is a proper distribution over all labels j could have given.
+Three hypotheses explain the labels y_1, y_2, … of j; each is a proper distribution over all labels j could have given.
 
-- *honest*: P(y | i) = Σ_c q_−j,i(c) Θ[c, y], rows Θ[c, ·] ~ Dirichlet(s · m_c). The mean m lies between the crowd's
-  own matrix M and labels at random (a weaker member) or the identity (an expert); s says how unlike each other members
-  are. What share of the crowd is of which kind (m, s) is learnt.
+- *typical*: P(y | i) = Σ_c q_−j,i(c) Θ[c, y], rows Θ[c, ·] ~ Dirichlet(s · m_c). The mean m lies between the crowd's
+  own matrix M and labels at random (a weaker member) or the identity (an expert); the smaller s, the more members
+  differ. The shares of the pairs (m, s) in the crowd are estimated.
 - *unrelated*: P(y | i) = p[y], whatever the item is; p ~ a mixture of Dirichlets.
-- *contrary*: like honest, but the mean has a tenth on the right label.
+- *contrary*: like typical, but the mean has a tenth on the right label.
 
 The evidence for a matrix is Π_n P(y_n | y_1 … y_n−1): Dirichlet counts are updated as labels come in, a few at a time.
-Shares of the three are learnt with a sceptical prior, and limited. By local false discovery rates: among annotators
-with P(honest) ≤ α at most a share α is honest, however many there are.
+The shares of the three are estimated with a sceptical prior, and limited. By local false discovery rates: among
+annotators with P(typical) ≤ α at most a share α is typical, however many there are.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-LEVELS = (-0.4, -0.2, 0.0, 0.4, 0.8)  # of skill: −1 labels at random, 0 like the crowd, 1 without mistakes
-SPREADS = (3.0, 12.0, 60.0)  # s: the fewer, the less alike are members
+LEVELS = (-0.4, -0.2, 0.0, 0.4, 0.8)  # levels of skill: −1 labels at random, 0 like the crowd, 1 without mistakes
+SPREADS = (3.0, 12.0, 60.0)  # values of s
 CONTRARY_SPREADS = (1.5, 6.0)
-PRIOR = np.array([0.93, 0.05, 0.02])  # shares of honest, unrelated, contrary
-PRIOR_ANNOTATORS = 20  # that this prior counts as
-MAX_SUSPECT = 0.3  # share of the crowd that may be unrelated or contrary
-KIND_PSEUDO = 0.05  # annotators that every kind of honest member starts with
-MAX_LABELS = 1000  # of one annotator that count as evidence
-GROWTH = 1.2  # of the blocks in which labels come in
-DRAWS = 4000  # imagined honest annotators that a p-value compares with
+PRIOR = np.array([0.93, 0.05, 0.02])  # shares of typical, unrelated, contrary annotators
+PRIOR_ANNOTATORS = 20  # weight of this prior, in annotators
+MAX_SUSPECT = 0.3  # largest share of unrelated or contrary annotators
+KIND_PSEUDO = 0.05  # prior annotators of each level and spread
+MAX_LABELS = 1000  # labels of one annotator that count as evidence
+GROWTH = 1.2  # growth of the chunks in which labels come in
+DRAWS = 4000  # simulated typical annotators behind a p-value
 
 
 @dataclass(frozen=True, eq=False)
 class Others:
-    """Rows of a table and what others say of their items; `alone`: nobody else has labelled the item."""
+    """Rows of a table with the leave-one-out posterior of their items; `alone`: no other labels the item."""
 
     annotator: IntArray  # (N,)
     item: IntArray  # (N,)
@@ -61,9 +61,9 @@ class Others:
 
 
 def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -> Others:
-    """Fit Dawid-Skene and leave out every annotator in turn, with all of its unit (A,).
+    """Fit Dawid-Skene and compute the posterior without each annotator and its unit (A,).
 
-    What one person says of an item, however often, is one label.
+    Repeated labels of an annotator on an item count as one.
     """
     table = table.once
     rows, A = expand_rows(table), table.n_annotators
@@ -81,13 +81,13 @@ def ask_others(table: Annotations, unit: IntArray, threads: int | None = None) -
     log = np.log(confusion[annotator, :, label]) * share[:, None]
     total, own = _sums(log, item, table.n_items), _sums(log, slot, of_slot.size)
     others = np.bincount(of_slot, minlength=table.n_items)[item] - 1
-    worth = 1 / design_effect(others, DEFAULT_CORRELATION)
-    q = softmax(np.log(prior) + worth[:, None] * (total[item] - own[slot]), axis=1)
+    power = 1 / design_effect(others, DEFAULT_CORRELATION)
+    q = softmax(np.log(prior) + power[:, None] * (total[item] - own[slot]), axis=1)
     return Others(annotator, item, label, weight, q, others == 0, A)
 
 
 def _one_vote(item: IntArray, unit: IntArray, weight: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Let rows of one unit on an item share a vote: (S,) item of each such slot, (N,) slot and vote of each row."""
+    """Share one vote among rows of a unit on an item; return the item of each slot (S,), slot and vote of each row."""
     size = np.int64(unit.max(initial=0) + 1)
     slots, slot = np.unique(item * size + unit, return_inverse=True)
     votes = np.bincount(slot, weight)
@@ -95,25 +95,25 @@ def _one_vote(item: IntArray, unit: IntArray, weight: FloatArray) -> tuple[IntAr
 
 
 def _sums(values: FloatArray, of: IntArray, n: int) -> FloatArray:
-    """(n, K) sums of values (N, K) by code."""
+    """Return sums of values (N, K) by code (n, K)."""
     return np.stack([np.bincount(of, column, n) for column in values.T], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Honesty:
-    """What the labels say of everybody."""
+    """Probabilities of the three hypotheses for every annotator."""
 
-    probability: FloatArray  # (A, 3) of honest, unrelated, contrary
+    probability: FloatArray  # (A, 3) of typical, unrelated, contrary
     others: Others
-    used: IntArray  # (n,) rows that count, in the order in which they come in
-    kinds: FloatArray  # (G, K, K) Dirichlet parameters of the kinds of honest members
+    used: IntArray  # (n,) rows that count as evidence, in their order
+    kinds: FloatArray  # (G, K, K) Dirichlet parameters of the kinds of typical members
     shares: FloatArray  # (G,) of the kinds
 
     def chances(self, annotator: int, label: int | None) -> tuple[float, float]:
-        """Compare an annotator with honest ones who had its items: statistic and P(an honest one is as extreme).
+        """Compare an annotator with typical ones on its items; return statistic and P(a typical one is as extreme).
 
-        The statistic is how many of its labels are `label` (as many or more), or without one, how many the others
-        would expect to be right (as few or fewer).
+        The statistic is the number of its labels that are `label` (large values are extreme) or, without one, the
+        number of right labels that the others expect (small values are extreme).
         """
         o, rng = self.others, np.random.default_rng(annotator)
         rows = self.used[o.annotator[self.used] == annotator]
@@ -123,34 +123,37 @@ class Honesty:
         drawn /= np.maximum(drawn.sum(axis=2, keepdims=True), 1e-300)
         if label is not None:
             share = drawn[:, :, label] @ q.T  # (D, n)
-            seen, hits = float((o.label[rows] == label).sum()), (rng.random((20, *share.shape)) < share).sum(axis=-1)
-            return seen, float((1 + (hits >= seen).sum()) / (1 + hits.size))
+            observed, hits = (
+                float((o.label[rows] == label).sum()),
+                (rng.random((20, *share.shape)) < share).sum(axis=-1),
+            )
+            return observed, float((1 + (hits >= observed).sum()) / (1 + hits.size))
         expected = np.cumsum(np.einsum("nc,dcl->ldn", q, drawn, order="C"), axis=0)
         chance = rng.random((20, *expected.shape[1:]))
         given = np.zeros(chance.shape, naming.smallest_int(len(expected)))  # (20, D, n)
         for bound in expected[:-1]:
             given += chance > bound
         index = np.arange(rows.size)
-        seen, believed = float(q[index, o.label[rows]].sum()), q[index, given].sum(axis=-1)
-        return seen, float((1 + (believed <= seen + 1e-9).sum()) / (1 + believed.size))
+        observed, simulated = float(q[index, o.label[rows]].sum()), q[index, given].sum(axis=-1)
+        return observed, float((1 + (simulated <= observed + 1e-9).sum()) / (1 + simulated.size))
 
 
 def judge(others: Others) -> Honesty:
-    """See the module."""
+    """Compute the probabilities of the three hypotheses for every annotator."""
     A, K = others.n_annotators, others.q.shape[1]
     used, cuts = _order(others)
     of, label, weight = others.annotator[used], others.label[used], others.weight[used]
     given = np.bincount(of * K + label, weight, A * K).reshape(A, K).astype(np.float64)
     active = given.sum(axis=1) > 0
-    honest = np.ones(A)
+    typical = np.ones(A)
     wrong = np.full((K, K), 0.9 / max(K - 1, 1))
     np.fill_diagonal(wrong, 0.1)
-    for _ in range(2):  # the second time, the crowd's matrix is that of its honest members
-        crowd, shares = _crowd(others, used, honest)
+    for _ in range(2):  # the second time, the crowd's matrix is that of its typical members
+        crowd, shares = _crowd(others, used, typical)
         kinds = np.stack([spread * _member(crowd, shares, level) for level in LEVELS for spread in SPREADS])
         of_kinds = np.stack([_evidence(others, used, cuts, kind) for kind in kinds], axis=1)
-        habits = (np.full(K, 0.2), np.ones(K), np.full(K, 10.0), 40 * shares + 0.1)
-        unrelated = _mean([_habit_evidence(given, habit) for habit in habits])
+        biases = (np.full(K, 0.2), np.ones(K), np.full(K, 10.0), 40 * shares + 0.1)
+        unrelated = _mean([_unrelated_evidence(given, bias) for bias in biases])
         contrary = _mean([_evidence(others, used, cuts, spread * wrong) for spread in CONTRARY_SPREADS])
         mix, prior = np.full(len(kinds), 1 / len(kinds)), PRIOR
         for _ in range(50):
@@ -163,12 +166,12 @@ def judge(others: Others) -> Honesty:
             suspect = prior[1:].sum()
             if suspect > MAX_SUSPECT:
                 prior = np.append(1 - MAX_SUSPECT, prior[1:] * MAX_SUSPECT / suspect)
-        honest = probability[:, 0]
+        typical = probability[:, 0]
     return Honesty(probability, others, used, kinds, mix)
 
 
 def _order(others: Others) -> tuple[IntArray, IntArray]:
-    """Rows that count, first those that come first for each annotator, and where blocks of them start and end."""
+    """Return the rows that count as evidence, the first ones of each annotator first, and the ends of their chunks."""
     rows = np.flatnonzero(~others.alone & (others.weight > 0))
     shuffled = naming.mix(others.item[rows].astype(np.uint64))
     rows = rows[np.lexsort((shuffled, others.annotator[rows]))]
@@ -182,10 +185,10 @@ def _order(others: Others) -> tuple[IntArray, IntArray]:
     return rows[order], np.searchsorted(place[order], ends)
 
 
-def _crowd(others: Others, used: IntArray, honest: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(K, K) the matrix of all honest members together, by EM, and (K,) the shares of their labels."""
+def _crowd(others: Others, used: IntArray, typical: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the matrix of all typical members together (K, K), by EM, and the shares of their labels (K,)."""
     K, label, q = others.q.shape[1], others.label[used], others.q[used]
-    weight = others.weight[used] * honest[others.annotator[used]]
+    weight = others.weight[used] * typical[others.annotator[used]]
     start = 0.7 * np.eye(K) + 0.3 / K
     matrix = start
     for _ in range(30):
@@ -197,13 +200,13 @@ def _crowd(others: Others, used: IntArray, honest: FloatArray) -> tuple[FloatArr
 
 
 def _member(crowd: FloatArray, shares: FloatArray, level: float) -> FloatArray:
-    """(K, K) the mean matrix of members at a level of skill."""
+    """Return the mean matrix of members at a level of skill (K, K)."""
     toward = shares[None, :] if level < 0 else np.eye(len(crowd))
     return np.asarray(0.98 * ((1 - abs(level)) * crowd + abs(level) * toward) + 0.02 / len(crowd))
 
 
 def _evidence(others: Others, used: IntArray, cuts: IntArray, pseudo: FloatArray) -> FloatArray:
-    """(A,) log P(labels) where rows of the matrix are Dirichlet(pseudo[c, :])."""
+    """Return log P(labels) of each annotator (A,) if rows of the matrix are Dirichlet(pseudo[c, :])."""
     A, K = others.n_annotators, len(pseudo)
     counts, totals, evidence = np.tile(pseudo, (A, 1, 1)), np.tile(pseudo.sum(axis=1), (A, 1)), np.zeros(A)
     for start, end in pairwise(cuts.tolist()):
@@ -219,12 +222,12 @@ def _evidence(others: Others, used: IntArray, cuts: IntArray, pseudo: FloatArray
     return evidence
 
 
-def _habit_evidence(given: FloatArray, pseudo: FloatArray) -> FloatArray:
-    """(A,) log P(labels) where each is drawn from the same shares, Dirichlet(pseudo)."""
+def _unrelated_evidence(given: FloatArray, pseudo: FloatArray) -> FloatArray:
+    """Return log P(labels) of each annotator (A,) if all are drawn from the same shares, Dirichlet(pseudo)."""
     total, n = pseudo.sum(), given.sum(axis=1)
     return np.asarray(gammaln(total) - gammaln(total + n) + (gammaln(pseudo + given) - gammaln(pseudo)).sum(axis=1))
 
 
 def _mean(logs: list[FloatArray]) -> FloatArray:
-    """The log of the mean."""
+    """Return the log of the mean."""
     return np.asarray(logsumexp(logs, axis=0) - np.log(len(logs)))

@@ -1,25 +1,25 @@
-"""What to do about each item: nothing (settled), look at it, or accept that people differ (truly split).
+"""Status of each item: settled (ready to use), needs a look, or truly split (annotators genuinely disagree).
 
-An item is *settled* where its class is known, or P(its label) ≥ `SETTLED` by `MIN_ANNOTATORS` people or more. 0.95 is
-asked for so that nine of ten are right: the labels alone do not show how far people err alike (`benchmarks/trust`). Of
-the others, one with n labels, of which m agree on the most frequent class, is *truly split* where so few would agree in
-at most `MAX_CHANCE` of the cases if its annotators erred as often as they do elsewhere: P(Binomial(n, r) ≤ m) ≤
+An item is *settled* if its class is known, or P(its label) ≥ `SETTLED` by at least `MIN_ANNOTATORS` annotators. 0.95 is
+required so that nine of ten are right: the labels alone do not show how far annotators err alike (`benchmarks/trust`).
+Another item with n labels, of which m agree on the most frequent class, is *truly split* if at most `MAX_CHANCE` of
+such items would have so little agreement if its annotators erred as often as elsewhere: P(Binomial(n, r) ≤ m) ≤
 `MAX_CHANCE`, r the mean share of their labels that are the label of the item (each with `CROWD_LABELS` labels of
-average quality added). Where people repeat themselves n is how many they are, and m their share of the labels that
-agree. All others *need a look*: more labels, or an expert, would tell.
+average quality added). With repeated labels n is the number of annotators, and m their share of the labels that agree.
+All other items *need a look*: more labels, or an expert, would settle them.
 
-What stands for P(label) and for agreement where labels are no classes:
+For other label types, P(label) and agreement are:
 
-| kind | how sure | labels that agree |
+| kind | confidence | labels that agree |
 |---|---|---|
 | sets, objects | P(exactly this answer) | the same answer |
-| pairs | P(the one that is said to be better has the higher score); P(tie) of a tie | the same outcome |
+| pairs | P(the better one has the higher score); P(tie) of a tie | the same outcome |
 | numbers | reliability, 1 − variance of the value / variance of all true values | within the error of 90 % of labels |
-| spans | of a document: P(every span is right, and none that somebody marked is missing), at least | never split |
+| spans | of a document: lower bound of P(every span is right, and none that was marked is missing) | never split |
 
-A reliability of 0.9 is what Nunnally (Psychometric Theory, 2nd edition, 1978) asks for before single cases are decided
-by a measure: the 95 % interval is then 0.32 times as wide as one without a label. The width of such an interval knows
-nothing of how far apart the labels of its item lie, so numbers that are split, also by two labels, are not settled.
+A reliability of 0.9 is what Nunnally (Psychometric Theory, 2nd edition, 1978) requires to decide single cases: the 95 %
+interval is then 0.32 times as wide as without a label. The width of such an interval does not depend on how far apart
+the labels of its item lie, so numbers that are split, also by two labels, are not settled.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import bdtr, ndtr
 
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import Count
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.messages import Message
 from dissensus.models.confidence import CROWD_LABELS
+from dissensus.questions import findings
 from dissensus.table import names as naming
 
 if TYPE_CHECKING:
@@ -47,34 +49,32 @@ if TYPE_CHECKING:
 Status = Literal["settled", "needs a look", "truly split"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 
-SETTLED = 0.95  # P(label) from which an item is settled; from 0.9 on, three sets of 12 are less than 88 % right
-RELIABLE = 0.9  # reliability from which a number is settled
-NEAR = 0.9  # share of the labels of numbers that lie within what is called near
-MIN_ANNOTATORS = 2  # of an item that can be settled: what one says, however often, is not checked by anybody
-MAX_CHANCE = 0.05  # that annotators who only err agree so little
-MIN_ANNOTATORS_SPLIT = 4  # with fewer, an item is not called split
+SETTLED = 0.95  # confidence of a settled item; with 0.9, three data sets of 12 are less than 88 % right
+RELIABLE = 0.9  # reliability of a settled number
+NEAR = 0.9  # share of the labels of numbers that count as near their value
+MIN_ANNOTATORS = 2  # of a settled item: labels of one annotator, however many, are unchecked
+MAX_CHANCE = 0.05  # probability of so little agreement by errors alone, below which an item is split
+MIN_ANNOTATORS_SPLIT = 4  # annotators of an item that can be split
 INTERVAL_SDS = 3.92  # standard deviations in a 95 % interval
-DECIDED, DECIDED_REASON = len(STATUSES), "decided: its answer was given"  # in place of a status; of known items
-ONE_ANNOTATOR = "{} labels, all by one annotator"
-MAX_TIED = 3  # answers that are named where several lead; of more, only how many
-MAX_CELLS_PER_ROW = 20  # items × classes beyond which votes are counted by sorting
+DECIDED = len(STATUSES)  # in place of a status, for reasons: the class is known
+MAX_CELLS_PER_ROW = 20  # items × classes per row above which votes are counted by sorting
 
 
 @dataclass(frozen=True, eq=False)
 class ItemStatus:
-    """Votes, status and reason of every item; the texts are made when they are first asked for."""
+    """Votes, status and reason of every item; the texts are made on first use."""
 
     labels: IntArray  # (I,) number of labels
     status: IntArray  # (I,) code into STATUSES
-    sure: FloatArray  # (I,) what is compared with `least`
+    sure: FloatArray  # (I,) confidence, compared with `least`
     classes: Names  # (K,)
-    reasons: Callable[[slice], Any]  # makes the reasons of some items
+    reasons: Callable[[slice], Any]  # renders the reasons of some items
     given: tuple[IntArray, IntArray, IntArray]  # classes and counts of the votes, the most frequent first; (I + 1,)
     least: float = SETTLED
 
     @cached_property
     def votes(self) -> Any:
-        """(I,) Arrow strings such as "cat 3, dog 1", the most frequent class first."""
+        """Return Arrow strings (I,) such as "cat 3, dog 1", the most frequent class first."""
         given, count, ptr = self.given
         names = pa.array([str(name) for name in self.classes], pa.string()).take(pa.array(given))
         each = pc.binary_join_element_wise(names, pc.cast(pa.array(count), pa.string()), " ")
@@ -82,25 +82,25 @@ class ItemStatus:
 
     @cached_property
     def reason(self) -> Any:
-        """(I,) Arrow strings, a few words each."""
+        """Return Arrow strings (I,), one clause each."""
         found = self.reasons(slice(None))
         return found if isinstance(found, pa.Array) else pa.array(found, pa.string())
 
     def reason_of(self, item: int) -> str:
-        """The reason of one item."""
+        """Return the reason of one item."""
         return str(self.reasons(slice(item, item + 1))[0])
 
     def counts(self) -> dict[Status, int]:
-        """How many items have each status."""
+        """Return the number of items of each status."""
         return dict(zip(STATUSES, np.bincount(self.status, minlength=len(STATUSES)).tolist(), strict=True))
 
     def columns(self) -> dict[str, Any]:
-        """Columns of a frame, one row per item."""
+        """Return the columns of a frame with one row per item."""
         status = pa.array(STATUSES).take(pa.array(self.status))
         return {"votes": self.votes, "labels": self.labels, "status": status, "reason": self.reason}
 
     def beside(self, frame: Any) -> Any:
-        """An Arrow frame of the items with these columns after what it says of each answer."""
+        """Return an Arrow frame of the items with these columns after its columns of answers."""
         there, columns = frame.column_names, self.columns()
         if "confidence" not in there:  # numbers, whose labels are counted there
             columns = {name: columns[name] for name in ("status", "reason")}
@@ -110,27 +110,26 @@ class ItemStatus:
         return frame
 
     def sentence(self) -> str:
-        """How many items have each status, for people."""
-        settled, look, split = self.counts().values()
-        sure = "sure" if self.least == SETTLED else "reliable"
-        rule = f"{100 * self.least:g} % {sure}, by {MIN_ANNOTATORS} annotators or more"
-        return (
-            f"{settled:,} {'item is' if settled == 1 else 'items are'} settled ({rule}), "
-            f"{look:,} {'needs' if look == 1 else 'need'} a look, {split:,} {'is' if split == 1 else 'are'} truly "
-            "split."
-        )
+        """Return the number of items of each status in words."""
+        settled, look, split = map(Count, self.counts().values())
+        return str(
+            findings.StatusCounts(
+                settled=settled, look=look, split=split, least=100 * self.least, reliability=self.least != SETTLED,
+                annotators=MIN_ANNOTATORS,
+            )
+        )  # fmt: skip
 
 
 def is_settled(
     confidence: FloatArray, annotators: IntArray, known: IntArray | None = None, least: float = SETTLED
 ) -> BoolArray:
-    """(I,) which items are settled, by how many `annotators` labelled them; `known` (I,) has their class or −1."""
+    """Return which items are settled (I,), by their numbers of `annotators`; `known` (I,) has their class or −1."""
     given = (annotators >= MIN_ANNOTATORS) & (confidence >= least)
     return np.asarray(given if known is None else given | (known >= 0))
 
 
 def usual_share(table: Annotations, right: BoolArray) -> FloatArray:
-    """(A,) share of each annotator's labels that are right (N,); `CROWD_LABELS` are added."""
+    """Return the share of each annotator's labels that are right (A,), with `CROWD_LABELS` added."""
     mean = right.mean() if right.size else 1.0
     hits = np.bincount(table.annotator, right, table.n_annotators) + CROWD_LABELS * mean
     return np.asarray(hits / (np.diff(table.annotator_ptr) + CROWD_LABELS))
@@ -144,10 +143,10 @@ def item_status(
     *,
     share: FloatArray | None = None,
 ) -> ItemStatus:
-    """Status of the items of a table, by the code (I,) of their label and its probability (I,).
+    """Return the status of the items of a table, by the code (I,) of their label and its probability (I,).
 
-    `known` (I,) has the class of items that were told it, −1 elsewhere. Every row counts as one label, whatever its
-    weight, and none where that is 0. `share` (A,) is the `usual_share` of a larger table, of which this one is a part.
+    `known` (I,) has the known classes, −1 elsewhere. Every row counts as one label, whatever its weight, unless that is
+    0. `share` (A,) is the `usual_share` of a larger table that contains this one.
 
     >>> from dissensus.models.methods import MajorityVote
     >>> from dissensus.table.annotations import Annotations
@@ -166,18 +165,18 @@ def item_status(
     agree[some], top[some] = count[ptr[:-1][some]], given[ptr[:-1][some]]
     tied, leaders = _tied(item, given, count, agree)
     share = usual_share(table, right) if share is None else share
-    status, expected = _judged(table, agree, share, is_settled(confidence, table.ratings_per_item, known))
+    status, expected = _status(table, agree, share, is_settled(confidence, table.ratings_per_item, known))
 
     overruled = np.where(some & (own < agree), top, -1)  # the method's label is not the most frequent one
-    told = status if known is None else np.where(known >= 0, DECIDED, status)
+    shown = status if known is None else np.where(known >= 0, DECIDED, status)
     alone = (table.ratings_per_item == 1) & (labels > 1)
-    facts = np.array([told, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0), alone])
+    facts = np.array([shown, labels, agree, tied, overruled + 1, np.where(status == 2, expected, 0), alone])
     return ItemStatus(labels, status, confidence, table.classes, partial(_reasons, table.classes, leaders, facts),
                       (given, count, ptr))  # fmt: skip
 
 
 def _tied(item: IntArray, given: IntArray, count: IntArray, agree: IntArray) -> tuple[IntArray, list[list[int]]]:
-    """(I,) 1 + place in a list of the classes that lead together, by two labels or more each; 0 elsewhere."""
+    """Return 1 + index into the returned list of tied leading classes, with at least two labels each (I,); else 0."""
     leads = count == agree[item]
     leading = np.bincount(item[leads], minlength=agree.size)
     several = (leading > 1) & (agree > 1)
@@ -190,9 +189,9 @@ def _tied(item: IntArray, given: IntArray, count: IntArray, agree: IntArray) -> 
 
 
 def _votes_cast(table: Annotations) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Item, label and count of all labels given, the most frequent of an item first; (I + 1,) where each item's are."""
+    """Return item, label and count of all labels given, the most frequent of an item first, and pointers (I + 1,)."""
     cells, key = table.n_items * table.n_classes, table.item.astype(np.int64) * table.n_classes + table.label
-    if cells > MAX_CELLS_PER_ROW * len(table):  # every text that somebody wrote may be a class
+    if cells > MAX_CELLS_PER_ROW * len(table):  # every text may be a class
         pair, count = np.unique(key, return_counts=True)
     else:
         given_to = np.bincount(key, minlength=cells)
@@ -203,16 +202,16 @@ def _votes_cast(table: Annotations) -> tuple[IntArray, IntArray, IntArray, IntAr
     return item, given[order], count[order], np.searchsorted(item, np.arange(table.n_items + 1))
 
 
-def _judged(
+def _status(
     table: Annotations, agree: IntArray, share: FloatArray, settled: BoolArray, unless_apart: bool = False
 ) -> tuple[IntArray, IntArray]:
-    """(I,) the status, where so many labels agree; (I,) how many usually would, by the `share` (A,) of annotators.
+    """Return the status (I,) by the number of labels that agree, and their usual number (I,) by the `share` (A,).
 
-    `unless_apart`: items whose labels hardly ever agree so little are not settled.
+    `unless_apart`: items with unusually little agreement are not settled.
     """
     labels, people = np.diff(table.item_ptr), table.ratings_per_item
     usual = np.bincount(table.item, share[table.annotator], table.n_items) / np.maximum(labels, 1)
-    together = np.ceil(agree * people / np.maximum(labels, 1))  # as many people as their share of the labels
+    together = np.ceil(agree * people / np.maximum(labels, 1))  # annotators in proportion to the labels
     apart = bdtr(together, people, usual) <= MAX_CHANCE
     settled = settled & ~(apart & unless_apart)
     status = np.where(settled, 0, np.where(apart & (people >= MIN_ANNOTATORS_SPLIT), 2, 1))
@@ -220,9 +219,9 @@ def _judged(
 
 
 def status_of(model: Aggregator, table: Annotations, known: Any = None) -> ItemStatus:
-    """Status of the items of a table, by a model that was fitted to it or that scored it.
+    """Return the status of the items of a table, by a model that was fitted to it or that scored it.
 
-    `known` (I,) has their class, −1 where it is not known; of numbers their value, NaN where it is not known.
+    `known` (I,) has the known classes, −1 elsewhere; of numbers the known values, NaN elsewhere.
     """
     if table.kind == "numbers":
         return _status_of_numbers(model, table, known)
@@ -233,13 +232,13 @@ def status_of(model: Aggregator, table: Annotations, known: Any = None) -> ItemS
 
 
 def how_sure(model: Any, table: Annotations) -> FloatArray:
-    """(I,) P(the answer is right), of labels that are no numbers."""
+    """Return P(the answer is right) (I,), for labels that are no numbers."""
     if table.kind in ("sets", "objects"):
         return np.asarray(model.confidence_)
     sure = model.posterior_.max(axis=1, initial=0)
     if table.kind != "pairs":
         return np.asarray(sure)
-    # what one more annotator would say is no truth; which of two scores is higher is
+    # the posterior predicts one more label; the truth is which of two scores is higher
     left, right = (naming.match(table.sides.things, model.things_, "things")[side] for side in table.sides[1:])
     variance = model.score_variance_
     spread = variance[left, left] + variance[right, right] - 2 * variance[left, right]
@@ -249,29 +248,29 @@ def how_sure(model: Any, table: Annotations) -> FloatArray:
 
 
 def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus:
-    """Status by the 95 % interval of each value, and by how many labels lie close to it."""
+    """Return the status by the 95 % interval of each value and the labels close to it."""
     table = table.counted
     values, labels = model.values_, np.diff(table.item_ptr)
     variance = (np.diff(model.interval_, axis=1)[:, 0] / INTERVAL_SDS) ** 2
-    total = values.var() + variance.mean() if values.size else 0.0  # of the true values: of their means, and within
+    total = values.var() + variance.mean() if values.size else 0.0  # of true values
     sure = np.maximum(1 - variance / total, 0) if total > 0 else np.ones(values.size)
     away = np.abs(table.values[table.label] - values[table.item])
     near = away <= np.quantile(away, NEAR) if away.size else away < 0
     agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
-    # the interval is as wide where labels lie far apart, so that has to be asked too
+    # the interval does not depend on how far apart the labels lie, so this is tested too
     settled = is_settled(sure, table.ratings_per_item, least=RELIABLE)
-    status, expected = _judged(table, agree, usual_share(table, near), settled, unless_apart=True)
-    told = status if known is None else np.where(np.isnan(known), status, DECIDED)
-    status = np.where(told == DECIDED, 0, status).astype(np.int8)
+    status, expected = _status(table, agree, usual_share(table, near), settled, unless_apart=True)
+    shown = status if known is None else np.where(np.isnan(known), status, DECIDED)
+    status = np.where(shown == DECIDED, 0, status).astype(np.int8)
     alone = (table.ratings_per_item == 1) & (labels > 1)
-    reasons = partial(_number_reasons, (labels, told, agree, expected, alone), model.interval_)
+    reasons = partial(_number_reasons, (labels, shown, agree, expected, alone), model.interval_)
     return ItemStatus(labels, status, sure, table.classes, reasons, _votes_cast(table)[1:], RELIABLE)
 
 
 def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStatus]:
-    """The documents of a table of spans, and the status of each by its readers and its spans.
+    """Return the documents of a table of spans, and their status by their readers and spans.
 
-    Doubts add up: 1 − P(span) of the answer's spans, and P(a span begins) wherever else somebody marked something.
+    Doubts add up: 1 − P(span) of the answer's spans, and P(a span begins) at every other place that was marked.
     """
     where, tags = table.sequences, model.tags_
     begins = [str(name).startswith("B-") for name in model.classes_.tolist()]
@@ -288,72 +287,63 @@ def status_of_documents(model: Any, table: Annotations) -> tuple[Names, ItemStat
 
 
 def _reasons(classes: Names, leaders: list[list[int]], facts: IntArray, some: slice) -> Any:
-    """Texts, from facts (7, I); `leaders` are the classes that lead together."""
+    """Render the reasons of some items from facts (7, I); `leaders` are the tied leading classes."""
     facts = facts[:, some]
     if facts.shape[1] == 1:
-        return [_reason(classes, leaders, *facts[:, 0].tolist())]
+        return [str(_reason(classes, leaders, *facts[:, 0].tolist()))]
     sizes = tuple(facts.max(axis=1, initial=0) + 1)
     key = np.ravel_multi_index(tuple(facts), sizes)  # one sort instead of seven
     _, at, place = np.unique(key, return_index=True, return_inverse=True)
-    texts = pa.array([_reason(classes, leaders, *row) for row in facts[:, at].T.tolist()], pa.string())
+    texts = pa.array([str(_reason(classes, leaders, *row)) for row in facts[:, at].T.tolist()], pa.string())
     return texts.take(pa.array(place))
 
 
-def _number_reasons(facts: tuple[IntArray, ...], interval: Any, some: slice) -> Any:
+def _number_reasons(facts: tuple[IntArray, ...], interval: Any, some: slice) -> list[str]:
     found = []
-    for n, code, near, usual, alone, (low, high) in zip(
-        *(fact[some] for fact in facts), interval[some].tolist(), strict=True
-    ):
-        said = f"between {low:.4g} and {high:.4g} (95 %)"
-        if code == 2:
-            said = f"{near} of {n} labels lie close to the value where {usual} usually would"
-        said = "no label" if n == 0 else "only 1 label" if n == 1 else ONE_ANNOTATOR.format(n) if alone else said
-        found.append(DECIDED_REASON if code == DECIDED else said)
+    rows = zip(*(fact[some].tolist() for fact in facts), interval[some].tolist(), strict=True)
+    for n, status, near, usual, alone, (low, high) in rows:
+        if (reason := _few_labels(status, n, alone)) is None and status == 2:
+            reason = findings.FewLabelsNear(near=near, labels=n, expected=usual)
+        found.append(str(reason or findings.ValueBetween(low=low, high=high)))
     return found
 
 
-def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> Any:
-    said = [f"exactly these spans are right with {100 * sure:.0f} %" for sure in least[some].tolist()]
-    return ["only 1 reader" if n == 1 else one for n, one in zip(labels[some], said, strict=True)]
+def _document_reasons(labels: IntArray, least: FloatArray, some: slice) -> list[str]:
+    rows = zip(labels[some].tolist(), least[some].tolist(), strict=True)
+    return [str(findings.OneReader() if n == 1 else findings.SpansRight(percent=100 * sure)) for n, sure in rows]
+
+
+def _few_labels(status: int, labels: int, alone: int) -> Message | None:
+    """Return why an item has its status if it is decided, or no two annotators labelled it."""
+    if status == DECIDED:
+        return findings.AnswerDecided()
+    if labels < 2:
+        return findings.OneLabel() if labels else findings.NoLabel()
+    return findings.LabelsByOneAnnotator(labels=labels) if alone else None
 
 
 def _reason(
-    classes: Names,
-    leaders: list[list[int]],
-    status: int,
-    labels: int,
-    agree: int,
-    tied: int,
-    most_: int,
-    expected: int,
-    alone: int,
-) -> str:
-    """Say in a few words why an item has its status.
+    classes: Names, leaders: list[list[int]], status: int, labels: int, agree: int, tied: int, most_: int,
+    expected: int, alone: int,
+) -> Message:  # fmt: skip
+    """Return why an item has its status.
 
-    `tied` is 1 + which of the `leaders` it has, `most_` 1 + the most frequent class if it is not the answer; or 0.
-    `alone` says that one annotator gave all labels.
+    `tied` is 1 + its index into `leaders`, `most_` 1 + the most frequent class if it is not the answer; or 0. `alone`:
+    one annotator gave all labels.
     """
-    most = naming.shown(classes[most_ - 1]) if most_ else ""
-    if status == DECIDED:
-        return DECIDED_REASON
-    if labels == 0:
-        return "no label"
-    if labels == 1:
-        return f"the only label, {most}, is doubted" if most else "only 1 label"
-    if alone:
-        return ONE_ANNOTATOR.format(labels)
-    weighed = "" if status else ", weighed by who gave them"  # why the item is settled all the same
+    if labels == 1 and most_ and status != DECIDED:
+        return findings.OnlyLabelDoubted(label=classes[most_ - 1])
+    if (reason := _few_labels(status, labels, alone)) is not None:
+        return reason
+    votes: dict[str, Any] = {"labels": labels, "settled": status == 0}
     if agree == 1:
-        return f"{labels} labels differ{weighed}"
+        return findings.LabelsDiffer(**votes)
     if status == 2:
-        return f"{agree} of {labels} labels agree where {expected} usually would"
+        return findings.LessAgreementThanUsual(agree=agree, labels=labels, expected=expected)
     if tied:
-        named = [naming.shown(classes[code]) for code in leaders[tied - 1]]
-        answers = word_list(named) if len(named) <= MAX_TIED else f"{len(named)} answers"
-        return f"{answers} are tied, {agree} labels each{weighed}"
-    if most:
-        return f"{'most' if 2 * agree > labels else 'more'} labels ({agree} of {labels}) say {most}{weighed}"
+        return findings.LabelsTied(classes=tuple(classes[leaders[tied - 1]].tolist()), agree=agree, **votes)
+    if most_:
+        return findings.MajorityOverruled(label=classes[most_ - 1], agree=agree, **votes)
     if agree == labels:
-        doubt = "" if status == 0 else f", yet below {100 * SETTLED:g} % sure"
-        return f"{'both' if labels == 2 else f'all {labels}'} labels agree{doubt}"
-    return f"{agree} of {labels} labels agree"
+        return findings.AllLabelsAgree(labels=labels, below=SETTLED if status else None)
+    return findings.SomeLabelsAgree(agree=agree, labels=labels)

@@ -1,18 +1,17 @@
-"""What a panel of judges is worth: who errs alike, how many independent judges that leaves, who could be spared.
+"""What a panel of LLM judges is worth: which judges err alike, and how many independent ones they amount to.
 
 Judges j and k err on the same items more often than by chance. With e_ij = [y_ij ≠ z_i] the correlation of their
 errors is r_jk, its mean over pairs r, and A judges are worth
 
     A / (1 + (A − 1) r)        (Kish 1965)
 
-independent ones. By gold z is known. Without gold z_i ~ q_i, the posterior: where q is as sure as it should be (see
-`models.tempering`), so are expected products of errors. The interval is by bootstrap over items with gold, else that
-of ρ. Of scores, errors are what gold does not explain: deviations from the mean of the class, or from the line through
-known scores.
+independent ones. With gold z is known. Without gold z_i ~ q_i, the posterior: if q is calibrated (see
+`models.tempering`), so are expected products of errors. The interval is by bootstrap over items with gold, else the
+interval of ρ. Errors of scores are deviations from the mean of the class, or from the line through known scores.
 
-A judge's value is how much of the panel's answer is lost without it: with x_ij(c) what it says for class c and q the
-panel's posterior, 1 − R² of the best linear combination of the others, less that of all. Judges are bought one by one,
-the one first that adds most for the price of its call.
+The value of a judge is the share of the panel's answer that is lost without it: with x_ij(c) its label for class c and
+q the panel's posterior, 1 − R² of the best linear combination of the others, less that of all. Judges are bought one by
+one, the one first that adds most for the cost of its call.
 """
 
 from __future__ import annotations
@@ -28,55 +27,59 @@ from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate
 from dissensus.evaluation.intervals import percentile_interval
-from dissensus.exceptions import DataError
+from dissensus.messages import Message
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.gold_weights import panel_judges
 from dissensus.models.tempering import MIN_GOLD
+from dissensus.questions.exceptions import UnpricedAnnotator
+from dissensus.questions.findings import PanelWorth
 from dissensus.table.annotations import Annotations
-from dissensus.table.names import shown
 
 FAMILIES = (
     "llama", "mixtral", "mistral", "ministral", "qwen", "gemma", "gemini", "phi", "deepseek", "gpt", "claude", "haiku",
     "sonnet", "opus", "command", "grok", "olmo", "falcon", "glm", "kimi", "nemotron", "granite", "yi",
 )  # fmt: skip
-"""Words in names of language models that say who made them, the more specific ones first."""
+"""Words in names of language models that identify the maker, the more specific ones first."""
 RESAMPLES = 200
-MAX_ITEMS = 2_000  # that correlations with an interval are taken from, spread evenly
-RIDGE = 1e-6  # share of the mean diagonal, so that twins have a solution
+MAX_ITEMS = 2_000  # items for correlations with an interval, spread evenly
+RIDGE = 1e-6  # share of the mean diagonal, so that equal judges have a solution
 
 
 @dataclass(frozen=True, eq=False)
 class PanelReview:
-    """A panel by what its judges have in common; arrays are in the order of `judges`."""
+    """Common errors and value of the judges of a panel; arrays are in the order of `judges`."""
 
     judges: Names  # (J,)
     families: tuple[str, ...]  # (J,)
     by_gold: bool  # errors are by gold, not by the posterior
-    effective: Estimate  # independent judges that they are worth
+    effective: Estimate  # effective number of independent judges
     mean_correlation: float  # r
     correlation: FloatArray = field(repr=False)  # (J, J) of errors
-    tree: tuple[tuple[float, ...], ...] = field(repr=False)  # merges as of scipy's `linkage`, average of 1 − r_jk
+    tree: tuple[tuple[float, ...], ...] = field(repr=False)  # merges of scipy's `linkage`, average of 1 − r_jk
     order: IntArray = field(repr=False)  # (J,) judges along the tree
     value: FloatArray = field(repr=False)  # (J,) share of the panel's answer that is lost without the judge
     kept: tuple[tuple[str, float], ...] = field(repr=False)  # judges in the order to buy them, share kept with so many
     beyond_chance: BoolArray = field(repr=False)  # (J, J) errors are more alike than independent ones, by gold
-    cost: FloatArray | None = field(default=None, repr=False)  # (J,) price of a call of each; None: all cost the same
+    cost: FloatArray | None = field(default=None, repr=False)  # (J,) cost of a call; None: all cost the same
 
     def __str__(self) -> str:
+        return str(self.finding())
+
+    def finding(self) -> Message:
+        """Return how many independent judges the panel is worth."""
         one = self.effective
-        worth = f"are worth {one.value:.1f} independent ones ({one.low:.1f} to {one.high:.1f})"
-        how = f": by gold, their errors correlate by {self.mean_correlation:.2f} on average."
-        if not self.by_gold:  # the panel's own posterior holds an assumption about just this
-            how = ", if they err alike as panels and crowds with gold do; their votes alone do not show it."
-        return f"{self.judges.size} judges {worth}{how}"
+        return PanelWorth(
+            judges=self.judges.size, effective=one.value, low=one.low, high=one.high,
+            correlation=self.mean_correlation if self.by_gold else None,
+        )  # fmt: skip
 
     def tested(self, n: int = 3) -> list[tuple[str, str, float]]:
-        """Those of the n most alike whose errors are alike `beyond_chance`."""
+        """Return those of the n most similar pairs whose errors are alike `beyond_chance`."""
         at = {str(name): j for j, name in enumerate(self.judges)}
         return [pair for pair in self.alike(n) if self.beyond_chance[at[pair[0]], at[pair[1]]]]
 
     def alike(self, n: int = 5) -> list[tuple[str, str, float]]:
-        """The n pairs of judges whose errors are most alike."""
+        """Return the n pairs of judges whose errors are most similar."""
         first, second = np.triu_indices(self.judges.size, 1)
         r = self.correlation[first, second]
         best = np.argsort(-np.nan_to_num(r, nan=-2.0), kind="stable")[:n]
@@ -84,12 +87,12 @@ class PanelReview:
 
 
 def known_items(gold: Any) -> IntArray:
-    """Items of known class (codes, −1 where unknown) or score (NaN where unknown)."""
+    """Return the items of known class (codes, −1 if unknown) or score (NaN if unknown)."""
     return np.flatnonzero(~np.isnan(gold) if gold.dtype.kind == "f" else gold >= 0)
 
 
 def family(name: Any) -> str:
-    """The maker's word in the name of a model; the first word of another name.
+    """Return the maker's word in the name of a model, or the first word of another name.
 
     >>> family("Meta-Llama-3-8B-Instruct"), family("openai/gpt-4o"), family("anna b")
     ('llama', 'gpt', 'anna')
@@ -107,20 +110,20 @@ def review_panel(
     cost: Mapping[Any, float] | None = None,
     seed: int = 0,
 ) -> PanelReview | None:
-    """Review a panel, few annotators who label nearly every item; None where the table is none.
+    """Review a panel, few annotators who label nearly every item; return None if the table is no panel.
 
-    Also None where all say the same of everything, and of scores without gold: nothing says what their errors are.
+    Also None if all labels are equal, and for scores without gold: nothing shows their errors.
 
     Parameters
     ----------
     gold : (I,) int, −1 where unknown; or (I,) float, NaN where unknown
         With `MIN_GOLD` known items or more, on which judges err, errors are by gold.
     model : Aggregator, optional
-        Fitted to votes without gold; left out, one is.
+        Fitted to votes without gold; default: the default method.
     posterior : (I, K), optional
-        Of votes: what the panel answers; left out, that of the model.
-    cost : judge → price of a call, optional
-        Left out, all cost the same.
+        The panel's answer for votes; default: the posterior of the model.
+    cost : judge → cost of a call, optional
+        Default: all cost the same.
 
     >>> from dissensus import review_panel
     >>> from dissensus.table.simulate import simulate
@@ -142,19 +145,19 @@ def review_panel(
     errors = _errors(table, judges, known, gold) if known.size >= MIN_GOLD else np.empty((0, judges.size))
     correlation = _correlations(errors)
     beyond = np.zeros(correlation.shape, np.bool_)
-    by_gold = bool(np.isfinite(correlation[~np.eye(judges.size, dtype=np.bool_)]).any())  # else nobody erred there
+    by_gold = bool(np.isfinite(correlation[~np.eye(judges.size, dtype=np.bool_)]).any())  # else no judge erred there
     if by_gold:
         drawn = np.random.default_rng(seed).integers(0, known.size, (RESAMPLES, known.size))
         tried = np.array([_kish(_correlations(errors[rows])) for rows in drawn])
         worth = percentile_interval(_kish(correlation), tried)
         beyond = _beyond_chance(correlation, errors, gold[known], seed)
     elif model is not None:
-        labels, said = np.asarray(model.item_total_), _Said(table, judges)
-        correlation = said.expected(np.asarray(model.posterior_))
+        labels, votes = np.asarray(model.item_total_), _Votes(table, judges)
+        correlation = votes.expected(np.asarray(model.posterior_))
         bounds = [model.dependence_, *model.dependence_interval_]
-        untempered, tempering = model.untempered_posterior(), model.tempering
-        free = [replace(tempering, dependence=rho).temper(untempered, labels) for rho in bounds]
-        bounds = [_kish(said.expected(one)) for one in free]
+        blind = model.untempered_posterior()
+        free = [replace(model.tempering, dependence=rho).temper(blind, labels) for rho in bounds]
+        bounds = [_kish(votes.expected(one)) for one in free]
         worth = Estimate(_kish(correlation), min(bounds), max(bounds))
     else:
         return None
@@ -165,11 +168,10 @@ def review_panel(
     if cost is not None:
         for name in names.tolist():
             if not cost.get(name, -1.0) > 0:
-                said_cost = f"costs {cost[name]:g}" if name in cost else "has no cost"
-                raise DataError(f"judge {shown(name)} {said_cost}; give each judge's price of a call, above 0.")
+                raise UnpricedAnnotator(annotator=name)
         price = np.array([cost[name] for name in names.tolist()])
     if posterior is not None and table.kind != "numbers":
-        value, kept = _Said(table, judges).values(posterior, price)
+        value, kept = _Votes(table, judges).values(posterior, price)
     from scipy.cluster.hierarchy import leaves_list, linkage
     from scipy.spatial.distance import squareform
 
@@ -184,7 +186,7 @@ def review_panel(
 
 
 def _errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) -> FloatArray:
-    """(n, J) errors on known items, NaN where a judge said nothing: 0 or 1 of votes, deviations of scores."""
+    """Return errors on known items (n, J), NaN without a label: 0 or 1 for votes, deviations for scores."""
     place, column = np.full(table.n_items, -1), np.full(table.n_annotators, -1)
     place[known], column[judges] = np.arange(known.size), np.arange(judges.size)
     rows = np.flatnonzero((place[table.item] >= 0) & (column[table.annotator] >= 0))
@@ -209,14 +211,14 @@ def _errors(table: Annotations, judges: IntArray, known: IntArray, gold: Any) ->
 
 
 def _correlations(errors: FloatArray) -> FloatArray:
-    """(J, J) correlations over the items that both judged; NaN where one never or always errs."""
+    """Return correlations over the items that both labelled (J, J); NaN if one never or always errs."""
     there = ~np.isnan(errors)
     e, w = np.where(there, errors, 0), there.astype(np.float64)
     return _correlation(e.T @ e, e.T @ w, (e * e).T @ w, w.T @ w)
 
 
 def _correlation(product: FloatArray, total: FloatArray, square: FloatArray, n: FloatArray) -> FloatArray:
-    """Correlations from sums over pairs' common items: Σ e_j e_k, Σ e_j, Σ e_j² and how many there are."""
+    """Return correlations from sums over pairs' common items: Σ e_j e_k, Σ e_j, Σ e_j² and their number."""
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = total / n
         variance = square / n - mean**2
@@ -225,13 +227,13 @@ def _correlation(product: FloatArray, total: FloatArray, square: FloatArray, n: 
 
 
 def _beyond_chance(correlation: FloatArray, errors: FloatArray, truth: Any, seed: int) -> BoolArray:
-    """(J, J) True where a correlation is greater than of judges who err independently in each class (n,) of items.
+    """Return which correlations exceed those of judges who err independently in each class of items (J, J).
 
-    A test at 5 % for all pairs together: errors are shuffled among the items of a class, and the largest excess of any
-    pair, in standard deviations of its own, is compared.
+    A test at 5 % for all pairs together: errors are permuted among the items of a class, and compared with the largest
+    excess of any pair, in its standard deviations.
     """
     rng, J = np.random.default_rng(seed), errors.shape[1]
-    if truth.dtype.kind == "f":  # errors are already what known scores do not explain
+    if truth.dtype.kind == "f":  # errors are residuals of known scores already
         truth = np.zeros(len(truth), np.int64)
     groups = [np.flatnonzero(truth == c) for c in np.unique(truth)]
     shuffled, tried = errors.copy(), np.empty((RESAMPLES, J, J))
@@ -255,8 +257,8 @@ def _kish(correlation: FloatArray) -> float:
     return J / max(1 + (J - 1) * _mean_off_diagonal(correlation), 1.0)
 
 
-class _Said:
-    """(I, J) sparse: the share of each judge's labels of an item that are class c, for every c."""
+class _Votes:
+    """Sparse shares of each judge's labels of an item that are class c (I, J), for every c."""
 
     def __init__(self, table: Annotations, judges: IntArray):
         from scipy.sparse import csr_array
@@ -271,7 +273,7 @@ class _Said:
         self.of = [csr_array((once * (table.label[rows] == c), at), shape=shape) for c in range(table.n_classes)]
 
     def expected(self, posterior: FloatArray) -> FloatArray:
-        """(J, J) expected correlations of errors where the truth is drawn from a posterior (I, K)."""
+        """Return expected correlations of errors (J, J) if the truth is drawn from a posterior (I, K)."""
         from scipy.sparse import diags_array
 
         J = self.there.shape[1]
@@ -285,7 +287,7 @@ class _Said:
         return _correlation(product, total, square, (self.there.T @ self.there).toarray())
 
     def values(self, posterior: FloatArray, price: FloatArray | None) -> tuple[FloatArray, list[tuple[int, float]]]:
-        """(J,) value of each judge, and the judges in the order to buy them with the share kept."""
+        """Return the value of each judge (J,), and the judges in the order to buy them with the share kept."""
         J, K = self.there.shape[1], len(self.of)
         gram, right, total = np.zeros((J, J)), np.zeros(J), 0.0
         for c, said in enumerate(self.of):
@@ -300,11 +302,10 @@ class _Said:
             at = np.ix_(some, some)
             return float(right[some] @ np.linalg.solve(gram[at], right[some])) if some else 0.0
 
-        everybody = list(range(J))
-        whole = max(explained(everybody), 1e-12)
-        value = np.array([(whole - explained([k for k in everybody if k != j])) / whole for j in everybody])
+        left = list(range(J))
+        whole = max(explained(left), 1e-12)
+        value = np.array([(whole - explained([k for k in left if k != j])) / whole for j in left])
         kept: list[tuple[int, float]] = []
-        left = everybody.copy()
         while left:
             bought = [k for k, _ in kept]
             so_far, added = explained(bought), {j: explained([*bought, j]) for j in left}

@@ -4,11 +4,11 @@ For an item with n labels, n_g of them by group g, n_gk of class k, and T = n �
 
     B_i = Σ_g Σ_k n_g (n_gk/n_g − n_k/n)² − T (groups there − 1)/(n − 1)                                            (4)
 
-the between-group sum of squares less what it is on average if the labels are dealt out among the item's annotators.
-Σ_i B_i is compared with what it is when the people are dealt out anew among the groups (the labels of one person move
-together); `effect` is Σ_i B_i as a share of the most it could be. Where a column of metadata matters (Holm 1979), items
-are judged by how many standard deviations B_i lies above its own mean over those permutations. How many items lie as
-far above by chance is counted in permutations too, which gives the false discovery rate (Tusher et al. 2001).
+the between-group sum of squares less its mean if the labels are permuted among the item's annotators.
+Σ_i B_i is compared with its values when annotators are permuted among the groups (the labels of one annotator move
+together); `effect` is Σ_i B_i as a share of its maximum. If a column of metadata matters (Holm 1979), items are ranked
+by the number of standard deviations of B_i above its own mean over these permutations. The number of items as far
+above by chance, counted in permutations too, gives the false discovery rate (Tusher et al. 2001).
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.local import Threads, balanced
 from dissensus.evaluation.intervals import holm
-from dissensus.exceptions import DataError
+from dissensus.questions.exceptions import AnnotatorTwice, UnequalColumns, UnknownAnnotators
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, no_column, to_arrow
 
 T = TypeVar("T")
 
-FALSE_DISCOVERIES = 0.05  # share of the items called a group's perspective that are not
+FALSE_DISCOVERIES = 0.05  # share of false discoveries among the items called a perspective
 SIGNIFICANT = 0.01  # p-value of a column of metadata, after Holm
 MAX_DISTINCT_NUMBERS = 12  # above which a column is cut into quantiles
 QUANTILES = 4
 BATCH = 50  # permutations at a time
-BATCHES = 4  # of them, by which the items that a group explains are told from chance
-MAX_BEATEN = 20  # permutations that beat what was found, after which no more are needed (Besag & Clifford 1991)
-STEPS_PER_SD = 100.0  # at which items above their mean are counted
-MAX_SD = 100  # standard deviations that are counted apart
-ROWS_AT_ONCE = 2**14  # so that temporaries stay in the processor's cache
+BATCHES = 4  # batches by which the false discovery rate is estimated
+MAX_BEATEN = 20  # larger values among permutations after which no more are needed (Besag & Clifford 1991)
+STEPS_PER_SD = 100.0  # bins per standard deviation of the histogram of items above their mean
+MAX_SD = 100  # standard deviations covered by the histogram
+ROWS_AT_ONCE = 2**14  # rows per part, so that temporaries stay in the processor's cache
 
 
 @dataclass(frozen=True, eq=False)
 class GroupEffect:
-    """How much groups of annotators, by one column of their metadata, differ in what they say of the same items."""
+    """How much groups of annotators, by one column of their metadata, differ in their labels of the same items."""
 
     column: str
     groups: tuple[str, ...]
     labels: IntArray  # (G,) rows on items whose labels disagree
-    reliability: FloatArray  # (G,) share of those that are right by the posterior: bad work may look like a view
+    reliability: FloatArray  # (G,) share of these labels that are right by the posterior: errors may look like a view
     effect: float  # share of the disagreement that lies between groups, beyond chance: 0 none, 1 all
     p_value: float  # corrected for the number of columns
     significant: bool
-    items: IntArray  # codes of the items that it explains, the strongest first
+    items: IntArray  # codes of the explained items, the strongest first
 
 
 def metadata_groups(
@@ -71,33 +71,30 @@ def metadata_groups(
     columns = {name: naming.to_column(data[name], name) for name in there}
     for name, column in columns.items():
         if len(column) != len(columns[key]):
-            raise DataError(f"annotators: '{name}' has {len(column):,} rows, '{key}' has {len(columns[key]):,}.")
+            raise UnequalColumns(column=name, rows=len(column), key=key, expected=len(columns[key]))
     people, code = naming.encode(columns.pop(key), key)
     if people.size < code.size:
         twice = people[np.flatnonzero(np.bincount(code) > 1)[0]]
-        raise DataError(f"annotators: {naming.shown(twice)} is there twice; one row per annotator is needed.")
+        raise AnnotatorTwice(annotator=twice)
     at = naming.match(table.annotators, people, "annotators")
     known = at >= 0
     if not known.any():
-        raise DataError(
-            f"annotators: none of the {people.size:,} (such as {naming.shown(people[0])}) is in the table, which has "
-            f"{naming.shown(table.annotators[0])} and others."
-        )
+        raise UnknownAnnotators(n=people.size, annotator=people[0], known=table.annotators[0])
     row = np.argsort(code)[at[known]]
     found = {}
     for name, column in columns.items():
-        everybody = np.full(table.n_annotators, -1, np.int32)
-        groups, everybody[known] = _sort_into_groups(column, row)
-        if missing_as_group and (everybody < 0).any():
-            everybody[everybody < 0] = len(groups)
+        group = np.full(table.n_annotators, -1, np.int32)
+        groups, group[known] = _sort_into_groups(column, row)
+        if missing_as_group and (group < 0).any():
+            group[group < 0] = len(groups)
             groups = (*groups, "(missing)")
-        if 1 < len(groups) <= np.count_nonzero(everybody >= 0) / 2:
-            found[str(name)] = groups, everybody
+        if 1 < len(groups) <= np.count_nonzero(group >= 0) / 2:
+            found[str(name)] = groups, group
     return found
 
 
 def _sort_into_groups(column: Any, rows: IntArray) -> tuple[tuple[str, ...], IntArray]:
-    """Sort these rows of a column into groups; return the names of the groups and the group of each row, −1 missing."""
+    """Return the names of the groups in these rows of a column, and the group of each row, −1 if missing."""
     missing = naming.missing_rows(column)[rows]
     values: Any = naming.to_names(column)[rows]
     group = np.full(rows.size, -1, np.int32)
@@ -120,7 +117,7 @@ def _sort_into_groups(column: Any, rows: IntArray) -> tuple[tuple[str, ...], Int
 
 
 class _Column:
-    """The rows that can tell whether groups differ: of items whose labels disagree, by people with a group."""
+    """Rows that can show a difference between groups: of items whose labels disagree, by annotators with a group."""
 
     def __init__(self, rows: Annotations, posterior: FloatArray, disagree: BoolArray, group: IntArray, n_groups: int):
         keep = (group[rows.annotator] >= 0) & disagree[rows.item]
@@ -138,7 +135,7 @@ class _Column:
         self.within = self.n - sums_of_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 4
 
     def between(self, groups: IntArray, start: int, end: int) -> tuple[FloatArray, FloatArray]:
-        """(P, items) Eq. 4 of items start … end − 1 under P ways to deal out groups (P, people); and its most."""
+        """Return Eq. 4 and its maximum (P, items) of items start … end − 1 under P permuted groups (P, annotators)."""
         P, G = len(groups), self.n_groups
         dealt = (groups.T[:, :, None] == np.arange(G)).reshape(-1, P * G).astype(np.float64)
         count = self.counts[self.ptr[start] : self.ptr[end]] @ dealt
@@ -152,20 +149,20 @@ class _Column:
         return tuple(np.where(there > 1, one, 0.0) for one in found)  # type: ignore[return-value]
 
     def in_parts(self, pool: Threads, work: Callable[[slice, FloatArray], T], groups: IntArray) -> list[T]:
-        """What `work` makes of Eq. 4 under P ways to deal out groups, some items (a slice) at a time."""
+        """Apply `work` to Eq. 4 under P permuted groups, some items (a slice) at a time."""
         parts = balanced(self.ptr, max(pool.threads, self.of_row.size // ROWS_AT_ONCE))
         return pool.map(lambda _, start, end: work(slice(start, end), self.between(groups, start, end)[0]), parts)
 
     def permuted(self, number: int, seed: int) -> IntArray:
-        """(BATCH, people) groups, dealt out anew among the people; the same for the same batch number."""
+        """Return groups permuted among the annotators (BATCH, annotators), the same for the same batch number."""
         rng = np.random.default_rng([seed, number])
         return rng.permuted(np.tile(self.group, (BATCH, 1)), axis=1)
 
     def test(self, permutations: int, seed: int, pool: Threads) -> Self:
-        """Find the p-value and the effect of the column, and of each item its mean and SD over permutations (J,)."""
+        """Compute p-value and effect of the column, and mean and SD of each item over permutations (J,)."""
         (found,), (most_of_items,) = self.between(self.group[None], 0, self.item.size)
         total, most = found.sum(), most_of_items.sum()
-        least = total - 1e-9 * max(1.0, most)  # the same sum in another order counts as the same
+        least = total - 1e-9 * max(1.0, most)  # tolerance for the same sum in another order
         moments = np.zeros((2, self.item.size))
         done = beaten = 0
 
@@ -185,7 +182,7 @@ class _Column:
         return self
 
     def explained(self, seed: int, pool: Threads) -> IntArray:
-        """Find the items (places in `item`) so far above their mean that few are there by chance; best first."""
+        """Return the items (indices into `item`) above the threshold of false discoveries, the best first."""
         steps = round(STEPS_PER_SD * MAX_SD)
         spread = np.where(self.sd > 0, self.sd, np.inf)
 
@@ -211,7 +208,7 @@ def perspectives(
     rows: Annotations, posterior: FloatArray, disagree: BoolArray, columns: Mapping[str, tuple[tuple[str, ...], Any]],
     permutations: int, seed: int, pool: Threads,
 ) -> tuple[tuple[GroupEffect, ...], IntArray]:  # fmt: skip
-    """Test every column; return the effects, the surest first, and which of them explains each item (I,), −1 none."""
+    """Return the effects of columns, the most significant first, and which one explains each item (I,), −1 if none."""
     permutations = max(permutations, math.ceil(len(columns) / SIGNIFICANT))
     tests = {
         name: _Column(rows, posterior, disagree, group, len(groups)).test(permutations, seed, pool)

@@ -1,8 +1,8 @@
-"""Read predictions, ours or anybody's, and put them in the order of a table.
+"""Read predictions of any model and align them to a table.
 
 A file or frame has one row per item, or one per item and annotator (a column `annotator`), with a label, with one
-probability per class (columns `p_CLASS`, or called as the classes are), or with both: then the label is the answer, and
-the probabilities say how sure it is. Names are compared as text: 7 and "7" are the same item.
+probability per class (columns `p_CLASS`, or named like the classes), or with both: then the label is the answer, and
+the probabilities are its confidence. Names are compared as text: 7 and "7" are the same item.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation.hard import tied
-from dissensus.exceptions import DataError, MissingColumn
+from dissensus.questions.exceptions import NoPredictedColumn, NoRows, PredictedTwice, PredictionsOfOtherItems
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import column_names, guess_column, listed, no_column, to_arrow
@@ -28,8 +28,8 @@ from dissensus.table.io.files import naming_file
 from dissensus.table.names import encode_proba
 
 PREDICTED = ("predicted", "prediction", "predicted_label", "pred", "label", "answer")
-"""Columns that are taken for the predicted label where none is named, the first that is there."""
-PROBABILITY = "p_"  # before the class, in the name of a column
+"""Column names of the predicted label, in the order in which they are tried."""
+PROBABILITY = "p_"  # prefix of columns of probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,14 +37,14 @@ class Predictions:
     """Labels, probabilities or both, one row for each item, or for each item and annotator. All names are text."""
 
     item: Names  # (n,)
-    classes: Names  # (C,) that are named
+    classes: Names  # (C,)
     label: IntArray | None = None  # (n,) code into classes
     proba: FloatArray | None = None  # (n, C)
     annotator: Names | None = None  # (n,)
 
     @classmethod
     def read(cls, source: Any, table: Annotations, predicted: str | None = None) -> Predictions:
-        """Read a file or a frame; or an array (I,) of class names or (I, K), in the order of `table.items`.
+        """Read a file, a frame, or an array (I,) of names or (I, K) of probabilities, in the order of `table.items`.
 
         `predicted` names the column of the label.
         """
@@ -60,10 +60,7 @@ class Predictions:
     @classmethod
     def _of_array(cls, array: Any, table: Annotations) -> Predictions:
         if len(array) != table.n_items or array.ndim not in (1, 2):
-            raise DataError(
-                f"predictions of shape {array.shape} for {table.n_items:,} items; give one row per table.items, in "
-                "their order, or a frame with a column `item`."
-            )
+            raise PredictionsOfOtherItems(shape=array.shape, items=table.n_items)
         items = _text(table.items)
         if array.ndim == 1:
             return cls(items, *_coded(array, "predictions"))
@@ -84,10 +81,7 @@ class Predictions:
         if not by_class and label is None:
             by_class = {name: name for name in there if name in set(known) - {item, annotator}}
         if not by_class and label is None:
-            raise MissingColumn(
-                f"no predictions; the columns are {listed(there)}. Call the predicted label {PREDICTED[0]!r} or "
-                f"{PREDICTED[-2]!r}, or give one column {PROBABILITY}CLASS for each class."
-            )
+            raise NoPredictedColumn(columns=listed(there))
         data = to_arrow(frame, [name for name in (item, annotator, label, *by_class.values()) if name is not None])
         names = {}
         for role, column in (("item", item), ("annotator", annotator)):
@@ -95,7 +89,7 @@ class Predictions:
                 texts, at = _coded(data[column], column)
                 names[role] = texts[at]
         if not len(names["item"]):
-            raise DataError("there is no row; give at least one prediction.")
+            raise NoRows()
         classes, codes = (np.empty(0, object), None) if label is None else _coded(data[label], label)
         if not by_class:
             return cls(**names, classes=classes, label=codes)
@@ -107,29 +101,33 @@ class Predictions:
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """Predictions in the order of a table's items, rows and classes; zero where there is none."""
+    """Predictions in the order of a table's items, rows and classes; zero if missing."""
 
-    items: BoolArray  # (I,) that are predicted
-    rows: BoolArray  # (N,) that are predicted
+    items: BoolArray  # (I,) True for predicted items
+    rows: BoolArray  # (N,) True for predicted rows
     choice: FloatArray  # (I, K) the answer; 1/t for each of t tied classes
     proba: FloatArray | None  # (I, K)
-    by_row: FloatArray  # (N, K) the answer for each annotator, or how probable each is
+    by_row: FloatArray  # (N, K) the answer for each annotator, or its probability
     row_proba: FloatArray | None  # (N, K)
 
     @classmethod
     def of(cls, given: Predictions, table: Annotations) -> Aligned:
-        """Align predictions to a table whose names are text, and whose classes are all that anybody names."""
+        """Align predictions to a table whose names are text and whose classes include all predicted ones."""
         at = naming.match(given.classes, table.classes, "classes")
         label = None if given.label is None else np.eye(table.n_classes)[at[given.label]]
         proba = None if given.proba is None else _padded(given.proba, given.classes, table.classes)
-        said: Any = proba if label is None else label  # (n, K)
-        sure: Any = label if proba is None else proba
+        answer: Any = proba if label is None else label  # (n, K)
+        confidence: Any = label if proba is None else proba
         item = naming.match(given.item, table.items, "items")
         if given.annotator is None:
             place = _place(item, table.n_items, given.item)
-            best, whole, rows = _taken(said, place), None if proba is None else _taken(proba, place), place[table.item]
+            best, whole, rows = (
+                _rows_at(answer, place),
+                None if proba is None else _rows_at(proba, place),
+                place[table.item],
+            )
         else:
-            best, whole = (_means(values, item, table.n_items) for values in (said, sure))
+            best, whole = (_means(values, item, table.n_items) for values in (answer, confidence))
             annotator = naming.match(given.annotator, table.annotators, "annotators")
             here = (item >= 0) & (annotator >= 0)
             pairs, row = np.unique(_pair(table.item, table.annotator, table), return_inverse=True)
@@ -138,17 +136,17 @@ class Aligned:
         there = np.asarray(best.any(axis=1))
         choice = tied(best) & there[:, None]
         choice = choice / np.maximum(choice.sum(axis=1, keepdims=True), 1)
-        row_proba = None if proba is None else _taken(proba, rows)
-        return cls(there, rows >= 0, choice, whole, _taken(said, rows), row_proba)
+        row_proba = None if proba is None else _rows_at(proba, rows)
+        return cls(there, rows >= 0, choice, whole, _rows_at(answer, rows), row_proba)
 
     @property
     def sure(self) -> FloatArray | None:
-        """(I, K) probabilities, where they were given; shares of predicted labels are none."""
+        """Return the probabilities (I, K) if they were given; shares of predicted labels do not count."""
         return None if self.row_proba is None else self.proba
 
 
 def in_text(table: Annotations, predictions: Iterable[Predictions]) -> Annotations:
-    """The table with names as text, and the classes that predictions add to its own."""
+    """Return the table with names as text, and the classes that predictions add to its own."""
     classes = _text(table.classes)
     for one in predictions:
         classes = _with(classes, one.classes)
@@ -167,40 +165,40 @@ def _coded(column: Any, what: str) -> tuple[Names, IntArray]:
 
 
 def _with(names: Names, more: Names) -> Names:
-    """Names, and those of `more` that are new, at the end."""
+    """Return names, followed by new names of `more`."""
     return np.concatenate([names, more[naming.match(more, names, "classes") < 0]]) if more.size else names
 
 
 def _padded(proba: FloatArray, classes: Names, every: Names) -> FloatArray:
-    """Probabilities (n, C) over more classes."""
+    """Return probabilities (n, C) over more classes."""
     found = np.zeros((len(proba), every.size))
     found[:, naming.match(classes, every, "classes")] = proba
     return found
 
 
 def _pair(item: IntArray, annotator: IntArray, table: Annotations) -> IntArray:
-    """(n,) one number for each item and annotator."""
+    """Return one number for each item and annotator (n,)."""
     return np.asarray(item * np.int64(table.n_annotators) + annotator)
 
 
 def _place(at: IntArray, n: int, item: Names) -> IntArray:
-    """(n,) the row that predicts each of n things, −1 where none does; DataError where two do. `at` (rows,) or −1."""
+    """Return the row that predicts each of n things (n,), −1 if none; raise if two do. `at` (rows,) or −1."""
     count = np.bincount(at[at >= 0], minlength=n)
     if (count > 1).any():
         first = int((at == int((count > 1).argmax())).argmax())
-        raise DataError(f"item {naming.shown(item[first])} has {count.max()} predictions; keep one.")
+        raise PredictedTwice(item=item[first], n=int(count.max()))
     place = np.full(n, -1)
     place[at[at >= 0]] = np.flatnonzero(at >= 0)
     return place
 
 
-def _taken(values: FloatArray, place: IntArray) -> FloatArray:
-    """The rows of `values` at `place`; zeros where it is −1."""
+def _rows_at(values: FloatArray, place: IntArray) -> FloatArray:
+    """Return the rows of `values` at `place`, zeros where it is −1."""
     return np.where(place[:, None] >= 0, values[place], 0.0)
 
 
 def _means(values: FloatArray, item: IntArray, n: int) -> FloatArray:
-    """(n, K) means of rows (rows, K) over each item."""
+    """Return the means of rows (rows, K) over each item (n, K)."""
     here = np.flatnonzero(item >= 0)
     sums = csr_array((np.ones(here.size), (item[here], here)), shape=(n, len(values))) @ values
     return np.asarray(sums / np.maximum(np.bincount(item[here], minlength=n), 1)[:, None])

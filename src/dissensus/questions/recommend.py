@@ -1,16 +1,16 @@
-"""Whom to ask about what next: the labels that are expected to tell most for their price.
+"""Which labels to collect next, by whom: those with the largest expected information gain per cost.
 
 Item i is of class z_i = k with probability q_i(k), and annotator j gives an item of class k the label l with
-probability Θ_j[k, l] (Q_ij[k, l] where the model has it differ from item to item), of which as much is known as γ_jk
-labels say: rows are Dirichlet(γ_jk Θ_j[k, ·]). With P(l) = Σ_k q_i(k) Θ_j[k, l], the label is expected to tell
+probability Θ_j[k, l] (Q_ij[k, l] if it differs between items in the model), known as well as γ_jk labels allow:
+rows are Dirichlet(γ_jk Θ_j[k, ·]). With P(l) = Σ_k q_i(k) Θ_j[k, l], the expected information gain of the label is
 
     gain = I(y_ij; z_i, Θ_j) = H(P) − Σ_k q_i(k) E H(Θ_j[k, ·])
          = I(y_ij; z_i)  [`about_item`: H(P) − Σ_k q_i(k) H(E Θ_j[k, ·]), the expected fall of the entropy of q_i]
          + Σ_k q_i(k) (H(E Θ_j[k, ·]) − E H(Θ_j[k, ·]))  [about the annotator]
     E H(Dirichlet(γ m)) = ψ(γ + 1) − Σ_l m_l ψ(γ m_l + 1)
 
-in nats. The second part is no ornament: a model that asks only about items asks those whom it happens to believe, never
-finds out about the others, and believes itself (`benchmarks/recommend`).
+in nats. The second part matters: a model that counts only information about items asks the annotators whom it trusts
+already, learns nothing about the others, and confirms itself (`benchmarks/recommend`).
 
 | symbol | name | shape |
 |---|---|---|
@@ -19,29 +19,29 @@ finds out about the others, and believes itself (`benchmarks/recommend`).
 | γ | labels | (J, K) |
 | E H | spread | (I or 1, J, K) |
 
-*Several labels at once.* Annotators are independent given the class, so after labels were asked for, but not yet given,
-the gain of one more is the mean over what they may be: Σ_b w_b H(P_b) − Σ_k q_i(k) E H(Θ_j[k, ·]) over joint outcomes b
-(`OUTCOMES` of them; of more, the least probable are taken together). What is known of an annotator grows by the labels
-asked of it, `ROUNDS` times in a batch. All this only lowers gains, and the next pair is always the one with the largest
-gain per price: greedy, which for such gains and equal prices is at least 63 % of the best (Nemhauser et al. 1978).
+*Several labels at once.* Annotators are independent given the class, so while labels are asked for but not yet given,
+the gain of one more is the mean over their outcomes: Σ_b w_b H(P_b) − Σ_k q_i(k) E H(Θ_j[k, ·]) over joint outcomes b
+(`OUTCOMES` of them; beyond, the least probable are merged). The knowledge of an annotator grows with the labels asked
+for, `ROUNDS` times in a batch. All this only lowers gains, and the next pair is always the one with the largest gain
+per cost: greedy, which for such gains and equal costs reaches at least 63 % of the best (Nemhauser et al. 1978).
 
-*What becomes of the labels.* q_i is softened, because labels of one item depend on each other; the model that is fitted
-to the new labels too decides by p_i(k) Π Θ_j[k, y_ij], with p_i the sharp posterior (`models.tempering`). So with
+*Effect of the labels.* q_i is tempered, because labels of one item depend on each other; the model that is fitted to
+the new labels too decides by p_i(k) Π Θ_j[k, y_ij], with p_i the untempered posterior (`models.tempering`). So with
 k_b = arg max_k p_i(k) P(b | k) and k_0 = arg max_k q_i(k), over the outcomes b of all labels asked for on the item
 
     p_change = Σ_b w_b [k_b ≠ k_0]
 
-*Limits*, where not told otherwise: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s,
-1/2)) of the budget, an item so many labels that it has `MORE_LABELS` more than the median item, and none where it is
-settled: q_i(k_0) ≥ `SETTLED`, by `MIN_ANNOTATORS` people or more. Nor does an item of so many people get one where all
-that it may get leave p_change below `MIN_CHANGE`: what such labels would cost stays in the budget.
+*Default limits*: an annotator who gave a share s of the labels so far gets at most max(s, min(2 s, 1/2)) of the budget;
+an item gets at most `MORE_LABELS` labels more than the median item has, and none if it is settled: q_i(k_0) ≥ `SETTLED`
+by at least `MIN_ANNOTATORS` annotators. Nor does an item with so many annotators get one if all labels that it may get
+leave p_change below `MIN_CHANGE`: their cost stays in the budget.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -49,37 +49,54 @@ import numpy as np
 from scipy.special import entr, psi
 
 from dissensus.common.arrays import TIE, group_starts
-from dissensus.common.formatting import count, percent
+from dissensus.common.formatting import Count, Share
 from dissensus.common.frames import Backend, as_frame
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import recommendation as kernels
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator
 from dissensus.models.confidence import CROWD_LABELS
 from dissensus.models.tempering import Tempering
+from dissensus.questions import findings
+from dissensus.questions.exceptions import (
+    BadCandidates,
+    CostNotPositive,
+    FractionalCapacity,
+    ItemUnknownToModel,
+    MissingLimit,
+    ModelNotFitted,
+    NamesAreText,
+    NotAModel,
+    NotATable,
+    NotInTable,
+    NotNumbers,
+    OtherClasses,
+    WrongShape,
+)
 from dissensus.questions.item_status import MIN_ANNOTATORS, SETTLED
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
-OUTCOMES = 64  # of labels that were asked for on one item: exact for six labels of two classes, two of eight
-ROUNDS = 8  # in which what is known of annotators is revised
-CELLS = 2**22  # numbers in an array of likelihoods that differ from item to item, at most
-MIN_RELATIVE = 1e-12  # of the most probable class: what is less probable is passed over
-GRAIN = 1e-10  # nats per price that make a difference; below, names decide
-ROUNDING = 1e-9  # of the budget: three labels at 0.1 are within 0.3
-MAX_LABELS_BEHIND = 1e9  # a row of Θ: more is no different
-SHARE_FACTOR = 2.0  # times the share of the labels so far: the most that an annotator gets of the budget
-MAX_SHARE = 0.5  # of the budget, that nobody gets who had less of the labels so far
-MIN_CAPACITY = 5  # labels that everybody may be asked for, however few they gave
-MORE_LABELS = 3  # above the median item's, that an item may come to
-MIN_CHANGE = 0.01  # P(label of an item changes) below which labels about it buy nothing
-MAX_AHEAD = 10  # labels of one item that are thought of before it is said that they change nothing
-MAX_IN_VAIN = 100  # items in a row that no label changes, before none of the others is looked at
-ADVICE_BUDGET = 100  # labels that `redundancy` and the report ask for
+OUTCOMES = 64  # joint outcomes per item: exact for six labels of two classes, two labels of eight
+ROUNDS = 8  # updates of the knowledge of annotators
+CELLS = 2**22  # numbers in an array of likelihoods that differ between items, at most
+MIN_RELATIVE = 1e-12  # probability relative to the most probable class below which a class is skipped
+GRAIN = 1e-10  # nats per cost that make a difference; below, names decide
+ROUNDING = 1e-9  # tolerance of the budget, relative: three labels at 0.1 are within 0.3
+MAX_LABELS_BEHIND = 1e9  # labels behind a row of Θ; more make no difference
+SHARE_FACTOR = 2.0  # largest share of the budget, relative to the annotator's share of the labels so far
+MAX_SHARE = 0.5  # largest share of the budget of an annotator who gave less of the labels so far
+MIN_CAPACITY = 5  # labels that every annotator may be asked for
+MORE_LABELS = 3  # labels above the median item's that an item may reach
+MIN_CHANGE = 0.01  # P(label of an item changes) below which labels about it are not worth collecting
+MAX_AHEAD = 10  # labels of one item that are tried before they are said to change nothing
+MAX_IN_VAIN = 100  # items in a row that no label changes, after which the search stops
+MIN_CHANGES_SHOWN = 0.05  # expected changes below which none is expected
+ADVICE_BUDGET = 100  # labels in the advice of `redundancy` and the report
 Each = float | Mapping[Any, float] | FloatArray | list[float]
 
 
@@ -89,11 +106,11 @@ class Recommendation(Shown):
 
     items: Names  # (n,)
     annotators: Names  # (n,)
-    gain: FloatArray  # (n,) nats that the label is expected to tell, after those above it
-    about_item: FloatArray  # (n,) of these, about the class of the item; the rest is about the annotator
+    gain: FloatArray  # (n,) expected information gain in nats, after the labels above
+    about_item: FloatArray  # (n,) part of the gain about the class of the item; the rest is about the annotator
     cost: FloatArray  # (n,)
-    p_change: FloatArray  # (n,) P(label of the item changes), by all that is asked for about it here
-    candidates: int = field(default=0)  # pairs that there were to choose from
+    p_change: FloatArray  # (n,) P(label of the item changes), by all labels asked for about it here
+    candidates: int = field(default=0)  # pairs to choose from
     limits: Limits | None = None
 
     def __repr__(self) -> str:
@@ -107,40 +124,40 @@ class Recommendation(Shown):
 
     @property
     def changes(self) -> float:
-        """Items whose label is expected to change."""
+        """Return the expected number of items whose label changes."""
         return float(self.p_change[np.unique(self.items, return_index=True)[1]].sum())
 
     def verdict(self) -> str:
-        """Say what the labels are expected to change and what that costs, or why there are none."""
+        """Return in a few sentences what the labels are expected to change at what cost, or why there are none."""
+        return " ".join(map(str, self.findings()))
+
+    def findings(self) -> Iterator[Message]:
+        """Yield what the labels are expected to change at what cost, or why there are none."""
         if len(self) == 0:
-            return f"Nothing is left to buy here: {self._why_nothing()}"
-        each = f", at a cost of {self.cost.sum() / self.changes:.3g} for each that does" if self.changes >= 0.1 else ""
-        number = f"{self.changes:,.0f}" if self.changes >= 10 else f"{self.changes:.1f}"
+            yield self._why_nothing(None)
+            return
         _, per_item = np.unique(self.items, return_counts=True)
-        most = f", up to {per_item.max()} for one item" if per_item.max() > 1 else ""
-        ask = f"Ask for {count(len(self), 'label')} about {count(per_item.size, 'item')}{most}, at a cost of "
-        said = [
-            f"{ask}{self.cost.sum():g}.",
-            f"About {number} items are expected to change their label{each}."
-            if self.changes >= 0.05
-            else "No item is expected to change its label.",
-        ]
-        if (limits := self.limits) is None:
-            return " ".join(said)
-        if limits.nobody_checked:
-            said[1] = "No item has labels by two annotators, so nothing says how many labels will change."
-        elif limits.too_few:
-            said.append(f"{count(limits.too_few, 'item')} may change by more labels than these.")
+        limits, cost = self.limits, float(self.cost.sum())
+        yield findings.LabelsToAsk(
+            labels=Count(len(self)), items=Count(per_item.size), per_item=int(per_item.max()), cost=cost
+        )
+        if limits is not None and limits.nobody_checked:
+            yield findings.ChangesUnknown()
+        elif self.changes >= MIN_CHANGES_SHOWN:
+            yield findings.ExpectedChanges(changes=self.changes, cost=cost)
+        else:
+            yield findings.NoExpectedChange()
+        if limits is None:
+            return
+        if limits.too_few and not limits.nobody_checked:
+            yield findings.MoreLabelsNeeded(items=Count(limits.too_few))
         if limits.unchecked:
-            are, them = ("is", "it") if limits.unchecked == 1 else ("are", "them")
-            why = f"only because at most one annotator has labelled {them} so far"
-            said.append(f"{limits.unchecked:,} of these items {are} asked about {why}.")
+            yield findings.AskedUnchecked(items=Count(limits.unchecked))
         if limits.left >= self.cost.min():
-            said.append(f"{limits.left:g} of the budget is left: {self._why_nothing()}")
-        return " ".join(said)
+            yield self._why_nothing(limits.left)
 
     def advice(self) -> str:
-        """Say what to do next, and which command lists the labels; of a budget of `ADVICE_BUDGET`.
+        """Return what to do next, and which command lists the labels, of a budget of `ADVICE_BUDGET`.
 
         >>> from dissensus import methods, recommend
         >>> from dissensus.table.simulate import simulate
@@ -148,35 +165,28 @@ class Recommendation(Shown):
         >>> recommend(methods["consensus"]().fit(table), table, budget=100).advice()[:32]
         'Next: with a budget of 100, ask '
         """
-        said = self.verdict()
-        said = said[0].lower() + said[1:]
-        if len(self):
-            command = f"dissensus recommend --budget {ADVICE_BUDGET}"
-            said = f"with a budget of {ADVICE_BUDGET}, {said} `{command}` says which."
-        return f"Next: {said}"
+        return str(self.next_step())
 
-    def _why_nothing(self) -> str:
+    def next_step(self) -> Message:
+        """Return what to do next, of a budget of `ADVICE_BUDGET`."""
+        return findings.NextStep(budget=ADVICE_BUDGET if len(self) else None, verdict=self.verdict())
+
+    def _why_nothing(self, left: float | None) -> Message:
+        """Return why no label, or no further one if some of the budget is left, is asked for."""
         limits = self.limits
         if limits is None or self.candidates == len(self):
-            return f"{'then ' * bool(len(self))}everybody has labelled every item; only somebody new could say more."
+            return findings.EverythingLabelled(left=left)
         if limits.too_dear:
-            return "the budget does not pay for a label."
-        if limits.open_items and (limits.in_vain or not len(self)):
-            no = "no other label" if len(self) else "no label"
-            return f"{no} that may be asked for is expected to change the label of an item."
+            return findings.BudgetTooSmall(left=left)
         if limits.open_items:
-            return "within the limits there is nothing more to ask for."
-        settled = f"{count(limits.settled_items, 'item')} of {limits.n_items:,} are settled"
-        sure = (
-            f" (at least {percent(limits.settled)} sure, by {MIN_ANNOTATORS} annotators or more)"
-            if limits.settled
-            else ""
-        )
-        full = f", and {limits.full_items:,} have as many labels as an item may have" if limits.full_items else ""
-        return f"{settled}{sure}{full}."
+            return (findings.NoUsefulLabel if limits.in_vain or not len(self) else findings.LimitsReached)(left=left)
+        return findings.ItemsSettled(
+            left=left, settled=Count(limits.settled_items), items=limits.n_items, annotators=MIN_ANNOTATORS,
+            confidence=Share(limits.settled) if limits.settled else None, full_items=limits.full_items,
+        )  # fmt: skip
 
     def to_frame(self, backend: Backend | None = None) -> Any:
-        """One row per pair, the first to ask first; a pandas frame where pandas is installed, else an Arrow table."""
+        """Return a frame (pandas if installed, else Arrow) with one row per pair, in the order to ask."""
         names = {"rank": np.arange(1, len(self) + 1), "item": self.items, "annotator": self.annotators}
         measures = {"gain": self.gain, "about_item": self.about_item, "cost": self.cost}
         return as_frame(names | measures | {"gain_per_cost": self.gain / self.cost, "p_change": self.p_change}, backend)
@@ -184,20 +194,20 @@ class Recommendation(Shown):
 
 @dataclass(frozen=True)
 class Limits:
-    """What kept labels from being asked for."""
+    """Why labels were not asked for."""
 
-    settled: float | None  # probability from which an item gets no more labels
+    settled: float | None  # confidence from which on an item gets no more labels
     settled_items: int
-    labels_per_item: int | None  # that an item may come to; None where not set by the median item
-    full_items: int  # others that may have no more labels
+    labels_per_item: int | None  # labels that an item may reach; None if not set by the median item
+    full_items: int  # other items that may have no more labels
     open_items: int  # items that may be asked about
     n_items: int
-    too_dear: bool  # True if no label costs as little as the budget
-    in_vain: int = 0  # items that were looked at and that no label is expected to change
-    left: float = 0.0  # of the budget
-    too_few: int = 0  # items asked about that take more labels than these to change
+    too_dear: bool  # True if every label costs more than the budget
+    in_vain: int = 0  # items that were tried and that no label is expected to change
+    left: float = 0.0  # rest of the budget
+    too_few: int = 0  # items asked about that need more labels than these to change
     unchecked: int = 0  # items asked about that are not expected to change, and have fewer than two annotators
-    nobody_checked: bool = False  # no item of the table has labels by two annotators, and the model knows no more
+    nobody_checked: bool = False  # no item has labels by two annotators, in the table and in the model
 
 
 def recommend(
@@ -215,33 +225,32 @@ def recommend(
     allow_repeats: bool = False,
     threads: int | None = None,
 ) -> Recommendation:
-    """Choose the labels to buy next, by expected information gain per unit of cost.
+    """Choose the labels to collect next, by expected information gain per unit of cost.
 
     Parameters
     ----------
     model : a fitted aggregator, `LIA` or `CrowdClassifier`
     table : Annotations
-        What there is already: its pairs are not asked for again, its items and annotators can be asked about, also
-        those without annotations.
+        Labels so far: their pairs are not asked for again; all items and annotators of the table can be asked about,
+        also those without annotations.
     budget : float
-        What may be spent; with the cost of 1 that labels have if not told otherwise, the number of labels.
+        What may be spent; with the default cost of 1 the number of labels.
     items, annotators : lists of names, optional
-        Only these; left out, all of the table.
+        Only these; default: all of the table.
     candidates : (items, annotators), optional
-        Two columns of names: only these pairs. Left out: every item with every annotator.
+        Only these pairs, as two columns of names. Default: every item with every annotator.
     cost : number, annotator → number, or one number per annotator
     capacity : int, annotator → int, "auto" or None
-        Labels that an annotator can give at most, of those asked for now. "auto": twice the share of the budget that
-        it had of the labels so far by those asked, 5 at least, and half of the budget at most unless it had more. None:
-        any number.
+        Labels that an annotator can give now, at most. "auto": twice the share of the budget that the annotator had of
+        the labels so far, 5 at least, and half of the budget at most unless its share was larger. None: no limit.
     per_item : int, "auto" or None
-        Labels asked for on one item at most, now. "auto": as many as bring it to the median item's number and 3 more.
+        Labels asked for on one item now, at most. "auto": until it has 3 more than the median item. None: no limit.
     settled : float or None
-        Probability of its label from which an item of two annotators or more is asked about no more; nor is one that
-        no label is expected to change. None: labels are asked for as long as they tell anything.
+        Confidence from which on an item of two annotators or more gets no more labels; nor does an item that no label
+        is expected to change. None: labels are asked for as long as they have any gain.
     allow_repeats : bool
-        Whether annotators may be asked again what they have answered; a second answer is taken to be as good as that
-        of somebody else like them, which it is not.
+        Whether annotators may label an item again; a second label counts like one of another annotator of the same
+        quality, which overstates its gain.
     threads : int, optional
         None for all cores.
 
@@ -257,7 +266,7 @@ def recommend(
     Ask for 20 labels about 20 items, at a cost of 20
     """
     if not isinstance(table, Annotations):
-        raise DataError(f"recommend takes a table of annotations, got {type(table).__name__}; it says what is known.")
+        raise NotATable(type=type(table).__name__)
     check_kind(table.kind, CLASS_KINDS, "recommend")
     check_argument("budget", budget, float, above=0, must="must be a number above 0")
     check_argument("per_item", per_item, int | Literal["auto"] | None, low=1, must="must be a whole number, at least 1")
@@ -269,8 +278,7 @@ def recommend(
     search.limit_labels(per_item, settled)
     search.price = _per_annotator(cost, search.annotators, "cost")
     if not (search.price > 0).all():
-        who = naming.shown(search.annotators[np.argmin(search.price)])
-        raise BadParameter(f"cost must be above 0, got {search.price.min():g} for annotator {who}.")
+        raise CostNotPositive(cost=float(search.price.min()), annotator=search.annotators[np.argmin(search.price)])
     room = search.room(capacity, float(budget))
     with Threads(thread_count(threads, search.n_pairs)) as pool:
         return search.run(float(budget), room, pool)
@@ -282,35 +290,32 @@ class _Search:
     price: FloatArray  # (J,)
 
     def __init__(self, model: Any, table: Annotations, items: IntArray, annotators: IntArray):
-        if not (hasattr(model, "likelihoods") and hasattr(model, "_check_fitted")):
-            raise BadParameter(f"a fitted aggregator, LIA or CrowdClassifier is needed, got {type(model).__name__}.")
-        model._check_fitted()
+        if not hasattr(model, "likelihoods"):
+            raise NotAModel(type=type(model).__name__)
+        if not hasattr(model, "posterior_"):
+            raise ModelNotFitted(model=type(model).__name__)
         self.expected = model.likelihoods()
         if not np.array_equal(model.classes_, table.classes):
-            raise DataError(
-                f"the model has {model.classes_.size} classes and the table {table.classes.size}, which are not the "
-                "same; make the table with classes=model.classes_."
-            )
+            raise OtherClasses(model_classes=model.classes_.size, table_classes=table.classes.size)
         self.table, self.rows, self.columns = table, items, annotators  # codes in the table
         self.items, self.annotators = table.items[items], table.annotators[annotators]
         self.item = naming.match(self.items, model.items_, "items")  # codes in the model
         self.of_table = int(np.sum(getattr(model, "n_annotations_", -1))) == len(table)  # the model knows no more
         self.who = naming.match(self.annotators, model.annotators_, "annotators")
         if (self.item < 0).any() and not hasattr(model, "prior_"):
-            some = naming.shown(self.items[self.item < 0][0])
-            raise DataError(f"item {some} was not there when this {type(model).__name__} was fitted; fit it with it.")
+            raise ItemUnknownToModel(item=self.items[self.item < 0][0], model=type(model).__name__)
         dependence = getattr(model, "dependence_", 0.0)
-        softened = model.posterior_ if dependence else self.expected.belief  # shares of votes are no probabilities
-        known = np.ascontiguousarray(softened[self.item], np.float64)
+        tempered = model.posterior_ if dependence else self.expected.belief  # shares of votes are no probabilities
+        known = np.ascontiguousarray(tempered[self.item], np.float64)
         self.belief = np.where((self.item >= 0)[:, None], known, getattr(model, "prior_", 0.0))
         total = np.where(self.item >= 0, getattr(model, "item_total_", np.zeros(len(model.items_)))[self.item], 0.0)
-        self.sharp = Tempering(dependence).untemper(self.belief, total)  # (I, K) p
+        self.sharp = Tempering(dependence).untemper(self.belief, total)  # (I, K) p, untempered
         self.labels = _labels_behind(model, self.who, np.diff(table.annotator_ptr)[annotators])  # (J, K) γ
         self.theta = self.expected.of(np.array([-1]), self.who) if self.expected.same else None
         self.keys = naming.hashes(self.items), naming.mix(naming.hashes(self.annotators))
 
     def limit_pairs(self, candidates: tuple[Any, Any] | None, allow_repeats: bool) -> None:
-        """Set the pairs that may be chosen: `listed` ones of each item, or all, without those that are `taken`."""
+        """Set the pairs that may be chosen: the `listed` ones of each item, or all, without the `taken` ones."""
         I, J = self.items.size, self.annotators.size
         row, column = np.full(self.table.n_items, -1, np.int64), np.full(self.table.n_annotators, -1, np.int64)
         row[self.rows], column[self.columns] = np.arange(I), np.arange(J)
@@ -326,7 +331,7 @@ class _Search:
         if candidates is None:
             return
         if not isinstance(candidates, tuple | list) or len(candidates) != 2 or len(candidates[0]) != len(candidates[1]):
-            raise BadParameter("candidates must be two columns of the same length, of items and of annotators.")
+            raise BadCandidates()
         names = zip(candidates, (self.table.items, self.table.annotators), strict=True)
         listed = np.setdiff1d(pairs(*(_codes(some, among, "candidates", twice=True) for some, among in names)), taken)
         self.listed_ptr, self.listed, self.n_pairs = group_starts(listed // J, I), listed % J, listed.size
@@ -347,16 +352,16 @@ class _Search:
         self.limits = Limits(settled, int(done.sum()), goal, full, open_items, sure.size, False, nobody_checked=alone)
 
     def room(self, capacity: Any, budget: float) -> FloatArray:
-        """(J,) labels that each annotator may be asked for."""
+        """Return the number of labels that each annotator may be asked for (J,)."""
         self.limits = dataclasses.replace(self.limits, too_dear=not (self.price <= budget * (1 + ROUNDING)).any())
         if isinstance(capacity, str) and capacity == "auto":
-            done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0  # somebody new counts as one label
+            done = np.diff(self.table.annotator_ptr)[self.columns] + 1.0  # an annotator without labels counts as one
             share = done / max(done.sum(), 1)
             share = np.maximum(share, np.minimum(SHARE_FACTOR * share, MAX_SHARE))
             return np.asarray(np.maximum(np.ceil(share * budget / self.price), MIN_CAPACITY))
         room = _per_annotator(np.inf if capacity is None else capacity, self.annotators, "capacity", np.inf)
         if (room[np.isfinite(room)] % 1 != 0).any():
-            raise BadParameter(f"capacity must be whole numbers, got {capacity!r}.")
+            raise FractionalCapacity(given=capacity)
         return room
 
     def run(self, budget: float, room: FloatArray, pool: Threads) -> Recommendation:
@@ -398,7 +403,7 @@ class _Search:
                 chosen.append((i, j, float(best.gain[i]), self._ask(i, j)))
                 spent, room[j] = spent + self.price[j], room[j] - 1
                 open_ = (room > 0) & (self.price <= left - spent)
-            # gains only fall: what still comes first after it was looked at again is the best there is
+            # gains only fall: a pair that is still first after its update is the best
             revised[i] = number
             if len(self.asked.get(i, ())) < self.most[i]:
                 self._revise(i, open_, best, self.outcomes.get(i, self.belief[i][None]), self.asked.get(i, []))
@@ -406,7 +411,7 @@ class _Search:
         return self._result(chosen, budget, in_vain)
 
     def _update_known(self) -> None:
-        """Update what is known of annotators by the labels asked of them."""
+        """Update the knowledge of annotators by the labels asked of them."""
         self.known = self.labels.copy()
         self.spread = None if self.theta is None else expected_entropy(self.theta, self.known)
 
@@ -455,7 +460,7 @@ class _Search:
             values[rows] = new
 
     def _likelihood(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Θ (rows or 1, J, K, K) [given, true] and E H (rows or 1, J, K)."""
+        """Return Θ (rows or 1, J, K, K) [given, true] and E H (rows or 1, J, K)."""
         if self.theta is not None and self.spread is not None:
             return self.theta, self.spread
         theta = self.expected.of(self.item[rows], self.who)
@@ -466,7 +471,7 @@ class _Search:
         unchanged = {item for item, p in change.items() if p < MIN_CHANGE and self.limits.settled is not None}
         checked = {item for item in unchanged if self.given[item] >= MIN_ANNOTATORS}
         if sum(self.price[pair[1]] for pair in chosen) + self.price.min(initial=np.inf) <= budget * (1 + ROUNDING):
-            # they have all labels that they may have
+            # these items have all labels that they may have
             chosen, in_vain = [pair for pair in chosen if pair[0] not in checked], in_vain + len(checked)
             unchanged, checked = unchanged - checked, set()
         i, j = (np.array([pair[at] for pair in chosen], np.int64) for at in (0, 1))
@@ -481,21 +486,21 @@ class _Search:
         )
 
     def _can_change(self, i: int, best: _Best) -> bool:
-        """True if labels can change item i, as many as it may have; or if nobody has checked what is believed of it."""
+        """Return whether the labels that item i may get can change it, or no two annotators have labelled it."""
         if self.limits.settled is None or self.given[i] < MIN_ANNOTATORS:
             return True
-        kept = [values[i] for values in best]
-        everybody, outcomes, asked = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()
+        before = [values[i] for values in best]
+        every_one, outcomes, asked = np.ones(self.annotators.size, np.bool_), self.belief[i][None], list[int]()
         changes = False
         while not changes and len(asked) < min(self.most[i], MAX_AHEAD):
-            self._revise(i, everybody, best, outcomes, asked)
+            self._revise(i, every_one, best, outcomes, asked)
             if best.ratio[i] <= 0:
                 break
             asked.append(int(best.who[i]))
             outcomes = _outcomes_after(outcomes, self._likelihood(np.array([i]))[0][0, asked[-1]])
             changes = p_change(outcomes, self.belief[i], self.sharp[i]) >= MIN_CHANGE
-        for values, before in zip(best, kept, strict=True):
-            values[i] = before
+        for values, value in zip(best, before, strict=True):
+            values[i] = value
         return changes
 
 
@@ -503,17 +508,17 @@ class _Best(NamedTuple):
     """The best pair of every item."""
 
     gain: FloatArray  # (I,)
-    ratio: FloatArray  # (I,) gain per cost in multiples of GRAIN; −∞ where there is no pair
-    who: IntArray  # (I,) −1 where there is none
-    draw: IntArray  # (I,) the larger goes first where ratios are equal
+    ratio: FloatArray  # (I,) gain per cost in multiples of GRAIN; −∞ without a pair
+    who: IntArray  # (I,) −1 without a pair
+    draw: IntArray  # (I,) breaks ties, the larger first
 
     def entry(self, i: int) -> tuple[float, int, int]:
-        """Key of the heap: the smallest is asked first."""
+        """Return the key of the heap: the smallest is asked first."""
         return -float(self.ratio[i]), -int(self.draw[i]), i
 
 
 def expected_entropy(theta: FloatArray, labels: FloatArray) -> FloatArray:
-    """(…, J, K) E H of Dirichlet rows with mean `theta` (…, J, K, K) [given, true] and `labels` (J, K) behind them."""
+    """Return E H (…, J, K) of Dirichlet rows with mean `theta` (…, J, K, K) [given, true] and `labels` (J, K)."""
     known = np.minimum(labels, MAX_LABELS_BEHIND)
     # H(mean) is the limit, and rounding must not carry E H above it
     entropy = entr(theta).sum(axis=-2)
@@ -522,10 +527,10 @@ def expected_entropy(theta: FloatArray, labels: FloatArray) -> FloatArray:
 
 
 def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
-    """(J, K) number of labels behind each row of Θ: by the model, or by the labels `given` (J,) in the table.
+    """Return the number of labels behind each row of Θ (J, K): by the model, or by the labels `given` (J,).
 
-    Of somebody new as much is known as the crowd says of anybody. Majority vote takes all for alike: there is nothing
-    to be learnt of them.
+    An unseen annotator has the labels of the crowd's prior. Majority vote treats annotators equally: nothing can be
+    learnt about them.
     """
     K = model.classes_.size
     if not getattr(model, "models_annotators", True):
@@ -539,14 +544,14 @@ def _labels_behind(model: Any, who: IntArray, given: IntArray) -> FloatArray:
 
 
 def p_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> float:
-    """P(label of an item changes), from outcomes (B, K), q (K,) and p (K,)."""
+    """Return P(label of an item changes), from outcomes (B, K), q (K,) and p (K,)."""
     now = int(belief.argmax())
     decides = outcomes * np.divide(sharp, belief, out=np.zeros_like(sharp), where=belief > 0)
     return float(outcomes[decides[:, now] < (1 - TIE) * decides.max(axis=1)].sum())
 
 
 def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:
-    """(B', K) outcomes after one more label: the most probable ones, and all others together."""
+    """Return the outcomes after one more label (B', K): the most probable ones, and all others merged."""
     after = (before[:, None, :] * theta).reshape(-1, theta.shape[1])
     weight = after.sum(axis=1)
     after = after[np.argsort(-weight, kind="stable")[: np.count_nonzero(weight)]]
@@ -556,34 +561,32 @@ def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:
 
 
 def _codes(chosen: Any, among: Names, what: str, twice: bool = False) -> IntArray:
-    """Codes of names; sorted and each once unless `twice`; all where nothing is chosen."""
+    """Return codes of names, or all codes without names; sorted and unique unless `twice`."""
     if chosen is None:
         return np.arange(among.size)
     if isinstance(chosen, str):
-        raise BadParameter(f"{what} must be a list of names, got the text {chosen!r}; write [{chosen!r}].")
+        raise NamesAreText(name=ParameterName(what), given=chosen)
     names = naming.to_names(naming.to_column(chosen, what))
     codes = naming.match(names, among, what)
     if (codes < 0).any():
-        some = naming.shown(names[codes < 0][0])
-        raise DataError(
-            f"{what}: {some} is not in the table; declare it there (items=…, annotators=…) to ask about it."
-        )
+        raise NotInTable(name=ParameterName(what), given=names[codes < 0][0])
     return codes.astype(np.int64) if twice else np.unique(codes)
 
 
 def _per_annotator(value: Any, names: Names, what: str, missing: float | None = None) -> FloatArray:
-    """(J,) a number for each annotator, from one for all, a mapping, or one each."""
+    """Return a number for each annotator (J,), from one for all, a mapping, or one each."""
+    name = ParameterName(what)
     if isinstance(value, Mapping):
-        found = [value.get(name, missing) for name in names.tolist()]
+        found = [value.get(one, missing) for one in names.tolist()]
         if None in found:
-            raise DataError(f"{what}: annotator {naming.shown(names[found.index(None)])} has none; give one to each.")
+            raise MissingLimit(name=name, annotator=names[found.index(None)])
         value = found
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError):
-        raise BadParameter(f"{what} must be numbers, got {value!r}.") from None
+        raise NotNumbers(name=name, given=value) from None
     if numbers.ndim > 1 or (numbers.ndim == 1 and numbers.size != names.size):
-        raise DataError(f"{what} has shape {numbers.shape}; expected one number, or one for each of {names.size:,}.")
+        raise WrongShape(name=name, expected=names.size, shape=numbers.shape)
     if np.isnan(numbers).any() or (numbers < 0).any():
-        raise BadParameter(f"{what} must be numbers, 0 or more, got {numbers.min():g}.")
+        raise NotNumbers(name=name, given=float(numbers.min()))
     return np.array(np.broadcast_to(numbers, names.size))

@@ -14,22 +14,22 @@ item of class c with probability Θ_ij[c, y]. By Bayes' rule
 | symbol | name | shape |
 |---|---|---|
 | q | belief, as if labels were independent | (I, K) |
-| Θ | what an annotator says | (K, K) [true, given], or one for each item where the model has it so |
+| Θ | label probabilities of an annotator | (K, K) [true, given], or one for each item where the model has it so |
 | gain, flips | `NextLabel.gain`, `NextLabel.flips` | (I,) |
 
 E_j is over the annotators as they labelled the table: at 16 places spread evenly over all labels in the order of their
-annotators' reliability. The average annotator will not do: a mixture of good and bad ones tells more than the mean of
-their matrices does, which understated the true rise of accuracy by a fifth to a half on simulated crowds.
+annotators' reliability. The average annotator does not do: a mixture of good and bad ones is more informative than the
+mean of their matrices, which understated the true rise of accuracy by a fifth to a half on simulated crowds.
 
-q is not the softened posterior (`dissensus.models.tempering`) that is said to be right so often: a crowd that errs
-together goes on erring together. With one label taken away from each item of six sets, 1 % to 13 % of Dawid-Skene's
-labels changed when it was given back, where q foresaw 0.2 % to 13 %, softened 10 % to 28 %; accuracy rose by −1 to 5
-points, where q foresaw 0 to 6, softened 5 to 11.
+q is not the tempered posterior (`dissensus.models.tempering`): a crowd that makes the same mistakes goes on making
+them. With one label removed from each item of six data sets, 1 % to 13 % of Dawid-Skene's labels changed when it was
+added again, where q predicted 0.2 % to 13 %, tempered 10 % to 28 %; accuracy rose by −1 to 5 points, where q predicted
+0 to 6, tempered 5 to 11.
 
 Ties are broken by a draw keyed on item and class, the same before and after. With T tied classes before and T' after,
-the label stays with probability |T ∩ T'| / |T ∪ T'|; so it is counted here and in the curve.
+the label stays with probability |T ∩ T'| / |T ∪ T'|, here and in the curve.
 
-Votes are no probabilities of being right; what stands in for them is in `dissensus.models.votes`.
+Votes are no probabilities of being right; `dissensus.models.votes` has what is used instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.common.arrays import TIE, random_ranks
-from dissensus.common.formatting import count, percent
+from dissensus.common.formatting import Count, Share, count
 from dissensus.common.notebook import Shown
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
@@ -50,25 +50,28 @@ from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import redundancy as kernels
 from dissensus.evaluation import Estimate, bootstrap
 from dissensus.evaluation.hard import hits, tied
-from dissensus.exceptions import DataError
+from dissensus.messages import Message
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.confidence import EffectiveLabels
+from dissensus.models.exceptions import EffectiveLabelCount
+from dissensus.questions import findings
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
+from dissensus.questions.exceptions import NoAnnotations
 from dissensus.questions.recommend import ADVICE_BUDGET, Recommendation, recommend
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 STEPS = (1, 1.5, 2, 3, 5, 7)  # levels, times a power of ten
-NEARLY_ALL = 0.95  # of the annotations: a level that keeps more is no other than all
-PLACES = 16  # annotators whose label is thought of; with 64 the gain was the same to a tenth of itself
+NEARLY_ALL = 0.95  # share of the annotations above which a level is the same as all
+PLACES = 16  # annotators in the expectation; with 64 the gain differed by less than a tenth
 CELLS = 2**22  # numbers in an array of likelihoods at most
-MAX_LIKELIHOODS = 2**30  # numbers of them, where they differ from item to item: beyond it, fewer annotators
-MIN_RELATIVE = 1e-7  # of the most probable class: what is less probable is passed over
-ROUNDING = 1e-12  # a gain that is less is none
+MAX_LIKELIHOODS = 2**30  # likelihoods that differ between items; beyond, fewer annotators are used
+MIN_RELATIVE = 1e-7  # probability relative to the most probable class below which a class is skipped
+ROUNDING = 1e-12  # smaller gains are rounding errors
 STABLE = 0.95  # stability that the verdict looks for
-MIN_ITEMS = 10  # below which no share of them is told
-MIN_REHEARSED = 30  # items, below which the rehearsal speaks neither for nor against the model
-TOO_SURE = 2.0  # times more changes in the rehearsal than expected, at which the model is not believed
+MIN_ITEMS = 10  # items below which no share of them is reported
+MIN_REHEARSED = 30  # items below which the rehearsal does not test the model
+TOO_SURE = 2.0  # ratio of observed to expected changes above which the model is overconfident
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,9 @@ class Level:
 
     labels: int  # of an item, at most
     annotations: int  # kept in all
-    items: int  # that have more labels; at the last level all
-    stability: Estimate  # share of these whose label is that of the fit to all
-    accuracy: Estimate | None  # where gold is known
+    items: int  # items with more labels; at the last level all
+    stability: Estimate  # share of these items that get the label of the fit to all
+    accuracy: Estimate | None  # on items with gold
     confidence: float  # mean probability of the most probable class
     seconds: float  # of a fit, on average
 
@@ -95,18 +98,18 @@ class NextLabel:
     expected_right_after: float  # the same after one more label of every item
 
     def best(self, n: int) -> list[Any]:
-        """The n items with the most to gain, the best first."""
+        """Return the n items with the largest gain, the best first."""
         check_argument("n", n, int, low=0, must="must be 0 or more")
         return list(self.items[self._order[:n]].tolist())
 
     @property
     def curve(self) -> FloatArray:
-        """(101,) share of all gain that there is if only the best 0, 1, … 100 % of the items get a label."""
+        """Return the share of all gain if the best 0, 1, … 100 % of the items get a label (101,)."""
         shares = self._shares
         return np.asarray(np.interp(np.linspace(0, self.gain.size, 101), np.arange(shares.size), shares))
 
     def holding(self, share: float) -> int:
-        """The smallest number of items that hold this share of the gain."""
+        """Return the smallest number of items that hold this share of the gain."""
         return int(np.searchsorted(self._shares, share * (1 - TIE))) if self.gain.any() else 0
 
     @property
@@ -115,42 +118,42 @@ class NextLabel:
 
     @property
     def _shares(self) -> FloatArray:
-        """(I + 1,) share of all gain that the best 0, 1, … items hold."""
+        """Return the share of all gain that the best 0, 1, … items hold (I + 1,)."""
         total = np.concatenate([[0.0], np.cumsum(self.gain[self._order])])
         return total / (total[-1] or 1.0)
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Expected against observed effect: one label of each item is taken away, then given back."""
+    """Expected against observed effect: one label of each item is removed, then added again."""
 
     items: int  # with two annotators or more
     flips: float  # mean probability that the label changes, expected before
-    changed: Estimate  # share of the labels that did
+    changed: Estimate  # share of the labels that changed
     gain: float  # mean expected gain
-    risen: Estimate | None  # by how much accuracy did rise, where gold is known
+    risen: Estimate | None  # observed rise of accuracy, with gold
 
     @property
     def too_sure(self) -> bool:
-        """True if observed changes significantly exceed predicted ones, of `MIN_REHEARSED` items or more."""
+        """Return whether observed changes significantly exceed expected ones, on `MIN_REHEARSED` items or more."""
         return self.items >= MIN_REHEARSED and self.changed.low > TOO_SURE * self.flips
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Redundancy(Shown):
-    """How many labels are enough, and what more of them would change."""
+    """Stability by the number of labels per item, and the effect of one more."""
 
     levels: tuple[Level, ...]  # the last is all labels
     next_label: NextLabel
     rehearsal: Rehearsal | None  # None where no item has two annotators
-    sampled_items: int | None  # items of the curve and the rehearsal, where not all were taken
+    sampled_items: int | None  # items of the curve and the rehearsal; None: all
     accuracy: Estimate | None  # of the fit to all annotations, over all items with gold
-    expected_accuracy: float | None  # what that model believes it is
-    labels_per_item: float  # on average, of items with labels
+    expected_accuracy: float | None  # accuracy that this model expects
+    labels_per_item: float  # mean over items with labels
     n_classes: int
     model: Aggregator = field(repr=False)  # the fit to all annotations
     advice: Recommendation  # labels to buy next, `ADVICE_BUDGET` at most
-    worth: EffectiveLabels | None = None  # of an item's labels, in independent ones; None where they are taken for such
+    worth: EffectiveLabels | None = None  # effective number of labels per item; None: labels count as independent
 
     def __repr__(self) -> str:
         return f"Redundancy at {count(len(self), 'level')}: {self.verdict()}"
@@ -162,66 +165,57 @@ class Redundancy(Shown):
         return len(self.levels)
 
     def verdict(self) -> str:
-        """Say in a few sentences what more labels would change, and where to put them."""
+        """Return in a few sentences what more labels would change, and where to put them."""
+        return " ".join(map(str, self.findings()))
+
+    def findings(self) -> Iterator[Message]:
+        """Yield what more labels would change, and where to put them."""
         if self.n_classes == 1:
-            return "There is only one class; no label can change anything."
+            yield findings.NothingCanChange()
+            return
         if self.rehearsal is None:
-            which = f": `dissensus recommend --budget {ADVICE_BUDGET}` says which" if len(self.advice) else ""
-            return (
-                "No item has labels by two annotators, so nothing says how far they agree or what more labels would "
-                f"change. Have some items labelled by a second annotator{which}."
-            )
-        after = self.next_label
-        sentences = [
-            self._so_far(),
-            f"By the model's own reckoning one more label each, by the same people, would change the class of "
-            f"{percent(float(after.flips.mean()), 1)} of the items and put "
-            f"{percent(after.expected_right_after - after.expected_right, 1)} more of them right"
-            f"{self._rehearsed(self.rehearsal)}.",
-        ]
-        if self.rehearsal.too_sure:
-            sentences.append("So labels here are less stable than the forecast says: expect more of them to change.")
+            yield findings.NoSecondAnnotator(budget=ADVICE_BUDGET if len(self.advice) else None)
+            return
+        if (level := self._stable_level()) is not None:
+            yield level
+        after, rehearsal = self.next_label, self.rehearsal
+        tested = rehearsal.items >= MIN_ITEMS
+        yield findings.EffectOfNextLabel(
+            flips=Share(after.flips.mean()), gain=Share(after.expected_right_after - after.expected_right),
+            expected=Share(rehearsal.flips) if tested else None,
+            observed=Share(rehearsal.changed.value) if tested else None,
+        )  # fmt: skip
+        if rehearsal.too_sure:
+            yield findings.LessStableThanExpected()
         if self.accuracy is not None and self.expected_accuracy is not None:
-            value, low, high = (percent(getattr(self.accuracy, one), 1) for one in ("value", "low", "high"))
-            interval = f" ({low} to {high})" * bool(np.isfinite(self.accuracy.low))  # without resamples there is none
-            sentences.append(
-                f"Of the items with a known label {value} are right{interval}, where the model believes "
-                f"{percent(self.expected_accuracy, 1)}."
+            value, *ends = (Share(getattr(self.accuracy, one)) for one in ("value", "low", "high"))
+            low, high = ends if np.isfinite(self.accuracy.low) else (None, None)  # without resamples there is none
+            yield findings.AccuracyAgainstBelief(
+                value=value, low=low, high=high, expected=Share(self.expected_accuracy)
             )
         if self.worth is not None:
-            sentences.append(str(self.worth))
+            facts = {name: getattr(self.worth, name) for name in ("labels", "value", "low", "high")}
+            yield EffectiveLabelCount(**facts)
         if self.sampled_items is not None:
-            sentences.append(f"What was measured was measured on {self.sampled_items:,} items, drawn at random.")
-        sentences.append(self.advice.advice())
-        return " ".join(sentence for sentence in sentences if sentence)
+            yield findings.MeasuredOnPart(items=self.sampled_items)
+        yield self.advice.next_step()
 
-    @staticmethod
-    def _rehearsed(found: Rehearsal) -> str:
-        if found.items < MIN_ITEMS:
-            return ""
-        return (
-            f"; when one label was taken away from each and given back, it expected {percent(found.flips, 1)} to "
-            f"change, and {percent(found.changed.value, 1)} did"
-        )
-
-    def _so_far(self) -> str:
+    def _stable_level(self) -> Message | None:
+        """Return the first stable level, else the last one below all labels."""
         *fewer, all_labels = self.levels
         if not fewer:
-            return ""
+            return None
         level = next((one for one in fewer if one.stability.value >= STABLE), fewer[-1])
         if level.items < MIN_ITEMS:
-            return ""
-        equal = self.labels_per_item == all_labels.labels
-        most = f"{'' if equal else 'at most '}{count(level.labels, 'label')}"
-        every = f"all {all_labels.labels} give" if equal else "all their labels give"
-        adverb = "already " if level.stability.value >= STABLE else "only "
-        share = percent(level.stability.value, 1)
-        more = f"the {count(level.items, 'item')} with {level.labels + 1} labels or more"
-        some = "the items" if level.items == all_labels.items else more
-        return f"With {most} per item {adverb}{share} of {some} get the class that {every}."
+            return None
+        return findings.StabilityOfFewerLabels(
+            labels=Count(level.labels), share=Share(level.stability.value), stable=level.stability.value >= STABLE,
+            items=None if level.items == all_labels.items else Count(level.items),
+            equal_labels=all_labels.labels if self.labels_per_item == all_labels.labels else None,
+        )  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per level, as plain values."""
+        """Return one row per level, as plain values."""
         return [
             {"labels": one.labels, "annotations": one.annotations, "items": one.items}
             | flat("stability", one.stability)
@@ -243,7 +237,7 @@ def redundancy(
     seed: int = 0,
     on_fit: OnFit | None = None,
 ) -> Redundancy:
-    """How labels and accuracy depend on the number of labels per item, and what one more would change.
+    """Measure how labels and accuracy depend on the number of labels per item, and what one more would change.
 
     Parameters
     ----------
@@ -252,12 +246,12 @@ def redundancy(
     gold : (I,) int, optional
         Known classes, −1 where unknown: accuracy is reported. No fit sees it.
     levels : list of int, optional
-        Labels per item, at most. Left out: 1, 2, 3, 5, 7, 10, 15, 20 … as long as a twentieth of the labels is left
-        out. All labels come last in any case.
+        Labels per item, at most. Default: 1, 2, 3, 5, 7, 10, 15, 20 … as long as at least a twentieth of the labels is
+        removed. All labels are always the last level.
     seeds : int
-        Draws of which labels are kept at each level.
+        Draws of the labels that are kept at each level.
     limit : int
-        Of a table with more annotations than this, the curve is that of a random set of items, with all their labels.
+        Number of annotations above which the curve uses a random set of items, with all their labels.
     resamples, seed
         Of the bootstrap over items; the seed also draws labels and items.
     on_fit : callable, optional
@@ -275,7 +269,7 @@ def redundancy(
     for name, value, low in (("seeds", seeds, 1), ("limit", limit, 1), ("seed", seed, 0)):
         check_argument(name, value, int, low=low)
     if table.n_annotations == 0:
-        raise DataError("the table has no annotations; there is nothing to learn from.")
+        raise NoAnnotations()
     method, blank = named_model(model)
     part, part_gold, sampled = _sample(table, gold, limit, seed)
     counts = np.diff(part.item_ptr)
@@ -284,7 +278,7 @@ def redundancy(
     total, fits = 1 + (part is not table) + (len(steps) + (many.size > 0)) * seeds, numbers()
 
     def estimate(values: FloatArray, statistic: Any = None) -> Any:
-        """The mean of (n,) values with its interval; None where n is 0."""
+        """Return the mean of values (n,) with its interval, or None without values."""
         return bootstrap(values, statistic, resamples=resamples, seed=seed) if values.size else None
 
     def fit(some: Annotations) -> tuple[Aggregator, float]:
@@ -350,7 +344,7 @@ def redundancy(
 def _sample(
     table: Annotations, gold: IntArray | None, limit: int, seed: int
 ) -> tuple[Annotations, IntArray | None, bool]:
-    """The items with labels, or so many of them at random that they have `limit` labels; whether some were left out."""
+    """Return the items with labels, or random ones with `limit` labels in all, and whether any were left out."""
     counts = np.diff(table.item_ptr)
     order = np.flatnonzero(counts)
     sampled = len(table) > limit
@@ -364,7 +358,7 @@ def _sample(
 
 
 def _levels(counts: IntArray, levels: Sequence[int] | None) -> list[int]:
-    """Labels per item to try, fewer than the most that an item has."""
+    """Return the levels to try, below the largest number of labels of an item."""
     if levels is not None:
         for one in levels:
             check_argument("levels", one, int, low=1, must="must be whole numbers, at least 1")
@@ -374,13 +368,13 @@ def _levels(counts: IntArray, levels: Sequence[int] | None) -> list[int]:
 
 
 def _drawn(model: Aggregator, seconds: float, whole: Aggregator, gold: IntArray | None) -> tuple[Any, ...]:
-    """Results of a fit to some of the labels: (I,) same as by all, (known items,) right, confidence, seconds."""
+    """Return results of a fit: same label as by all (I,), right (known items,), confidence, seconds."""
     confidence = _sure(model, model.likelihoods()).mean()
     return _same(model.posterior_, whole.posterior_), _hits(gold, model.posterior_), confidence, seconds
 
 
 def _sure(model: Aggregator, expected: Likelihoods) -> FloatArray:
-    """(I,) P(label is right): by the softened posterior where there is one; that of votes is no such probability."""
+    """Return P(label is right) (I,), by the tempered posterior if any: shares of votes are no probabilities."""
     return np.asarray((model.posterior_ if model.dependence_ else expected.belief).max(axis=1))
 
 
@@ -389,12 +383,12 @@ def _averages(draws: list[tuple[Any, ...]]) -> list[Any]:
 
 
 def _hits(gold: IntArray | None, posterior: FloatArray) -> FloatArray:
-    """(known items,) chance that the label is right; empty where no class is known."""
+    """Return the chance that the label is right (known items,); empty without known classes."""
     return np.empty(0) if gold is None or not (gold >= 0).any() else hits(gold, posterior)
 
 
 def _same(one: FloatArray, other: FloatArray) -> FloatArray:
-    """(I,) the chance that two posteriors name the same class: |T ∩ T'| / |T ∪ T'| of the tied classes."""
+    """Return the chance that two posteriors choose the same class (I,): |T ∩ T'| / |T ∪ T'| of the tied classes."""
     first, second = tied(one), tied(other)
     return np.asarray((first & second).sum(axis=1) / (first | second).sum(axis=1))
 
@@ -403,7 +397,7 @@ def _same(one: FloatArray, other: FloatArray) -> FloatArray:
 
 
 def _next_label(expected: Likelihoods, annotator: IntArray, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(I,) gain and (I,) flips of the module, if these annotators label next, each a share of the times."""
+    """Return gain (I,) and flips (I,), if these annotators label next, each with a share of the labels."""
     belief = np.ascontiguousarray(expected.belief, np.float64)
     I, K = belief.shape
     gain, flips = np.zeros(I), np.zeros(I)
@@ -423,11 +417,11 @@ def _next_label(expected: Likelihoods, annotator: IntArray, share: FloatArray) -
 
 
 def _annotators(model: Aggregator, expected: Likelihoods) -> tuple[IntArray, FloatArray]:
-    """Codes of those who may label next, and how often each does: all, or some spread evenly over the labels."""
+    """Return the annotators who may label next, all or some spread evenly over the labels, and their shares."""
     I, K = expected.belief.shape
     places = PLACES if expected.same else int(np.clip(MAX_LIKELIHOODS // (I * K * K), 1, PLACES))
     weight = model.total_
-    # neither names nor codes decide, save between annotators who are alike in all three
+    # the order does not depend on names or codes, unless annotators are equal in all three
     order = np.lexsort((model.n_annotations_, weight, model.reliability_))
     order = order[weight[order] > 0]
     if order.size == 0:

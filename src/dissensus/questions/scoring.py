@@ -1,13 +1,13 @@
-"""How answers that were hidden are predicted and scored, by kind of labels; what methods are held to besides.
+"""How hidden labels are predicted and scored, by label type, and the baselines that methods are compared with.
 
-| kind | hidden | score of an answer, a higher one is better | simple methods beside the registered ones |
+| kind | hidden | score of a label, the higher the better | baselines in addition to the registered methods |
 |---|---|---|---|
-| classes, graded | ratings: all that one annotator says of an item | log P(answer) | majority-vote is one of those |
-| pairs | answers, as long as all things stay connected | log P(answer) | win-rate |
-| sets | ratings | Σ over options, log P(ticked or not) | votes |
-| spans | all that somebody said of a document | log P(tag) | majority-vote and dawid-skene, token by token |
-| numbers | ratings | −abs(answer − what was expected) | mean, median |
-| objects | ratings | −distance to the method's answer | medoid: all annotators count alike |
+| classes, graded | all labels of one annotator on an item | log P(label) | majority-vote is a registered method |
+| pairs | comparisons, as long as all things stay connected | log P(outcome) | win-rate |
+| sets | all labels of one annotator on an item | Σ over options, log P(selected or not) | votes |
+| spans | all labels of one annotator in a document | log P(tag) | majority-vote and dawid-skene, by token |
+| numbers | all labels of one annotator on an item | −abs(label − expected label) | mean, median |
+| objects | all labels of one annotator on an item | −distance to the method's answer | medoid |
 """
 
 from __future__ import annotations
@@ -23,72 +23,72 @@ from dissensus.common.arrays import random_ranks
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation.distances import pair_distances
 from dissensus.evaluation.hard import hits
-from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.methods.bradley_terry import BradleyTerry, check_connected
 from dissensus.models.methods.closest import Closest
+from dissensus.questions.exceptions import EveryComparisonNeeded, NoSharedDocument, NoSharedItem, NothingToHide
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import set_name
 from dissensus.table.spans import spans_of
 
-MIN_PROBABILITY = 1e-300  # that a hidden label is given: no method says 0, but a product may round to it
-PRIOR_LABELS = 1.0  # like those of all items, that a simple method adds to the labels of one item
+MIN_PROBABILITY = 1e-300  # of a hidden label: no method predicts 0, but a product may round to it
+PRIOR_LABELS = 1.0  # labels like those of all items that a baseline adds to the labels of one item
 
 
 def unseen(gold: Any, known: Any) -> Any:
-    """(I,) `gold` without the items whose label a fit was told: `known` (I,), −1 or NaN where it was not."""
+    """Return `gold` (I,) without the items whose label a fit used: `known` (I,), −1 or NaN for others."""
     if gold is None or known is None:
         return gold
-    told, none = (~np.isnan(known), np.nan) if known.dtype.kind == "f" else (known >= 0, -1)
-    return np.where(told, none, gold)
+    used, missing = (~np.isnan(known), np.nan) if known.dtype.kind == "f" else (known >= 0, -1)
+    return np.where(used, missing, gold)
 
 
 class Simple:
-    """A simple method: fitted to a table, it says what it expects of rows. It has no parameters."""
+    """A baseline: fitted to a table, it predicts rows. It has no parameters."""
 
     def get_params(self) -> dict[str, Any]:
-        """No parameters."""
+        """Return no parameters."""
         return {}
 
     def fit(self, table: Annotations) -> Any:
-        """What predicts: itself, with the table kept, or another model."""
+        """Return the predictor: itself, with the table, or another model."""
         self.table = table
         return self
 
     def of_items(self, table: Annotations, values: Any, otherwise: Any) -> Any:
-        """(I,) or (I, L) values of the items of another table; `otherwise` where an item is new."""
+        """Return values (I,) or (I, L) of the items of another table, `otherwise` for new items."""
         at = naming.match(table.items, self.table.items, "items")
         known = (at >= 0).reshape(-1, *[1] * (values.ndim - 1))
         return np.where(known, values[at], otherwise)
 
 
 class Mean(Simple):
-    """Everybody is expected to say the mean of an item's numbers."""
+    """Predict the mean of an item's numbers."""
 
     def values(self) -> FloatArray:
-        """(I,) the answers, NaN without labels."""
+        """Return the answers (I,), NaN without labels."""
         table = self.table
         sums = np.bincount(table.item, table.row_weights * table.values[table.label], table.n_items)
         n = np.bincount(table.item, table.row_weights, table.n_items)
         return np.asarray(np.divide(sums, n, out=np.full(table.n_items, np.nan), where=n > 0))
 
     def predict(self) -> FloatArray:
-        """(I,) the answers; without labels the middle of all."""
+        """Return the answers (I,), the median of all answers without labels."""
         found = self.values()
         return np.where(np.isnan(found), np.nanmedian(found), found)
 
     def expected_labels(self, table: Annotations) -> FloatArray:
-        """(N,) what each row is expected to say."""
+        """Return the expected label of each row (N,)."""
         found = self.predict()
         return np.asarray(self.of_items(table, found, np.median(found))[table.item])
 
 
 class Median(Mean):
-    """The same with the median."""
+    """Predict the median of an item's numbers."""
 
     def values(self) -> FloatArray:
-        """(I,) the answers, NaN without labels."""
+        """Return the answers (I,), NaN without labels."""
         table = self.table
         order = np.lexsort((table.values[table.label], table.item))
         values, n = table.values[table.label][order], np.diff(table.item_ptr)
@@ -97,10 +97,10 @@ class Median(Mean):
 
 
 class Votes(Simple):
-    """An option is as likely as the share of an item's annotators who ticked it, and one like the crowd."""
+    """Predict an option by the share of an item's annotators who selected it, with one label like the crowd added."""
 
     def fit(self, table: Annotations) -> Self:
-        """Learn from a table."""
+        """Fit to a table."""
         self.table, ticked = table, table.options.ticked.astype(np.float64)
         self.options_ = table.options.names
         n = np.bincount(table.item, minlength=table.n_items)[:, None]
@@ -112,19 +112,19 @@ class Votes(Simple):
         return self
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """(N, L) P(ticked)."""
+        """Return P(option selected) (N, L)."""
         return np.asarray(self.of_items(table, self.posterior_, self.prior_)[table.item])
 
     def predict(self) -> Any:
-        """(I,) names of the sets of options that more than half ticked."""
+        """Return the sets of options that more than half selected (I,)."""
         return np.array([set_name(self.options_[row > 0.5]) for row in self.posterior_], object)
 
 
 class WinRate(Simple):
-    """Log odds of the share of its comparisons that a thing wins, in place of a score; ties as often as overall."""
+    """Score things by the log odds of the share of their comparisons that they win; ties are as frequent as overall."""
 
     def fit(self, table: Annotations) -> Self:
-        """Learn from a table."""
+        """Fit to a table."""
         self.table, sides, w = table, table.sides, table.row_weights
         left, right, said = sides.left[table.item], sides.right[table.item], table.label
         wins, games = np.ones(sides.things.size), np.full(sides.things.size, 2.0)  # one won, one lost
@@ -136,7 +136,7 @@ class WinRate(Simple):
         return self
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """(N, 3) P(left, right, tie)."""
+        """Return P(left, right, tie) (N, 3)."""
         score = self.score[naming.match(table.sides.things, self.table.sides.things, "things")]
         apart = (score[table.sides.left] - score[table.sides.right])[table.item]
         left = 1 / (1 + np.exp(-apart))
@@ -144,52 +144,51 @@ class WinRate(Simple):
 
 
 class Tokens(Simple):
-    """A method for classes that takes every token by itself; its tags may be illegal."""
+    """A method for classes on single tokens; its tags may be illegal."""
 
     method: ClassVar = "majority-vote"
 
     def fit(self, table: Annotations) -> Any:
-        """Fit the method to the tags as classes."""
+        """Fit the method to tags as classes."""
         return methods[self.method]().fit(replace(table, kind="classes"))
 
 
 class TokenDawidSkene(Tokens):
-    """The same with Dawid-Skene."""
+    """Dawid-Skene on single tokens."""
 
     method = "dawid-skene"
 
 
 class Medoid(Simple):
-    """The label with the smallest mean distance to the others."""
+    """Predict the label with the smallest mean distance to the others."""
 
     def fit(self, table: Annotations) -> Any:
-        """Fit with so many labels like everyone's that all σ_j are the same."""
+        """Fit with a prior so strong that all σ_j are equal."""
         return Closest(shared=1e12).fit(table)
 
 
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """(N,) True for hidden rows: all that a random share of ratings said; every item keeps one rating."""
+    """Return the hidden rows (N,): all of a random share of ratings; every item keeps one rating."""
     rated = table.item[np.diff(table.rating, prepend=-1) > 0]
-    none = "no item has labels by two annotators; none can be hidden and predicted from the others."
-    return _drawn(random_ranks(rated, rng) > 0, share, rng, none)[table.rating]
+    return _draw(random_ranks(rated, rng) > 0, share, rng, NoSharedItem)[table.rating]
 
 
-def _drawn(free: BoolArray, share: float, rng: np.random.Generator, none: str) -> BoolArray:
-    """True for about a share of all, drawn among those that are free; where there are `none`, an error says so."""
+def _draw(free: BoolArray, share: float, rng: np.random.Generator, error: type[NothingToHide]) -> BoolArray:
+    """Return True for about a share of all, drawn among the free ones; raise `error` if none is free."""
     among, found = np.flatnonzero(free), np.zeros(free.size, np.bool_)
     if among.size == 0:
-        raise DataError(none)
+        raise error()
     found[rng.choice(among, min(among.size, max(1, round(share * free.size))), replace=False)] = True
     return found
 
 
 def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """The same of pairs: rows of a random spanning tree stay, so that all things can be ranked together."""
+    """Return the hidden rows of pairs (N,); a random spanning tree stays, so that all things can be ranked together."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import minimum_spanning_tree
 
     sides = table.sides
-    check_connected(sides.things, BradleyTerry()._games(table), strongly=False)
+    check_connected(sides.things, BradleyTerry().games_of(table), strongly=False)
     ends = np.sort(np.stack([sides.left[table.item], sides.right[table.item]]), axis=0).astype(np.int64)
     T = sides.things.size
     order = rng.permutation(len(table))
@@ -199,20 +198,18 @@ def hide_comparisons(table: Annotations, share: float, rng: np.random.Generator)
     tree = minimum_spanning_tree(cost.tocsr()).tocoo()
     free = np.ones(len(table), np.bool_)
     free[row[np.searchsorted(edge, tree.row.astype(np.int64) * T + tree.col)]] = False
-    none = "every comparison is needed to connect the things; none can be hidden and predicted."
-    return _drawn(free, share, rng, none)
+    return _draw(free, share, rng, EveryComparisonNeeded)
 
 
 def hide_readings(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
-    """The same of spans: all that somebody said of a document is hidden, or nothing."""
+    """Return the hidden rows of spans (N,): all labels of an annotator in a document, or none."""
     reading = table.sequences.document[table.item] * np.int64(table.n_annotators) + table.annotator
     found, of = np.unique(reading, return_inverse=True)
-    none = "no document has two readers; none can be hidden and predicted from the others."
-    return _drawn(random_ranks(found // table.n_annotators, rng) > 0, share, rng, none)[of]
+    return _draw(random_ranks(found // table.n_annotators, rng) > 0, share, rng, NoSharedDocument)[of]
 
 
 def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(N,) log P of each row's label (its mean under a probabilistic row), and the rows' weights."""
+    """Return log P of each row's label (N,), its mean for a probabilistic row, and the weights of the rows (N,)."""
     logs = np.log(np.maximum(expected, MIN_PROBABILITY))
     found = logs[np.arange(len(table)), table.label] if table.proba is None else (table.proba * logs).sum(axis=1)
     return found, table.row_weights
@@ -236,7 +233,7 @@ def _distances(fitted: Any, table: Annotations) -> FloatArray:
     return -pair_distances(both, table.item, answer.size + table.label, fitted.distance)
 
 
-# How good answers are by gold: (n, 2), numerators and denominators of what is resampled ------------------------------
+# Scores of answers by gold: (n, 2), numerators and denominators that are resampled -----------------------------------
 
 
 def _right(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
@@ -252,11 +249,11 @@ def _jaccard(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
     known = gold >= 0
     right = table.options.ticked[gold[known]]
     names = {name: k for k, name in enumerate(table.options.names.tolist())}
-    said = np.zeros_like(right)
-    for row, text in zip(said, fitted.predict()[known], strict=True):
+    answer = np.zeros_like(right)
+    for row, text in zip(answer, fitted.predict()[known], strict=True):
         row[[names[one] for one in text.split("|") if one in names]] = True
-    either = (said | right).sum(axis=1)
-    return _mean_of(np.where(either > 0, (said & right).sum(axis=1) / np.maximum(either, 1), 1.0))
+    either = (answer | right).sum(axis=1)
+    return _mean_of(np.where(either > 0, (answer & right).sum(axis=1) / np.maximum(either, 1), 1.0))
 
 
 def _off(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
@@ -266,7 +263,7 @@ def _off(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
 
 
 def _span_f1(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
-    """Of every document twice the spans that are right, and the spans found and known."""
+    """Return twice the number of right spans, and the number of spans found and known, of every document."""
     known = gold >= 0
     tags = naming.match(fitted.predict(), table.classes, "tags")
     found = [spans_of(table.items[known], table.classes, one[known]) for one in (tags, gold)]
@@ -283,24 +280,24 @@ def _mean_of(values: Any) -> FloatArray:
 
 
 class Measure(NamedTuple):
-    """What a score is called."""
+    """Names of a score."""
 
     name: str  # in JSON and frames
     title: str  # of a column
     unit: str  # of a difference
-    said: str  # what the number is
+    quantity: str  # before "hidden annotations"
     gold: str  # name of the score by gold
-    sign: int = 1  # −1 where less is better: shown without the minus
+    sign: int = 1  # −1 if less is better: shown without the minus
 
 
 LOG = Measure("log_likelihood", "log-likelihood", "nats per annotation", "Mean log probability of", "accuracy")
 
 
 class Scoring(NamedTuple):
-    """How methods for one kind of labels are compared."""
+    """How methods for one label type are compared."""
 
     measure: Measure
-    rows: Callable[[Any, Annotations], FloatArray]  # (N,) scores of rows that a fitted method has not seen
+    rows: Callable[[Any, Annotations], FloatArray]  # (N,) scores of hidden rows by a fitted method
     gold: Callable[[Any, Annotations, Any], FloatArray] | None = _right
     hide: Callable[[Annotations, float, np.random.Generator], BoolArray] = hide_rows
     simple: Mapping[str, type[Simple]] = MappingProxyType({})
@@ -327,6 +324,6 @@ SCORING: dict[str, Scoring] = {
         _distances, _off, simple={"medoid": Medoid}, least="medoid",
     ),
 }  # fmt: skip
-"""Kind → how its methods are compared."""
+"""Label type → how its methods are compared."""
 
 Method = Aggregator | Simple

@@ -335,3 +335,26 @@ class UnknownRemovals(Message):
         "an id of their own do not count."
     )
     n_ids: int
+
+
+# Questions
+
+
+class NamesNotAllowed(BadParameter):
+    template = "questions name annotators; a token that may see names is needed."
+
+
+class NothingFitted(BadParameter):
+    template = "this project has no fitted model yet; ask again after the first labels."
+
+
+class UnknownOption(BadParameter):
+    template = "{question} has no option {name!r}; it has {names}."
+    question: str
+    name: str
+    known: tuple[str, ...]
+
+    @property
+    def names(self) -> str:
+        """List the options that it has."""
+        return ", ".join(self.known) or "none"

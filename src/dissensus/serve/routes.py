@@ -17,7 +17,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from dissensus.messages import ParameterName
-from dissensus.serve import answers, requests
+from dissensus.serve import answers, questions, requests
 from dissensus.serve.describe import LISTS, ORDERS
 from dissensus.serve.events import SEPARATOR, Event
 from dissensus.serve.exceptions import MissingField, Refused, UnknownRemovals
@@ -311,6 +311,18 @@ def export(
 def report(caller: Annotated[Caller, allow("report")], project: ProjectOf) -> Any:
     """Return the report: one page of HTML."""
     return HTMLResponse(project.report(caller.names))
+
+
+@router.get("/projects/{name}/questions")
+def list_questions(caller: Annotated[Caller, allow("report")], project: ProjectOf) -> dict[str, Any]:
+    """Return the questions that can be asked about a project, with their options and facts."""
+    return questions.listed()
+
+
+@router.get("/projects/{name}/questions/{question}")
+def ask(caller: Annotated[Caller, allow("report")], project: ProjectOf, question: str, request: Request) -> Any:
+    """Return facts and findings of a question, its options as the query; for callers who may see names."""
+    return questions.answer(project, question, dict(request.query_params), caller.names)
 
 
 # The service ----------------------------------------------------------------------------------------------------------

@@ -122,12 +122,12 @@ class BradleyTerry(AnswerModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
             raise OutcomesNotUsed(method=type(self).__name__)
-        games = self._games(table)
+        games = self.games_of(table)
         self.things_ = table.sides.things
         check_connected(self.things_, games, self.prior is None)
         hessian = self._optimise(games, table.n_annotators, on_step)
         self._set_intervals(games, np.linalg.inv(hessian), table.n_items)
-        self.posterior_ = self._outcomes(
+        self.posterior_ = self.outcome_probabilities(
             Games.unplayed(*table.sides[1:], self.things_.size), np.full(table.n_items, -1)
         )
         self.prior_ = np.bincount(table.label, games.weight, 3) / games.weight.sum()
@@ -137,7 +137,8 @@ class BradleyTerry(AnswerModel):
         total = np.bincount(games.annotator, games.weight, table.n_annotators).astype(np.float64)
         self.reliability_, self.hits_, self.total_ = share, share * total, total
 
-    def _games(self, table: Annotations) -> Games:
+    def games_of(self, table: Annotations) -> Games:
+        """Return the comparisons of a table."""
         sides = table.sides
         weight = table.row_weights
         if not weight.sum() > 0:
@@ -243,8 +244,8 @@ class BradleyTerry(AnswerModel):
         low, high = np.quantile(ranks(drawn), [0.025, 0.975], axis=0, method="nearest")
         self.rank_interval_ = np.stack([np.minimum(low, self.rank_), np.maximum(high, self.rank_)], axis=1)
 
-    def _outcomes(self, games: Games, annotator: IntArray) -> FloatArray:
-        """(N, 3) P(left, right, tie) of comparisons by annotators (N,), codes into `annotators_`, −1 unseen."""
+    def outcome_probabilities(self, games: Games, annotator: IntArray) -> FloatArray:
+        """Return P(left, right, tie) of comparisons (N, 3) by annotators (N,), codes into `annotators_`, −1 unseen."""
         own = np.vstack([self.answering_, self.crowd_answering_])
         p = chances(replace(games, annotator=annotator), self.scores_, own)
         return np.stack([(p.either + p.apart) / 2, (p.either - p.apart) / 2, p.tie], axis=1)
@@ -254,14 +255,16 @@ class BradleyTerry(AnswerModel):
         self._check_fitted()
         if table is None:
             return self.posterior_
-        return self._outcomes(self._known_sides(table), np.full(table.n_items, -1))
+        return self.outcome_probabilities(self._known_sides(table), np.full(table.n_items, -1))
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         """(N, 3) P(left, right, tie) of every row, by what its annotator is like."""
         self._check_fitted()
         known = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
         items = self._known_sides(table)
-        return self._outcomes(Games.unplayed(items.left[table.item], items.right[table.item], items.n_things), known)
+        return self.outcome_probabilities(
+            Games.unplayed(items.left[table.item], items.right[table.item], items.n_things), known
+        )
 
     def _known_sides(self, table: Annotations) -> Games:
         check_label_type(self, table)

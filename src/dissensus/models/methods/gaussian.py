@@ -123,7 +123,7 @@ class Gaussian(AnswerModel):
         said = self._mean_labels(fit.b + fit.a * fit.mu, fit.s2)  # of an item in the middle
         self.bias_ = said - (self.total_ @ said) / self.total_.sum()
         self.stretch_, self.precision_ = fit.a, 1 / fit.s2
-        self._theta, variance = self._posterior(table, np.arange(table.n_annotators))
+        self._theta, variance = self.latent_posterior(table, np.arange(table.n_annotators))
         if gold is not None:
             self._learn_dependence(self._theta, variance, gold)
         self.values_, self.interval_ = self._answers(self._theta, variance, self.item_total_, LEVEL)
@@ -215,7 +215,7 @@ class Gaussian(AnswerModel):
         known = naming.match(table.annotators, self.annotators_, "annotators")
         weight = table.row_weights
         n = np.bincount(table.item, weight, table.n_items).astype(np.float64)
-        return self._answers(*self._posterior(table, known), n, level)
+        return self._answers(*self.latent_posterior(table, known), n, level)
 
     def _answers(
         self, mean: FloatArray, variance: FloatArray, n: FloatArray, level: float
@@ -253,8 +253,8 @@ class Gaussian(AnswerModel):
         b, a = (np.append(self.spread_[:, k], self.typical_spread_[k])[known] for k in (0, 1))
         return self._to_labels(b + a * at)
 
-    def _posterior(self, table: Annotations, known: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(I,) m and v; `known` (A,) codes, −1 unseen."""
+    def latent_posterior(self, table: Annotations, known: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of the latent values (I,); `known` (A,) are codes, −1 unseen."""
         b, a, s2 = (
             np.append(self.spread_[:, column], typical)[known][table.annotator]
             for column, typical in zip((0, 1, 4), self.typical_spread_, strict=True)

@@ -13,7 +13,8 @@ from dissensus.common.formatting import Count, Share, percent, word_list
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
-from dissensus.questions.diagnose import FLAG_WORDS, too_few_sentence
+from dissensus.questions import findings
+from dissensus.questions.diagnose import FLAG_WORDS
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, Text, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, Tone, sections
@@ -123,7 +124,7 @@ class TooFewLabels(Finding):
 
     @property
     def few(self) -> str:
-        return too_few_sentence(self.too_few, self.active)
+        return str(findings.TooFewLabels(n=Count(self.too_few), annotators=Count(self.active)))
 
     @property
     def advice(self) -> str:

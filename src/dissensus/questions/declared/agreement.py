@@ -1,0 +1,182 @@
+"""`agreement`: how far the annotators agree beyond chance, and who agrees with whom."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Literal
+
+from dissensus.common.formatting import Count, Share, interval, number, share, short
+from dissensus.common.parameters import param
+from dissensus.questions import findings as found
+from dissensus.questions.base import Finding, Question, Table, questions
+from dissensus.questions.exceptions import NoPairs
+
+PAIRS_SHOWN = 5  # at either end
+MIN_ITEMS = 5  # with two annotators; with fewer there is no interval and no verdict
+MIN_AC1_EXCESS = 0.2  # AC1 above κ from which on common classes are mentioned
+COEFFICIENTS = {
+    "mean_difference": "two labels of an item differ by",
+    "icc": "intraclass correlation, of one label",
+    "icc_of_mean": "the same, of an item's mean label",
+    "percent": "two annotators of an item agree",
+    "krippendorff_alpha": "Krippendorff's α",
+    "fleiss_kappa": "Fleiss' κ",
+    "gwet_ac1": "Gwet's AC1",
+    "exact_f1": "F1 of spans, exact",
+    "overlap_f1": "F1 of spans that overlap",
+    "unitizing_alpha": "Krippendorff's uα, of units (2016)",
+    "jaccard_alpha": "Krippendorff's α, Jaccard distance",
+    "masi_alpha": "Krippendorff's α, MASI distance",
+    "words_alpha": "Krippendorff's α, edit distance of words",
+}
+WITHOUT_SCALE = ("spans", "sets", "objects")  # label types
+SCALES = {"numbers": "interval"} | dict.fromkeys(WITHOUT_SCALE, "nominal")  # label type → its only scale
+KAPPA_WEIGHTS = {"nominal": "none", "ordinal": "linear", "interval": "quadratic"}
+Scale = Literal["nominal", "ordinal", "interval"]
+
+
+@questions.register("agreement", summary="How far do the annotators agree, beyond what chance would give?")
+class Agreement(Question):
+    """Any number of annotators, each having labelled any of the items. The intervals are by bootstrap over items.
+
+    Example: dissensus agreement labels.csv --scale ordinal --classes low,middle,high --pairs
+    """
+
+    kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
+    settings = ("resamples", "seed", "level")
+    working = "resampling"
+    level = 0.95
+
+    scale: Scale | None = param(
+        None, "what the classes are: names, steps in an order, or numbers; by their label type where left out"
+    )
+    pairs: bool = param(False, "also the pairs of annotators that agree most and least; all with --json")
+    least: int = param(20, "items that a pair must share", low=1)
+    resamples: int = param(1000, "resamples of the items, for the intervals", low=0)
+    seed: int = param(0, "seed of the resamples", low=0)
+
+    def prepare(self, table: Any) -> None:
+        if self.pairs and table.kind in WITHOUT_SCALE:
+            raise NoPairs(kind=table.kind)
+
+    def compute(self, table: Any, *, progress: Any) -> dict[str, Any]:
+        import numpy as np
+
+        from dissensus.evaluation.distances import agreement_by_kind
+
+        scale = SCALES.get(table.kind) or self.scale or ("ordinal" if table.kind == "graded" else "nominal")
+        values = None
+        if scale != "nominal" and table.kind != "numbers" and not (scale == "ordinal" and _in_order(table)):
+            with suppress(ValueError):  # on an interval scale `agreement_by_kind` raises an error
+                values = [float(name) for name in table.classes]  # positions of the classes
+        coefficients = agreement_by_kind(
+            table, scale=scale, values=values, level=self.level, resamples=self.resamples, seed=self.seed,
+            on_step=lambda step, _: progress("resampling", step, self.resamples),
+        )  # fmt: skip
+        facts: dict[str, Any] = {"scale": scale, "items": table.n_items, "annotators": table.n_annotators}
+        if table.kind == "spans":
+            facts["documents"] = int(table.sequences.documents.size)
+        if table.kind not in WITHOUT_SCALE:
+            if table.weight is not None and table.kind != "numbers":  # `agreement_by_kind` has warned
+                table = dataclasses.replace(table.select(rows=table.weight > 0), weight=None)
+            facts["items_with_two_ratings"] = int((table.ratings_per_item > 1).sum())
+            if table.kind != "numbers":
+                order = range(table.n_classes) if values is None else np.argsort(values, kind="stable")
+                facts["classes"] = [str(table.classes[k]) for k in order]
+        facts["coefficients"] = {
+            name: {"value": one.value, "low": one.low, "high": one.high} for name, one in coefficients.items()
+        }
+        return facts | (self._compare_pairs(table, scale, values) if self.pairs else {})
+
+    def _compare_pairs(self, table: Any, scale: str, values: list[float] | None) -> dict[str, Any]:
+        import numpy as np
+
+        from dissensus.common.frames import as_frame
+        from dissensus.evaluation import cohen_kappas, concordances
+
+        weights: Any = "concordance" if table.kind == "numbers" else KAPPA_WEIGHTS[scale]
+        if table.kind == "numbers":
+            compared = concordances(table, least=self.least)
+        else:
+            compared = cohen_kappas(table, least=self.least, weights=weights, values=values)
+        best = np.lexsort((-compared.shared, -np.nan_to_num(compared.kappa, nan=-np.inf)))  # undefined κ last
+        rows = as_frame({name: column[best] for name, column in vars(compared).items()}, "pyarrow").to_pylist()
+        return {"least": self.least, "weights": weights, "pairs": rows}
+
+    def plain(self, facts: dict[str, Any]) -> dict[str, Any]:
+        return facts
+
+    def findings(self, facts: dict[str, Any]) -> Iterator[Finding]:
+        rows, scale = [], facts["scale"]
+        for name, one in facts["coefficients"].items():
+            write = share if name == "percent" else number
+            known = one["low"] == one["low"] and facts.get("items_with_two_ratings", MIN_ITEMS) >= MIN_ITEMS
+            bounds = interval(one["low"], one["high"], write) if known else "–"
+            note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
+            rows.append(
+                (COEFFICIENTS[name], write(one["value"]) if one["value"] == one["value"] else "–", bounds, note)
+            )
+        yield Table(("", "value", "95 % interval", ""), rows, numbers=("value", "95 % interval"))
+        if "documents" in facts:
+            yield found.SpanAgreementExplained()
+            return
+        if "krippendorff_alpha" in facts["coefficients"]:
+            yield from _statements(facts)
+        if "pairs" in facts:
+            yield _pairs(facts)
+
+
+def _in_order(table: Any) -> bool:
+    """Return whether the classes stand in an order that was declared: classes found in a file are sorted."""
+    names = table.classes.tolist()
+    return bool(table.kind == "graded" or names != sorted(names))
+
+
+def _statements(facts: dict[str, Any]) -> Iterator[Finding]:
+    coefficients, shared = facts["coefficients"], facts["items_with_two_ratings"]
+    alpha = coefficients["krippendorff_alpha"]
+    if alpha["value"] != alpha["value"]:
+        yield found.AgreementUndefined()
+        return
+    if facts["scale"] == "ordinal":
+        yield found.ClassOrder(classes=tuple(facts["classes"]))
+    if shared < MIN_ITEMS:
+        yield found.TooFewSharedItems(n=Count(shared))
+        return
+    low, high = (alpha[end] if alpha[end] == alpha[end] else alpha["value"] for end in ("low", "high"))
+    rules = (
+        ("below chance", high < 0), ("chance", low <= 0), ("good", low >= 0.8), ("fair", low >= 0.667),
+        ("undecided", high >= 0.667), ("poor", True),
+    )  # fmt: skip
+    agree = Share(coefficients["percent"]["value"]) if "percent" in coefficients else None
+    yield found.AgreementBeyondChance(percent=agree, verdict=next(name for name, holds in rules if holds))
+    from dissensus.table.names import unsettled_spellings
+
+    if unsettled_spellings(facts.get("classes", ())):
+        yield found.SeveralSpellings(effect=", which counts as disagreement")
+    if "gwet_ac1" in coefficients:
+        excess = coefficients["gwet_ac1"]["value"] - max(coefficients["fleiss_kappa"]["value"], 0)
+        if excess > MIN_AC1_EXCESS:
+            yield found.CommonClasses()
+    if single := facts["items"] - shared:
+        yield found.UncheckedItems(n=single, items=facts["items"])
+
+
+def _pairs(facts: dict[str, Any]) -> Finding:
+    known = [pair for pair in facts["pairs"] if pair["kappa"] == pair["kappa"]]
+    if not known:
+        return found.NoComparablePair(least=facts["least"])
+    numbers = facts["weights"] == "concordance"  # two numbers are hardly ever the same: no share that agrees
+    rows: list[tuple[str, ...]] = []
+    for pair in known:
+        agree = () if numbers else (share(pair["agreement"]),)
+        kappa = (number(pair["kappa"]), interval(pair["low"], pair["high"]))
+        rows.append((short(pair["first"]), short(pair["second"]), f"{pair['shared']:,}", *agree, *kappa))
+    weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
+    measure, coefficients = ("Lin's concordance", ["ρ"]) if numbers else (f"Cohen's κ{weights}", ["agree", "κ"])
+    columns = ("annotator", "and", "items", *coefficients, "95 % interval")
+    if (between := len(rows) - 2 * PAIRS_SHOWN) > 0:
+        rows[PAIRS_SHOWN:-PAIRS_SHOWN] = [(f"… {between:,} more",)]
+    return Table(columns, rows, f"Who agrees with whom: {measure}", numbers=columns[2:])

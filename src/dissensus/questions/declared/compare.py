@@ -1,0 +1,123 @@
+"""`compare`: which method suits these labels, with or without gold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dissensus.common.formatting import Count, Share
+from dissensus.common.parameters import param
+from dissensus.questions.base import Finding, Question, Table, questions
+from dissensus.questions.exceptions import MethodTwice, NoMethodNamed
+from dissensus.questions.findings import ComparisonExplained, MethodSkipped
+
+if TYPE_CHECKING:
+    from dissensus.evaluation import Estimate
+    from dissensus.questions.compare import Comparison
+
+BASELINES = ("mean", "median", "votes", "win-rate", "medoid")  # of `questions.scoring`, which takes long to import
+BAR_WIDTH = 10
+
+
+@questions.register("compare", summary="Which method predicts hidden labels best?")
+class Compare(Question):
+    """Part of the annotations is hidden, every method is fitted to the rest and predicts the hidden ones:
+    log-likelihood is the mean log probability of the hidden labels; of numbers and texts it is the error or the
+    distance. Methods that a paired bootstrap over items cannot tell apart from the best are marked. With --gold,
+    accuracy stands beside it (F1 of spans, Jaccard index of sets, error of numbers).
+
+    Example: dissensus compare labels.csv --gold gold.csv
+
+    Example: dissensus compare labels.csv --methods majority-vote,dawid-skene,glad
+    """
+
+    kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
+    settings = ("share", "splits", "limit", "seed")
+    working = "comparing the methods on"
+    flags: ClassVar = {"methods": ("--methods", "-m")}
+
+    methods: list[str] | None = param(
+        None,
+        "only these methods, as A,B,…; left out, every quick one that suits the table; all: slow ones too; repeatable",
+    )
+    share: float = param(0.2, "share of the annotations that is hidden in each split", above=0, below=1)
+    splits: int = param(3, "random splits", low=1)
+    resamples: int = param(1000, "resamples of the items, for intervals and tests", low=1)
+    limit: int = param(40_000, "annotations at most; of a larger table, a random part of the items", low=1)
+    seed: int = param(0, "seed of splits and resamples", low=0)
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if not isinstance(names := self.names, list):
+            return
+        from dissensus.models.base import methods
+
+        for name in names:
+            if name not in BASELINES:
+                methods.entry(name)
+        if not names:
+            raise NoMethodNamed()
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise MethodTwice(method=twice[0])
+
+    @property
+    def names(self) -> Any:
+        """Return the names of the methods, "all" or None."""
+        if not self.methods or self.methods == ["all"]:
+            return self.methods[0] if self.methods else None
+        return [name.strip() for given in self.methods for name in given.split(",") if name.strip()]
+
+    def compute(self, table: Any, *, gold: Any, progress: Any) -> Comparison:
+        from dissensus.questions.compare import compare
+
+        scores: dict[str, float] = {}
+
+        def on_fit(method: str, done: int, total: int) -> None:
+            best = f"; best so far: {max(scores, key=scores.__getitem__)}" if scores else ""
+            progress(f"fitting {method}: {done} of {total} fits done{best}", done, total)
+
+        return compare(
+            table, self.names, gold=gold, share=self.share, splits=self.splits, resamples=self.resamples,
+            limit=self.limit, seed=self.seed, on_fit=on_fit, on_result=scores.__setitem__,
+        )  # fmt: skip
+
+    def warnings(self, facts: Comparison) -> Iterator[MethodSkipped]:
+        for method, reason in facts.failed.items():
+            yield MethodSkipped(method=method, reason=reason)
+
+    def plain(self, facts: Comparison) -> dict[str, Any]:
+        found = {"hidden_annotations": facts.hidden, "best": facts.best, "tied_with_best": facts.tied}
+        return found | {"verdict": facts.verdict(), "methods": facts.rows(), "failed": facts.failed}
+
+    def findings(self, facts: Comparison) -> Iterator[Finding]:
+        measure = facts.measure
+        worst = max(facts.contestants[-1].behind.value, 1e-12)
+        unit = (100, " %") if measure.sign > 0 else (1, "")
+        rows = []
+        for one in facts:
+            behind = one.behind.value
+            mark = "≈ best" if one.tied and behind else "█" * round(behind / worst * BAR_WIDTH)
+            name = f"{one.method} (baseline)" if one.method in facts.yardsticks else one.method
+            cells = [
+                name,
+                f"{facts.shown(one.score).value:z.4f}",
+                _with_half_width(one.behind, 4) if behind else "best",
+            ]
+            gold = [] if one.accuracy is None else [_with_half_width(one.accuracy, 1, unit[0]) + unit[1]]
+            rows.append((*cells, mark, *gold, f"{one.seconds:.2f}"))
+        names = [] if facts.contestants[0].accuracy is None else [measure.gold.replace("_", " ")]
+        numbers = (measure.title, "behind the best", *names, "seconds")
+        columns = ("method", *numbers[:2], "", *numbers[2:])
+        yield Table(columns, rows, numbers=numbers, unbroken=("method",))
+        yield ComparisonExplained(
+            quantity=measure.quantity, hidden=Count(facts.hidden), splits=Count(facts.splits), share=Share(facts.share),
+            accuracy=names == ["accuracy"],
+        )  # fmt: skip
+        yield from facts.findings()
+
+
+def _with_half_width(estimate: Estimate, digits: int, unit: float = 1) -> str:
+    if estimate.value == estimate.high > estimate.low:
+        return f"{unit * estimate.value:.{digits}f} (from {unit * estimate.low:.{digits}f})"
+    half_width = (estimate.high - estimate.low) / 2
+    return f"{unit * estimate.value:.{digits}f} ± {unit * half_width:.{digits}f}"

@@ -1,0 +1,125 @@
+"""`describe`: what is in a table, and what looks doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dissensus.common.formatting import Count, Share, count
+from dissensus.messages import Message
+from dissensus.questions import findings as found
+from dissensus.questions.base import Finding, Listing, Question, Shares, Table, questions
+
+DISTINCT = {"numbers": "different numbers", "sets": "different sets", "objects": "different labels"}
+RANGE = {"min": "low", "max": "high"}  # fact of a table → of the message
+MIN_SCORES = 5  # classes that are numbers, from which on they are probably scores
+AT_CHANCE = 0.02  # agreement above chance below which nothing can be learnt
+MIN_ITEMS = 30  # with two annotators, below which agreement is not compared with chance
+RARE, COMMON = 2, 20  # labels of a class that may be mistyped, if half of the classes have at least so many
+NO_ANSWER = {
+    "", "-", "?", "can't say", "can't tell", "cannot tell", "don't know", "n/a", "na", "nan", "nil", "none", "not sure",
+    "null", "skip", "unclear", "unknown", "unsure",
+}  # fmt: skip
+"""Names of classes, in small letters, that may stand for no answer."""
+
+
+@questions.register("describe", summary="What is in the table, and what looks doubtful?")
+class Describe(Question):
+    """Columns are found by their usual names; the options below name others.
+
+    Example: dissensus describe labels.csv --item task --abstain "can't say"
+    """
+
+    kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
+
+    def compute(self, table: Any) -> dict[str, Any]:
+        return dict(table.describe())
+
+    def plain(self, facts: dict[str, Any]) -> dict[str, Any]:
+        return facts
+
+    def findings(self, facts: dict[str, Any]) -> Iterator[Finding]:
+        kind = facts["kind"]
+        yield _counts(facts)
+        if kind == "numbers" and facts["values"] is not None:
+            yield found.NumberRange(**{RANGE.get(name, name): value for name, value in facts["values"].items()})
+            if facts["sd_within_items"] is not None:
+                yield found.NumberSpread(overall=facts["sd"], within_items=facts["sd_within_items"])
+        elif kind == "sets":
+            yield Shares(("option", "selected"), facts["option_shares"])
+            yield found.SelectedOptions(mean=facts["ticks_per_annotation"], n_options=facts["options"])
+        elif kind not in ("objects", "numbers"):
+            yield Shares(("class", "share"), facts["class_shares"])
+            if (agreement := facts["pairwise_agreement"]) is not None:
+                yield found.PairwiseAgreement(share=Share(agreement))
+            if facts["unanimous_items"] is not None and facts["annotators_per_item"]["max"] > 1:
+                yield found.UnanimousItems(share=Share(facts["unanimous_items"]))
+        doubts = list(_doubts(facts))
+        yield Listing("Doubtful:", doubts) if doubts else found.NothingDoubtful()
+
+
+def _counts(facts: dict[str, Any]) -> Table:
+    weights = "probabilistic" if facts["probabilistic"] else "weighted" if facts["weighted"] else ""
+    rows = [
+        ("annotations", f"{facts['annotations']:,}", weights),
+        ("items", f"{facts['items']:,}", _each(facts["annotations_per_item"], "annotation")),
+        ("annotators", f"{facts['annotators']:,}", _each(facts["annotations_per_annotator"], "label")),
+    ]
+    if "things" in facts:
+        rows.append(("things", f"{facts['things']:,}", _each(facts["comparisons_per_thing"], "comparison")))
+    classes = {"graded": "grades", "pairs": "outcomes"}.get(facts["kind"], "classes")
+    name, key = (DISTINCT[facts["kind"]], "distinct_values") if facts["kind"] in DISTINCT else (classes, "classes")
+    rows.append((name, f"{facts[key]:,}", ""))
+    return Table(("what", "count", "each"), rows, numbers=("count",), header=False)
+
+
+def _each(counts: dict[str, float], noun: str) -> str:
+    low, high = counts["min"], counts["max"]
+    several = f"{low:,} to {high:,} (on average {counts['mean']:,.1f}) {noun}s"
+    return f"{count(int(low), noun) if low == high else several} each"
+
+
+def _doubts(facts: dict[str, Any]) -> Iterator[Message]:
+    """Yield what to look at before trusting a result."""
+    import numpy as np
+
+    from dissensus.table.kinds import numbers_of
+    from dissensus.table.names import unsettled_spellings
+
+    shares = facts.get("class_shares", {})  # numbers have none
+    chance = sum(share**2 for share in shares.values())
+    agreement, annotators = facts.get("pairwise_agreement"), Count(facts["annotators"])
+    enough, spellings = facts["items_with_two_annotators"] >= MIN_ITEMS, bool(unsettled_spellings(shares))
+    if agreement is not None and facts["classes"] > 1 and agreement < chance + AT_CHANCE and enough:
+        yield found.AgreementAtChance(chance=Share(chance), several_spellings=spellings)
+    if facts["kind"] == "numbers" and enough and facts["sd_within_items"] >= facts["sd"]:
+        yield found.ItemsDifferAsLabelsDo()
+    if n := facts["annotators_with_fewer_than_5"]:
+        yield found.FewLabelsEach(n=n, annotators=annotators)
+    if n := facts["annotators_without_annotation"]:
+        yield found.NoCountedLabel(n=n, annotators=annotators)
+    if n := facts["items_without_annotation"]:
+        yield found.ItemsWithoutLabel(n=n, items=facts["items"], numbers=facts["kind"] == "numbers")
+    if n := facts["repeated_pairs"]:
+        yield found.RepeatedLabels(n=Count(n))
+    if spellings:
+        yield found.SeveralSpellings(effect="")
+    missing = tuple(label for label in shares if " ".join(label.casefold().split()) in NO_ANSWER)
+    if missing:
+        yield found.MissingAnswers(classes=missing)
+    if facts["kind"] == "classes" and not facts["weighted"] and not facts["probabilistic"]:
+        given = {label: round(share * facts["annotations"]) for label, share in shares.items()}
+        common = np.median([*given.values()]) >= COMMON
+        if rare := {label: n for label, n in given.items() if 0 < n <= RARE and common}:
+            yield found.RareClasses(labels=rare)
+    names = [label for label in shares if label not in missing]
+    if facts["kind"] == "classes" and len(names) >= MIN_SCORES and numbers_of(np.array(names, object)) is not None:
+        yield found.ClassesAreNumbers()
+    if facts.get("classes", facts.get("distinct_values", 0)) == 1:
+        yield found.OneClass()
+    if annotators < 2 and facts["annotators_per_item"]["max"] < 2:  # more are votes without ids
+        yield found.OneAnnotator()
+    elif facts["annotators_per_item"]["max"] == 1:
+        yield found.NoItemShared()
+    elif facts["annotators_per_item"]["median"] == 1:
+        yield found.MostItemsUnchecked()

@@ -1,0 +1,78 @@
+"""`diagnose`: annotators to look at, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from dissensus.common.formatting import Count, number, short
+from dissensus.questions.base import Finding, Question, Table, questions
+from dissensus.questions.findings import FlaggedAnnotators, SpellingFirst, TooFewLabels
+
+if TYPE_CHECKING:
+    from dissensus.questions.habits import Flagged
+
+MAX_FLAGGED_SHOWN = 20  # annotators
+ITEMS_SHOWN, ITEMS_NAMED = 5, 20  # items whose labels differ most: in text, in JSON
+
+
+@questions.register("diagnose", summary="Which annotators answer unlike the others?")
+class Diagnose(Question):
+    """An annotator is flagged if at most 1 % of typical ones with the same items would answer like that: answers that
+    do not depend on the item, that go against the others', or that are copied; of grades and numbers also answers that
+    are higher or lower, of comparisons those for one side, of sets and spans those that mark more or fewer. OUT gets
+    one row per annotator: labels, the probability of being typical and of either kind, the share that is copied (of
+    other label types than classes: every trait and its p-value), flags and reasons.
+
+    Example: dissensus diagnose labels.csv -o annotators.csv
+    """
+
+    kinds = ("classes", "graded", "numbers", "pairs", "sets", "objects", "spans")
+    rows = "annotators"
+    working = "looking at the annotators of"
+
+    def compute(self, table: Any) -> Flagged:
+        from dissensus.questions.diagnose import diagnose
+
+        return diagnose(table)
+
+    def plain(self, facts: Any) -> dict[str, Any]:
+        named = zip(facts.annotators, facts.flags, facts.reasons, strict=True)
+        about = {
+            "active_annotators": facts.active_annotators,
+            "annotators": {str(name): {"flags": list(flags), "reasons": why} for name, flags, why in named if flags},
+            "too_few_labels": facts.too_few_labels,
+            "copying_groups": [[str(name) for name in group] for group in facts.groups],
+            "unsettled": facts.unsettled,
+        }
+        if hasattr(facts, "most_contested"):
+            items = facts.most_contested(ITEMS_NAMED)
+            about["contested_items"] = [{"item": str(item), "apart": apart} for item, apart in items]
+        return about
+
+    def findings(self, facts: Any) -> Iterator[Finding]:
+        yield FlaggedAnnotators(
+            annotators=Count(facts.active_annotators),
+            flagged=sum(map(bool, facts.flags)),
+            unsettled=bool(facts.unsettled),
+        )
+        yield from flag_findings(facts)
+        if hasattr(facts, "most_contested") and (items := facts.most_contested(ITEMS_SHOWN)):
+            rows = [(short(item), number(apart)) for item, apart in items]
+            yield Table(("item", "apart"), rows, "Items whose labels differ most", numbers=("apart",))
+
+
+def flag_findings(facts: Any) -> Iterator[Finding]:
+    """Yield the flagged annotators with their reasons, and how many have too few labels."""
+    from dissensus.questions.habits import FLAG_WORDS
+
+    named = zip(facts.annotators, facts.flags, facts.reasons, strict=True)
+    rows = [(short(name), ", ".join(FLAG_WORDS[flag] for flag in flags), why) for name, flags, why in named if flags]
+    if (more := len(rows) - MAX_FLAGGED_SHOWN) > 0:
+        rows[MAX_FLAGGED_SHOWN:] = [(f"… {more:,} more", "", "with -o and --json")]
+    if rows:
+        yield Table(("annotator", "answers", "why"), rows, "Annotators to look at")
+    if facts.unsettled:
+        yield SpellingFirst()
+    if facts.too_few_labels:
+        yield TooFewLabels(n=Count(facts.too_few_labels), annotators=Count(facts.active_annotators))

@@ -1,0 +1,72 @@
+"""`explain`: why the labels of items disagree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from dissensus.common.formatting import Count, first_names, share
+from dissensus.common.parameters import param
+from dissensus.questions.base import Finding, Question, Table, questions
+from dissensus.questions.findings import FewLabelsPerItem, GroupsDiffer, ItemsExplained
+
+if TYPE_CHECKING:
+    from dissensus.questions.explain import Explanation
+
+ITEMS_SHOWN = 5  # of each kind
+GROUP_FACTS = ("column", "groups", "effect", "p_value", "significant")
+
+
+@questions.register("explain", summary="Why do the labels of items disagree?")
+class Explain(Question):
+    """A method is fitted to FILE, and each item's labels are compared with what its annotators' usual errors would
+    give. OUT gets one row per item: kind, label, confidence, disagreement (share of pairs of labels that differ), its
+    expected value, surprise, ambiguity and group.
+
+    Example: dissensus explain labels.csv -o disagreement.csv
+
+    Example: dissensus explain labels.csv --annotators people.csv
+    """
+
+    rows = "items"
+
+    seed: int = param(0, "seed of the permutations of groups", low=0)
+
+    def compute(self, table: Any, *, annotators: Any, model: Any) -> Explanation:
+        from dissensus.questions.explain import explain
+
+        return explain(table, model, annotators=annotators, seed=self.seed)
+
+    def plain(self, facts: Explanation) -> dict[str, Any]:
+        from dissensus.questions.explain import MEANINGS
+
+        groups = [{key: getattr(one, key) for key in GROUP_FACTS} | {"items": one.items.size} for one in facts.groups]
+        kinds = [kind for kind in MEANINGS if kind != "agreed"]
+        return {
+            "items": int(facts.items.size),
+            "kinds": facts.counts(),
+            "share_ambiguous": facts.share_ambiguous,
+            "most_disagreement": {kind: facts.of_kind(kind, differing=True)[:ITEMS_SHOWN] for kind in kinds},
+            "groups": groups,
+        }
+
+    def findings(self, facts: Explanation) -> Iterator[Finding]:
+        from dissensus.questions.explain import MEANINGS
+
+        counts, n = facts.counts(), int(facts.items.size)
+        yield ItemsExplained(items=Count(n))
+        rows = [
+            (kind, f"{counts[kind]:,}", share(counts[kind] / n), meaning,
+             first_names(facts.of_kind(kind, differing=True), ITEMS_SHOWN))
+            for kind, meaning in MEANINGS.items()
+            if counts[kind]
+        ]  # fmt: skip
+        columns = ("kind", "items", "share", "means", "labels differ most on")
+        yield Table(columns, rows, numbers=("items", "share"), unbroken=("kind",))
+        if counts["cannot tell"]:
+            yield FewLabelsPerItem()
+        for one in facts.groups:
+            significant = bool(one.significant)
+            yield GroupsDiffer(
+                column=one.column, items=Count(one.items.size), significant=significant, p_value=one.p_value
+            )

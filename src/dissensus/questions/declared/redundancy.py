@@ -1,0 +1,67 @@
+"""`redundancy`: how many labels per item are enough, and what one more would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from dissensus.common.formatting import interval, share
+from dissensus.common.parameters import param
+from dissensus.questions.base import Finding, Question, Table, questions
+
+if TYPE_CHECKING:
+    from dissensus.questions.redundancy import Redundancy
+
+BEST_ITEMS = 10  # in JSON
+
+
+@questions.register("redundancy", summary="How many labels per item are enough?")
+class RedundancyQuestion(Question):
+    """A method is fitted to at most 1, 2, 3, 5 … labels of each item, drawn at random: of the items with more labels,
+    how many get the label that all labels give. OUT gets one row per number of labels: annotations, items with more
+    labels, stability and accuracy (with --gold) with 95 % intervals, mean confidence, seconds.
+
+    Example: dissensus redundancy labels.csv
+
+    Example: dissensus redundancy labels.csv --gold gold.csv -o levels.csv
+    """
+
+    rows = "levels"
+    settings = ("seeds", "seed")
+    working = "removing labels from"
+
+    seeds: int = param(3, "draws of the labels that are kept at each level", low=1)
+    seed: int = param(0, "seed of the draws", low=0)
+
+    def compute(self, table: Any, *, method: Any, gold: Any, progress: Any) -> Redundancy:
+        from dissensus.questions.redundancy import redundancy
+
+        on_fit = lambda name, done, total: progress(f"fits of {name}", done, total)  # noqa: E731
+        return redundancy(table, method, gold=gold, seeds=self.seeds, seed=self.seed, on_fit=on_fit)
+
+    def plain(self, facts: Redundancy) -> dict[str, Any]:
+        after = facts.next_label
+        return {
+            "verdict": facts.verdict(),
+            "labels_per_item": facts.labels_per_item,
+            "counted_labels": facts.worth,
+            "levels": facts.rows(),
+            "next_label": {
+                "expected_changes": float(after.flips.sum()),
+                "expected_right": after.expected_right,
+                "expected_right_after": after.expected_right_after,
+                "best_items": after.best(BEST_ITEMS),
+            },
+        }
+
+    def findings(self, facts: Redundancy) -> Iterator[Finding]:
+        rows = []
+        for one in facts:
+            same, last = one.stability, one is facts.levels[-1]
+            cells = [f"{one.labels:,}", f"{one.annotations:,}", "" if last else f"{one.items:,}", share(same.value)]
+            cells.append("" if last else interval(same.low, same.high, share))
+            rows.append(cells + ([] if one.accuracy is None else [share(one.accuracy.value)]))
+        gold = ["accuracy"] if facts.levels[-1].accuracy is not None else []
+        columns = ["labels, at most", "annotations", "items with more", "same as by all", "95 % interval", *gold]
+        yield Table(columns, rows, numbers=columns)
+        yield from facts.findings()

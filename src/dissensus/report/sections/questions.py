@@ -1,0 +1,53 @@
+"""Sections of the page for declared questions that are registered with a `title` and a `place`."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from dissensus.questions.base import Listing, Question, Shares, questions
+from dissensus.questions.base import Table as Rows
+from dissensus.report.blocks import Block, Column, Table, Text
+from dissensus.report.section import Blocks, Facts, Section, sections
+from dissensus.report.study import Study
+
+
+class QuestionSection(Section):
+    """The findings of one question, asked with its default options."""
+
+    name: ClassVar[str]
+    question: ClassVar[type[Question]]
+
+    def collect(self, study: Study) -> Facts:
+        asked = self.question()
+        inputs = {"gold": study.gold, "annotators": study.annotators or None}
+        facts = asked.ask(study.table, model=study.fitted, **inputs)
+        shown: list[Facts] = []
+        for one in asked.findings(facts):
+            if isinstance(one, Rows):
+                shown.append(
+                    {"title": one.title, "columns": list(one.columns), "rows": [list(row) for row in one.rows]}
+                )
+            elif isinstance(one, Shares):
+                rows = [[name, f"{share:.1%}"] for name, share in one.shares.items()]
+                shown.append({"title": "", "columns": list(one.columns), "rows": rows})
+            else:
+                messages = [one.heading, *one.messages] if isinstance(one, Listing) else [one]
+                shown += [{"text": str(message)} for message in messages]
+        return {"facts": asked.plain(facts), "findings": shown}
+
+    def draw(self, facts: Facts) -> Blocks:
+        for number, one in enumerate(facts["findings"]):
+            yield _block(one, f"{self.name}-{number}")
+
+
+def _block(shown: Facts, name: str) -> Block:
+    if "text" in shown:
+        return Text(shown["text"])
+    return Table(name, shown["title"], "", [Column(title) for title in shown["columns"]], shown["rows"], search=False)
+
+
+for _name, _entry in questions.entries():
+    if "title" in _entry.facts:
+        _bases = {"name": _name, "question": _entry.value, "kinds": _entry.value.kinds, "__doc__": _entry.summary}
+        _about = {key: value for key, value in _entry.facts.items() if key in ("title", "place", "package")}
+        sections.register(_name, summary=_entry.summary, **_about)(type(f"{_name}-section", (QuestionSection,), _bases))

@@ -1,0 +1,56 @@
+"""Questions over HTTP: every declared question about a project's table, with its options as the query.
+
+A model that the question fits anew is a copy; gold and metadata of annotators are not given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dissensus.questions.base import questions, sentences
+from dissensus.serve.exceptions import NamesNotAllowed, NothingFitted, UnknownOption
+from dissensus.table.io.jsonl import dumps
+
+if TYPE_CHECKING:
+    from dissensus.serve.project import Project
+
+
+def listed() -> dict[str, Any]:
+    """Return the questions that a project can answer, with their options and facts."""
+    return {
+        name: {
+            "summary": entry.summary,
+            "options": {key: declared.text for key, declared in entry.value.declared().items()},
+            "facts": entry.value.fields(),
+        }
+        for name, entry in questions.entries()
+    }
+
+
+def answer(project: Project, name: str, query: Mapping[str, str], names: bool) -> Any:
+    """Return facts and findings of a question about the table of the last fit.
+
+    `query` has its options as JSON values or text; `names`: the caller may see the names of annotators.
+    """
+    if not names:
+        raise NamesNotAllowed
+    if (fitted := project.fitted) is None:
+        raise NothingFitted
+    kind = questions[name]
+    for key in query:
+        if key not in kind.declared():
+            raise UnknownOption(question=name, name=key, known=tuple(kind.declared()))
+    question = kind(**{key: _value(text) for key, text in query.items()})
+    facts = question.ask(fitted.table, model=fitted.model)
+    found = list(sentences(question.findings(facts)))
+    return json.loads(dumps({"question": name, "facts": question.plain(facts), "findings": found}))
+
+
+def _value(text: str) -> Any:
+    """Return the value of an option: JSON, else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
