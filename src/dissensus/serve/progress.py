@@ -96,7 +96,7 @@ def _annotators(
     sentences = {}
     if before is not None and len(before) and len(table):
         names, found = drift(before, table, others=others)
-        texts = map(str, found.findings(np.full(names.size, "", object)))  # without names, which not all callers may see
+        texts = map(str, found.findings(np.full(names.size, "", object)))  # without names
         sentences = dict(zip(names[found.most_significant()].tolist(), (one.strip() for one in texts), strict=True))
     listed = np.argsort(-labels.sum(axis=1), kind="stable")[:MAX_ANNOTATORS].tolist()
     listed += [a for a, name in enumerate(table.annotators.tolist()) if name in sentences and a not in set(listed)]
