@@ -53,7 +53,7 @@ def test_every_question_is_compared(cli, questions):
     assert "question Tone" in cli("compare", questions, "-m", "majority-vote", "--resamples", 20).stdout
     refused = cli("compare", questions, "--gold", "gold.csv")
     assert refused.exit_code == 2
-    assert "--gold is for a file of one question" in refused.stderr
+    assert refused.error.facts == {"option": "gold"}
 
 
 def test_wrong_names_are_clear_before_the_file_is_read(cli, here):

@@ -65,4 +65,4 @@ def test_questions_are_answered_each_and_wrong_names_are_said_first(cli, questio
     assert len(json.loads(cli("explain", questions, "--json").stdout)["questions"]) == 3
     refused = cli("explain", here / "missing.csv", "--method", "dawid-skeen")
     assert (refused.exit_code, "did you mean 'dawid-skene'?" in refused.stderr) == (2, True)
-    assert "--output is for a file of one question" in cli("explain", questions, "-o", "why.csv").stderr
+    assert cli("explain", questions, "-o", "why.csv").error.facts == {"option": "output"}

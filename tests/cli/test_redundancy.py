@@ -38,6 +38,6 @@ def test_file_and_json_have_what_the_library_says(cli, labels, method):
 def test_questions_are_answered_each_and_wrong_names_are_said_first(cli, questions, here):
     options = ("--seeds", 1, "--method", "majority-vote")
     assert len(json.loads(cli("redundancy", questions, *options, "--json").stdout)["questions"]) == 3
-    assert "question Tone" in cli("redundancy", questions, *options).stdout
+    assert "question Tone" in " ".join(cli("redundancy", questions, *options).stdout.split())
     refused = cli("redundancy", here / "missing.csv", "--method", "dawid-skeen")
     assert (refused.exit_code, "did you mean 'dawid-skene'?" in refused.stderr) == (2, True)

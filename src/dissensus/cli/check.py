@@ -98,7 +98,7 @@ def check(
         before = None
         with show.waiting(f"checking {source.title(question)}"):
             if folder is not None:
-                before = _kept(folder, question, source.left)
+                before = _kept(folder, question, source.question_names)
                 model = model if fit.method or fit.setting else before.model
             elif against is not None:
                 before = snapshot(old[question], model)
@@ -125,7 +125,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _kept(folder: Path, question: str | None, left: list[str]) -> Snapshot:
     """What `aggregate` wrote about a table; about several, where FILE has one question `left` of them."""
-    from dissensus.cli.results import load_model, question_folders
+    from dissensus.cli.results import question_folders
+    from dissensus.cli.scoring import load_model
     from dissensus.questions.check import Snapshot
 
     question = question or next((one for one in left if one in question_folders(folder)), None)

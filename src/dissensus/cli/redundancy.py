@@ -49,7 +49,7 @@ def redundancy(
             )  # fmt: skip
 
     answers, kept = options.answer_each(tables, answer), ("The levels are", "FILE to keep the levels")
-    settings = {"method": fit.name(tables), "seeds": seeds, "seed": seed or 0}
+    settings: dict[str, Any] = {"method": fit.name(tables), "seeds": seeds, "seed": seed or 0}
     source.print_each(answers, _show, _facts, output=output, kept=kept, **settings)
 
 
