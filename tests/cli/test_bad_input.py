@@ -13,7 +13,9 @@ import pytest
 
 from dissensus.cli.exceptions import BadSetting, InTheWay, UnknownSetting
 from dissensus.common.exceptions import OutOfRange, UnknownEntry
-from dissensus.exceptions import DataError, DataWarning, MissingColumn, UnknownClass, UnreadableFile
+from dissensus.exceptions import DataError, DataWarning, UnreadableFile
+from dissensus.models.exceptions import DamagedModel, NoAnnotations, NoModel
+from dissensus.table import exceptions as table
 
 HEADER = b"item,annotator,label\n"
 GOOD = HEADER + b"a,x,cat\na,y,dog\nb,x,cat\nb,y,cat\n"
@@ -27,26 +29,30 @@ def parquet(columns: dict[str, list[object]]) -> bytes:
 
 WHOLE = parquet({"item": [1, 2], "annotator": ["x", "y"], "label": ["cat", "dog"]})
 FILES = {
-    "no label column": ("a.csv", b"item,annotator\na,x\n", MissingColumn),
-    "named column absent": ("a.csv", b"thing,annotator,label\na,x,cat\n", MissingColumn),
-    "empty": ("a.csv", b"", UnreadableFile),
-    "header only": ("a.csv", HEADER, DataError),
-    "blank item": ("a.csv", GOOD + b",x,cat\n", DataError),
-    "blank annotator": ("a.csv", GOOD + b"c, ,cat\n", DataError),
-    "blank label": ("a.csv", GOOD + b"c,x,\n", DataError),
-    "truncated gzip": ("a.csv.gz", gzip.compress(GOOD * 50)[:60], UnreadableFile),
-    "truncated parquet": ("a.parquet", WHOLE[: len(WHOLE) // 2], UnreadableFile),
-    "null id": ("a.parquet", parquet({"item": [1, None], "annotator": [1, 2], "label": [0, 1]}), DataError),
-    "not text": ("a.csv", HEADER + b"\xff\xfe,x,cat\n", UnreadableFile),
-    "no known format": ("a.bin", b"\0\1\2\3" * 100, UnreadableFile),
-    "a line that is no JSON": ("a.jsonl", b'{"item": 1, "annotator": 1, "label": 1}\n{"item": \n', UnreadableFile),
+    "no label column": ("a.csv", b"item,annotator\na,x\n", table.NoColumnFor),
+    "named column absent": ("a.csv", b"thing,annotator,label\na,x,cat\n", table.NoColumnFor),
+    "empty": ("a.csv", b"", table.EmptyFile),
+    "header only": ("a.csv", HEADER, table.NothingUsable),
+    "blank item": ("a.csv", GOOD + b",x,cat\n", table.MissingNames),
+    "blank annotator": ("a.csv", GOOD + b"c, ,cat\n", table.MissingNames),
+    "blank label": ("a.csv", GOOD + b"c,x,\n", table.MissingLabels),
+    "truncated gzip": ("a.csv.gz", gzip.compress(GOOD * 50)[:60], table.DamagedFile),
+    "truncated parquet": ("a.parquet", WHOLE[: len(WHOLE) // 2], table.DamagedFile),
+    "null id": ("a.parquet", parquet({"item": [1, None], "annotator": [1, 2], "label": [0, 1]}), table.MissingNames),
+    "not text": ("a.csv", HEADER + b"\xff\xfe,x,cat\n", table.NotUtf8),
+    "no known format": ("a.bin", b"\0\1\2\3" * 100, table.UnknownFormat),
+    "a line that is no JSON": ("a.jsonl", b'{"item": 1, "annotator": 1, "label": 1}\n{"item": \n', table.NotJson),
     "ids of two kinds": (
         "a.jsonl",
         b'{"item": 1, "annotator": "x", "label": "a"}\n{"item": "1", "annotator": "y", "label": "a"}\n',
-        DataError,
+        table.MixedTypes,
     ),
-    "probabilities that do not sum to one": ("a.csv", b"item,annotator,p_a,p_b\n1,x,0.5,0.6\n", DataError),
-    "negative weight": ("a.csv", b"item,annotator,label,weight\na,x,cat,-1\n", DataError),
+    "probabilities that do not sum to one": (
+        "a.csv",
+        b"item,annotator,p_a,p_b\n1,x,0.5,0.6\n",
+        table.ProbabilitiesNotNormalised,
+    ),
+    "negative weight": ("a.csv", b"item,annotator,label,weight\na,x,cat,-1\n", table.NegativeWeights),
 }
 
 
@@ -62,15 +68,15 @@ def test_bad_file_is_one_sentence_and_exit_1(cli, here, name, content, error, co
 @pytest.mark.parametrize(
     ("args", "code", "error"),
     [
-        (("nowhere.csv",), 1, UnreadableFile),
+        (("nowhere.csv",), 1, table.MissingFile),
         ((".",), 1, UnreadableFile),
-        (("a.csv", "--classes", "cat,cow"), 1, UnknownClass),
-        (("a.csv", "--item", "thing"), 1, MissingColumn),
-        (("a.csv", "--gold", "nowhere.csv"), 1, UnreadableFile),
-        (("a.csv", "--gold", "strange.csv"), 1, UnknownClass),
-        (("a.csv", "--model", "nowhere"), 1, UnreadableFile),
-        (("a.csv", "--model", "damaged"), 1, UnreadableFile),
-        (("a.csv", "--abstain", "cat", "--abstain", "dog"), 1, DataError),
+        (("a.csv", "--classes", "cat,cow"), 1, table.LabelOutsideClasses),
+        (("a.csv", "--item", "thing"), 1, table.UnknownColumn),
+        (("a.csv", "--gold", "nowhere.csv"), 1, table.MissingFile),
+        (("a.csv", "--gold", "strange.csv"), 1, table.BadGoldLabels),
+        (("a.csv", "--model", "nowhere"), 1, NoModel),
+        (("a.csv", "--model", "damaged"), 1, DamagedModel),
+        (("a.csv", "--abstain", "cat", "--abstain", "dog"), 1, NoAnnotations),
         (("a.csv", "-o", "a.csv"), 2, InTheWay),
         (("a.csv", "-o", "a.csv/out"), 2, InTheWay),
         (("a.csv", "-m", "dawid-skeen"), 2, UnknownEntry),
