@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from typer.testing import CliRunner
 
 from cli.tables import rows, write_csv
-from dissensus.cli import app
+from dissensus.cli import app, errors
 
 
 @pytest.fixture
@@ -41,6 +41,27 @@ def questions(here: Path) -> Path:
 
 
 @pytest.fixture
-def cli() -> Callable[..., Any]:
-    """Run the command line here: `cli("describe", path)` → exit_code, stdout, stderr."""
-    return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args], prog_name="dissensus")
+def cli(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run the command line here: `cli("describe", path)` → exit_code, stdout, stderr, error (or None), warnings."""
+
+    def run(*args: object) -> Any:
+        raised: list[BaseException] = []
+        shown: list[Any] = []
+
+        def exit_with(message: str, code: int, error: BaseException) -> NoReturn:
+            raised.append(error.with_traceback(None))  # frames would keep locks of a run
+            end(message, code, error)
+
+        def show_warning(message: Any, *_: object, **__: object) -> None:
+            shown.append(message)
+            warn(message)
+
+        end, warn = errors.exit_with, errors.show_warning
+        with monkeypatch.context() as patch:
+            patch.setattr(errors, "exit_with", exit_with)
+            patch.setattr(errors, "show_warning", show_warning)
+            result: Any = CliRunner().invoke(app, [str(arg) for arg in args], prog_name="dissensus")
+        result.error, result.warnings = raised[0] if raised else None, shown
+        return result
+
+    return run

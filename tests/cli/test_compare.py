@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from dissensus.exceptions import BadParameter, UnknownName
+from dissensus.exceptions import UnknownName
 from dissensus.questions.exceptions import MethodTwice, NoMethodNamed, NoSharedItem
 from found import error_of
 
@@ -55,7 +55,7 @@ def test_every_question_is_compared(cli, questions):
     assert "question Tone" in cli("compare", questions, "-m", "majority-vote", "--resamples", 20).stdout
     refused = cli("compare", questions, "--gold", "gold.csv")
     assert refused.exit_code == 2
-    assert isinstance(error_of(refused), BadParameter)
+    assert refused.error.facts == {"option": "gold"}
 
 
 def test_wrong_names_are_clear_before_the_file_is_read(cli, here):

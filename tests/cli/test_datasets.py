@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 import dissensus as dz
 from cli.tables import write_csv
+from dissensus.cli.exceptions import InTheWay, OptionNeeds
+from dissensus.exceptions import UnknownName
 
 
 def test_bundled_set_is_listed_and_the_data_folder_explained(cli, here):
     text = cli("datasets").stdout
     assert "digits-crowd" in text
-    assert "DISSENSUS_DATA is not set" in text
+    assert "DISSENSUS_DATA" in text
 
 
 def test_sets_of_the_data_folder_are_listed(cli, here, monkeypatch):
@@ -24,7 +27,6 @@ def test_sets_of_the_data_folder_are_listed(cli, here, monkeypatch):
     about = json.loads(cli("datasets", "pets", "--json").stdout)
     assert about["annotations"]["items"] == 1
     assert about["gold_items"] is None
-    assert "no gold" in cli("datasets", "pets").stdout
 
 
 def test_one_set_becomes_files_that_read_back_the_same(cli, here):
@@ -34,8 +36,8 @@ def test_one_set_becomes_files_that_read_back_the_same(cli, here):
     assert dz.read("digits/annotations.csv").describe() == data.annotations.describe()
     text = cli("datasets", "digits-crowd", "-o", "digits").stdout
     assert "annotations.csv" in text
-    assert "Features and images go along with --features" in text
-    assert "go along" not in cli("datasets", "digits-crowd", "-o", "whole", "--features").stdout
+    assert "--features" in text
+    assert "--features" not in cli("datasets", "digits-crowd", "-o", "whole", "--features").stdout
 
 
 def test_failed_writing_leaves_nothing(cli, here, monkeypatch):
@@ -45,23 +47,19 @@ def test_failed_writing_leaves_nothing(cli, here, monkeypatch):
 
     monkeypatch.setattr("dissensus.table.datasets.Dataset.write", fail)
     result = cli("datasets", "digits-crowd", "-o", "a/b/digits")
-    assert result.exit_code == 1
-    assert result.stderr == "dissensus: cannot write into a/b/digits: No space left on device.\n"
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.error.facts == {"path": Path("a/b/digits"), "reason": "No space left on device"}
     assert not list(here.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        (("digits-crwd",), "did you mean 'digits-crowd'?"),
-        (("-o", "x"), "need the NAME"),
-        (("digits-crowd", "-o", "file"), "it is a file"),
-    ],
+    ("args", "error"),
+    [(("digits-crwd",), UnknownName), (("-o", "x"), OptionNeeds), (("digits-crowd", "-o", "file"), InTheWay)],
 )
-def test_wrong_use_is_one_sentence(cli, here, args, says):
+def test_wrong_use_is_one_sentence(cli, here, args, error):
     (here / "file").touch()
     result = cli("datasets", *args)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("dissensus: ")
-    assert says in result.stderr
+    assert isinstance(result.error, error)
     assert result.stderr.count("\n") == 1

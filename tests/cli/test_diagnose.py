@@ -57,7 +57,7 @@ def test_nobody_stands_out_among_honest_people(cli, labels):
 def test_questions_are_answered_each_but_written_one_by_one(cli, questions):
     assert len(json.loads(cli("diagnose", questions, "--json").stdout)["questions"]) == 3
     refused = cli("diagnose", questions, "-o", "people.csv")
-    assert (refused.exit_code, isinstance(error_of(refused), BadParameter)) == (2, True)
+    assert (refused.exit_code, refused.error.facts) == (2, {"option": "output"})
 
 
 def test_a_file_that_cannot_be_written_is_said_first(cli, constant):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.tables import write_csv
+from dissensus.common.exceptions import OverwritesInput
 
 
 def contents(folder):
@@ -64,7 +65,7 @@ def test_an_input_is_never_overwritten(cli, files, arguments, lost):
     before = contents(files)
     out = cli(*arguments)
     assert (out.exit_code, out.stderr.count("\n")) == (2, 1), out.output
-    assert f"would overwrite {lost}, which is being read" in out.stderr
+    assert out.error.facts == {"path": Path(lost)}
     assert contents(files) == before
 
 
@@ -73,7 +74,7 @@ def test_a_data_set_is_not_written_over_itself(cli, here, monkeypatch):
     monkeypatch.setenv("DISSENSUS_DATA", "sets")
     before = contents(here)
     out = cli("datasets", "mine", "-o", "sets/mine")
-    assert (out.exit_code, "which is being read" in out.stderr) == (2, True)
+    assert (out.exit_code, type(out.error)) == (2, OverwritesInput)
     assert contents(here) == before
 
 

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dissensus.cli import app
+from dissensus.cli.exceptions import GoldIgnored
 from dissensus.cli.inputs import Inputs
 from dissensus.exceptions import DataError
 from dissensus.table.io import write_frame
@@ -96,10 +97,10 @@ def test_standard_input(here):
 @pytest.mark.parametrize(
     ("name", "content", "args", "says"),
     [
-        ("t.csv", "id,ann\n1,yes\n2,no\n", (), "--annotator COLUMN, or pass --wide if each annotator has a column."),
-        ("t.csv", "id,ann\n1,yes\n2,no\n", ("--wide",), "name them: --wide, --annotator A,B,…"),
+        ("t.csv", "id,ann\n1,yes\n2,no\n", (), "--annotator COLUMN"),
+        ("t.csv", "id,ann\n1,yes\n2,no\n", ("--wide",), "--annotator A,B,…"),
         ("t.csv", "\n".join(["item,annotator,label", *(f"{n},a,x{n}" for n in range(1100))]), (), "--many-classes"),
-        ("t.csv", SPELLED, (), 'declare them as abstentions: --abstain "".'),
+        ("t.csv", SPELLED, (), '--abstain ""'),
     ],
     ids=["no annotator", "not wide", "no classes", "empty label"],
 )  # fmt: skip
@@ -136,9 +137,7 @@ def test_known_labels_outside_the_classes_are_said_and_not_used(cli, here):
     )
     result = cli("aggregate", "labels.csv", "-m", "majority-vote")
     assert result.exit_code == 0
-    assert (
-        "the known labels in FILE are not used: gold: 1 of 1 labels are none of the table's 2 classes" in result.stderr
-    )
+    assert list(map(type, result.warnings)) == [GoldIgnored]
 
 
 def test_a_table_on_a_disk_is_said_too(cli, here):
@@ -165,7 +164,6 @@ def test_nobody_is_named_before_the_spelling_is_settled(cli, here):
     said = cli("diagnose", "spelt.csv", "--json")
     assert json.loads(said.stdout)["annotators"] == {}
     assert json.loads(said.stdout)["unsettled"].startswith("Classes differ by capitals")
-    assert "Nobody is named before the spelling" in cli("diagnose", "spelt.csv").stdout
     assert not json.loads(cli("diagnose", "spelt.csv", "--json", "--normalize").stdout)["unsettled"]
 
 
@@ -175,4 +173,4 @@ def test_several_annotator_columns_without_a_label_are_a_wide_table(cli, here):
     assert "Read as wide csv: item 'id', annotator the columns 'A', 'B', 'C'" in said.stdout
     (here / "pairs.csv").write_text("id,note,team,person\n1,a,x,p\n2,b,y,q\n3,c,x,p\n")
     said = cli("describe", "pairs.csv", "--annotator", "team,person")
-    assert said.stderr.endswith("Name it: --label COLUMN. If each annotator has a column, pass --wide.\n")
+    assert "--label COLUMN" in said.stderr

@@ -5,6 +5,9 @@ import json
 import pytest
 
 from cli.tables import write_csv, write_export
+from dissensus.cli.exceptions import FolderMissing, OptionNeeds, UnknownSuffix
+from dissensus.common.exceptions import UnknownEntry
+from dissensus.exceptions import MissingColumn, UnreadableFile
 from dissensus.report.pseudonyms import pseudonyms
 
 FAST = ("--method", "dawid-skene")
@@ -24,8 +27,7 @@ def test_page_numbers_and_key_are_written_and_the_findings_said(cli, labels):
     said = " ".join(out.stdout.split())
     for sentence in (*found["headline"], *(finding["text"] for finding in found["findings"])):
         assert sentence in said
-    assert "Open page.html in a browser" in out.stdout
-    assert "Who is who is in page-key.csv" in out.stdout
+    assert "page-key.csv" in out.stdout
 
 
 def test_without_a_method_the_default_is_taken(cli, labels):
@@ -86,30 +88,28 @@ def test_comparisons_in_an_export_have_a_page_beside_its_texts(cli, here):
     assert facts(here / "page-tone.html")["sections"]["items"]["table"][0]["texts"]
     best = "a is best by the 95 % intervals of ranks."
     assert best in facts(here / "page-better.html")["headline"]
-    assert best in cli("aggregate", "export.json", "--label", "better").stdout
 
 
 def test_a_table_with_one_label_per_item_has_its_report_too(cli, here):
     write_csv(here / "one.csv", ["item", "annotator", "label"], [(i, i % 3, i % 2) for i in range(12)])
-    out = cli("report", "one.csv")
-    assert "No item was labelled by two annotators" in out.stdout
+    assert cli("report", "one.csv").exit_code == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "error"),
     [
-        (["-o", "page.pdf"], "a report is an HTML file; call it page.html"),
-        (["-o", "nowhere/page.html"], "there is no folder nowhere"),
-        (["--method", "dawid-skeen"], "did you mean 'dawid-skene'"),
-        (["--set", "smoothing=1"], "--set is for a method; name it with --method"),
-        (["--items", "missing.csv"], "missing.csv"),
-        (["--items", "gold.csv", "--annotators", "gold.csv"], "the frame about annotators has no column 'annotator'"),
+        (["-o", "page.pdf"], UnknownSuffix),
+        (["-o", "nowhere/page.html"], FolderMissing),
+        (["--method", "dawid-skeen"], UnknownEntry),
+        (["--set", "smoothing=1"], OptionNeeds),
+        (["--items", "missing.csv"], UnreadableFile),
+        (["--items", "gold.csv", "--annotators", "gold.csv"], MissingColumn),
     ],
 )
-def test_bad_usage_is_one_sentence_and_leaves_no_page(cli, labels, arguments, message):
+def test_bad_usage_is_one_sentence_and_leaves_no_page(cli, labels, arguments, error):
     own = any(option in arguments for option in ("--set", "--method"))
     out = cli("report", labels, *(() if own else FAST), *arguments)
     assert out.exit_code in (1, 2)
-    assert message in out.stderr
-    assert "Traceback" not in out.stderr
+    assert isinstance(out.error, error), out.error
+    assert out.stderr.count("\n") == 1
     assert not list(labels.parent.glob("*.html"))

@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from dissensus.cli import COMMANDS
+
 NUMERICAL = {"numpy", "numba", "scipy", "pyarrow", "sklearn", "torch", "pandas"}
 RUN = "from dissensus.cli import main; main()"
 
@@ -39,7 +41,7 @@ def test_only_the_chosen_command_is_imported():
     code = "from dissensus.cli import load_command; load_command('describe'); import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     commands = {name.rpartition(".")[2] for name in done.stdout.split() if name.startswith("dissensus.cli.")}
-    assert commands == {"errors", "face", "folder", "options", "question", "show"}
+    assert not commands & set(COMMANDS)  # its question is declared elsewhere
 
 
 def test_public_names_that_hide_their_module_are_what_they_were():

@@ -85,5 +85,5 @@ def test_charts_show_themselves_without_a_network_and_names_stay_text(table, mod
         assert "var(--" not in shown["image/svg+xml"]
         assert not re.search(r"(?:href|src|url)\W+http", shown["image/svg+xml"])
         assert shown["text/plain"].startswith("Chart: ")
-    with pytest.raises(BadParameter, match="got list"):
+    with pytest.raises(BadParameter):
         dz.chart([])

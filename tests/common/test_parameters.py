@@ -2,7 +2,6 @@
 
 import inspect
 import pickle
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -12,8 +11,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
+from dissensus.common.exceptions import NotNested, OutOfRange, UnknownParameter
 from dissensus.common.parameters import Param, Parameters, check_argument, is_number, is_whole, param, reference_rows
-from dissensus.exceptions import BadParameter
 
 
 class Inner(Parameters):
@@ -93,8 +92,9 @@ def test_a_type_and_limits_decide_and_say_what_is_allowed(hint, limits, right, w
     for value in right:
         declared.check_value("x", value, hint)
     for value in wrong:
-        with pytest.raises(BadParameter, match=f"^{re.escape(f'x must {sentence}, got {value!r}.')}$"):
+        with pytest.raises(OutOfRange) as caught:
             declared.check_value("x", value, hint)
+        assert caught.value.facts == {"name": "x", "allowed": sentence, "value": value} or value is np.nan
 
 
 def test_a_check_decides_for_all_but_none_and_the_words():
@@ -102,15 +102,17 @@ def test_a_check_decides_for_all_but_none_and_the_words():
     hint = int | Literal["any"] | None
     for value in (4, None, "any"):
         even.check_value("n", value, hint)
-    with pytest.raises(BadParameter, match=r"^n must be even, got 3\.$"):
+    with pytest.raises(OutOfRange) as caught:
         even.check_value("n", 3, hint)
-    with pytest.raises(BadParameter, match=r"^n must be even, got None"):
+    assert caught.value.facts == {"name": "n", "allowed": "be even", "value": 3}
+    with pytest.raises(OutOfRange):
         Param(2, "", check=lambda value: value is not None, must="must be even").check_value("n", None, Any)
 
 
 def test_must_replaces_the_sentence_of_a_range():
-    with pytest.raises(BadParameter, match=r"^share must be a share of the steps, got 2\.$"):
+    with pytest.raises(OutOfRange) as caught:
         check_argument("share", 2, float, low=0, high=1, must="must be a share of the steps")
+    assert caught.value.allowed == "be a share of the steps"
 
 
 def test_numbers_are_finite_and_no_bools():
@@ -127,25 +129,25 @@ def test_keywords_are_stored_unchanged_and_the_others_get_their_defaults():
 
 
 def test_a_wrong_keyword_is_an_error_as_of_any_function():
-    with pytest.raises(TypeError, match=r"^Model\(\) got an unexpected keyword argument 'tolerance'$"):
+    with pytest.raises(TypeError):
         Model(tolerance=1)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'norm'"):
+    with pytest.raises(TypeError):
         Child(norm="max")
 
 
 def test_check_parameters_names_the_keyword_and_its_value():
     Model().check_parameters()
-    with pytest.raises(BadParameter, match=r"^max_iter must be a whole number, at least 1, got 0\.$"):
-        Model(max_iter=0).check_parameters()
-    with pytest.raises(BadParameter, match=r"^norm must be None, 'l2' or 'max', got 'l1'\.$"):
-        Model(norm="l1").check_parameters()
+    for keywords in ({"max_iter": 0}, {"norm": "l1"}):
+        with pytest.raises(OutOfRange) as caught:
+            Model(**keywords).check_parameters()
+        assert {caught.value.name: caught.value.value} == keywords
 
 
 def test_a_subclass_inherits_replaces_and_drops_declarations():
     assert list(Child.declared()) == ["max_iter", "seed", "tol", "part"]
     assert Child.parameter_names() == ["max_iter", "part", "seed", "tol"]
     assert Child().max_iter == 5
-    with pytest.raises(BadParameter, match="at least 2"):
+    with pytest.raises(OutOfRange):
         Child(max_iter=1).check_parameters()
     assert Model().max_iter == 100
     assert Child().norm == "l2"
@@ -188,7 +190,7 @@ def test_keywords_of_a_written_init_serve_where_none_is_declared():
 def test_a_class_may_have_no_keyword():
     assert Nothing.parameter_names() == []
     assert repr(Nothing()) == "Nothing()"
-    with pytest.raises(TypeError, match="unexpected keyword"):
+    with pytest.raises(TypeError):
         Nothing(a=1)
 
 
@@ -204,10 +206,12 @@ def test_set_params_changes_keywords_and_those_of_parts():
     model = Model()
     assert model.set_params(part__width=3, part=Inner(), tol=0.1) is model  # the part first
     assert (model.part.width, model.tol) == (3, 0.1)
-    with pytest.raises(BadParameter, match=r"^Model has no keyword 'tolerance'; it has max_iter, norm, part, tol\.$"):
+    with pytest.raises(UnknownParameter) as caught:
         model.set_params(tolerance=1)
-    with pytest.raises(BadParameter, match=r"^tol is 0\.1, which has no keywords of its own such as 'x'\.$"):
+    assert caught.value.facts == {"owner": "Model", "name": "tolerance", "known": ("max_iter", "norm", "part", "tol")}
+    with pytest.raises(NotNested) as caught:
         model.set_params(tol__x=1)
+    assert caught.value.facts == {"name": "tol", "value": 0.1, "nested": "x"}
 
 
 def test_repr_shows_what_differs_from_the_defaults():

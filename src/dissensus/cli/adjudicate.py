@@ -1,4 +1,4 @@
-"""`dissensus adjudicate`: decide by keyboard, on a page of this machine, what the labels of a file leave open."""
+"""`dissensus adjudicate`: decide the disputed items of a file by keyboard, on a page of this machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from dissensus.cli import exceptions as faults
 from dissensus.cli import options, show
-from dissensus.cli.options import Source, option
+from dissensus.cli.options import option
+from dissensus.cli.source import Source
 from dissensus.common.atomic import HeldFolder, atomic, check_no_input
 from dissensus.common.extras import need
-from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.exceptions import DataError
 
 if TYPE_CHECKING:
     from dissensus.serve.events import Event
@@ -28,23 +30,28 @@ if TYPE_CHECKING:
 PROJECT = "labels"
 COLUMNS = ("item", "label", "both", "unclear", "note", "by", "at")
 PICTURES = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".gif": "gif", ".webp": "webp"}
-MAX_PICTURE_BYTES = 5_000_000  # of a file that is shown
+MAX_PICTURE_BYTES = 5_000_000  # size of a picture file that is shown
 
 
 def adjudicate(
     *,
     items: Path | None = options.ITEMS,
     output: Path | None = option(
-        None, "Write the decisions here.", "--output", "-o", metavar="OUT", show_default="FILE.decisions.csv, beside it"
+        None,
+        "Write the decisions here.",
+        "--output",
+        "-o",
+        metavar="OUT",
+        show_default="FILE.decisions.csv, next to it",
     ),
-    by: str | None = option(None, "Who decides, to be kept with every decision.", show_default="the user's name"),
-    port: int = option(0, "Of the page on this machine; 0 takes a free one.", min=0, max=65_535),
+    by: str | None = option(None, "The name stored with every decision.", show_default="the user's name"),
+    port: int = option(0, "Port of the page on this machine; 0 takes a free one.", min=0, max=65_535),
     browser: bool = option(True, "Open the page.", "--browser/--no-browser"),
     source: Source,
 ) -> None:
-    """Number keys decide; s skips, b says that both are right, u that the guideline is unclear, z takes the last one
-    back. OUT is written after every decision, and read again on the next start. The columns item and label are what
-    `aggregate --known OUT` takes. ITEMS has what is labelled: texts, pictures as data URIs or files beside it.
+    """Number keys decide; s skips, b marks both as right, u marks the guideline as unclear, z takes the last decision
+    back. OUT is written after every decision, and read again on the next start. `aggregate --known OUT` reads its
+    columns item and label. ITEMS has the texts, or pictures as data URIs or files next to it.
 
     Example: dissensus adjudicate labels.csv --items items.csv
 
@@ -54,12 +61,12 @@ def adjudicate(
         need(module, "dissensus adjudicate needs", "serve")
     output = output or source.file.with_name(f"{source.file.name.partition('.')[0] or 'labels'}.decisions.csv")
     if source.named == "-" or not output.absolute().parent.is_dir():
-        raise BadParameter(f"the decisions cannot be written to {output}; name a file with -o OUT.")
+        raise faults.FolderMissing(option="-o", path=output)
     check_no_input(output)
     decisions = Decisions(output, by or getpass.getuser())
     table = source.read_one()
     if table.kind == "spans" or table.proba is not None:
-        raise BadParameter("spans and labels with probabilities cannot be decided on a file yet; take dissensus serve.")
+        raise faults.NotDecidable()
     if items is None and source.holds_texts:
         items = source.file
     shown = {} if items is None else _shown(items)
@@ -68,14 +75,14 @@ def adjudicate(
 
 
 class Decisions:
-    """A file of decisions, whole after each; other processes may write it too."""
+    """A file of decisions, complete after each of them; other processes may write it too."""
 
     def __init__(self, path: Path, by: str):
         self.path, self.by = path, by
-        self.rows = self._read()  # as they are known here
+        self.rows = self._read()  # the last state that was read or written here
 
     def _read(self) -> dict[str, dict[str, str]]:
-        """Item → its row."""
+        """Return item → its row."""
         if not self.path.exists():
             return {}
         try:
@@ -84,13 +91,13 @@ class Decisions:
                 ours = tuple(reader.fieldnames or ()) == COLUMNS
                 rows = list(reader)
         except UnicodeDecodeError:
-            raise UnreadableFile(f"{self.path} is not in UTF-8; save it so, or name another with -o OUT.") from None
+            raise faults.NotWrittenBy(path=self.path, command="adjudicate") from None
         if not ours or any(None in row for row in rows):  # None: more fields than columns
-            raise UnreadableFile(f"{self.path} is no file of decisions of ours; name another with -o OUT.")
+            raise faults.NotWrittenBy(path=self.path, command="adjudicate")
         return {row["item"]: row for row in rows}
 
     def events(self, items: Container[str], before: Mapping[str, Any] | None = None) -> list[Event]:
-        """The decisions about items that are there; with the rows of `before`, what became of those since."""
+        """Return the decisions about known items; with the rows of `before`, only what changed since."""
         from dissensus.serve.events import Event
 
         before = before or {}
@@ -103,17 +110,18 @@ class Decisions:
 
     @contextmanager
     def naming(self, item: str) -> Iterator[None]:
-        """Say with the file and the item what is wrong with a decision."""
+        """Name the file and the item in errors about a decision."""
         from dissensus.table.names import shown
 
         try:
             yield
         except DataError as error:
-            said = str(error).removeprefix("annotation 0: ")
-            raise UnreadableFile(f"{self.path}, item {shown(item)}: {said}") from None
+            raise faults.BadDecision(
+                path=self.path, item=shown(item), reason=str(error).removeprefix("annotation 0: ")
+            ) from None
 
     def news(self, items: Container[str]) -> list[Event]:
-        """What other processes decided and took back since the file was read."""
+        """Return the decisions that other processes made or took back since the file was read."""
         before, self.rows = self.rows, self._read()
         return self.events(items, before)
 
@@ -123,18 +131,18 @@ class Decisions:
         from dissensus.serve.requests import decision_event
         from dissensus.table.names import shown
 
-        said: dict[str, Any] = {key: row[key] for key in ("item", "label", "note", "by") if row[key]}
+        facts: dict[str, Any] = {key: row[key] for key in ("item", "label", "note", "by") if row[key]}
         if row["unclear"]:
-            said["unclear"] = row["unclear"] == "yes"
+            facts["unclear"] = row["unclear"] == "yes"
         if row["both"]:
             with suppress(ValueError):
-                said["both"] = json.loads(row["both"])
-            if not isinstance(found := said.get("both"), list) or not all(isinstance(one, str) for one in found):
-                raise DataError(f'{shown(row["both"])} in column \'both\'; write a list such as ["cat", "dog"].')
-        return replace(decision_event(said, "objects"), at=seconds_of(row["at"]))  # a label of any kind is a text here
+                facts["both"] = json.loads(row["both"])
+            if not isinstance(both := facts.get("both"), list) or not all(isinstance(label, str) for label in both):
+                raise faults.BadBoth(text=shown(row["both"]))
+        return replace(decision_event(facts, "objects"), at=seconds_of(row["at"]))  # labels of any type are texts here
 
     def keep(self, events: Iterable[Event], project: Project) -> None:
-        """Write what stands about the items of events."""
+        """Write the current decisions about the items of events."""
         for event in events:
             self.rows.pop(event.item, None)
             self.rows |= _standing(project, event.item)
@@ -147,16 +155,16 @@ class Decisions:
 
 
 def _standing(project: Project, item: str) -> dict[str, dict[str, str]]:
-    """The row of the decision about an item, if one stands."""
+    """Return the row of the current decision about an item, if there is one."""
     from dissensus.serve.describe import decision
 
     if (event := project.decisions.get(project.code(item))) is None:
         return {}
-    said = decision(project, event)
+    about = decision(project, event)
     label = project.label_text(event) if event.label >= 0 else ""
     both = json.dumps(event.both, ensure_ascii=False) if event.both else ""
     at = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="seconds")
-    values = (item, label, both, "yes" if said["unclear"] else "", str(said["note"] or ""), said["by"], at)
+    values = (item, label, both, "yes" if about["unclear"] else "", str(about["note"] or ""), about["by"], at)
     return {item: dict(zip(COLUMNS, values, strict=True))}
 
 
@@ -181,11 +189,11 @@ def _serve(
             events = [event for event in table_events(table) if event.kind == "annotation"]
             events += [Event("item", name, name, data=shown[name]) for name in items if name in shown]
             service.append(PROJECT, events)
-            told = decisions.events(set(items))
-            for event in told:
+            earlier = decisions.events(set(items))
+            for event in earlier:
                 with decisions.naming(event.item):
                     project.check_decision(event)
-            service.append(PROJECT, told)
+            service.append(PROJECT, earlier)
             project.refit()
         counts = project.items(limit=0)["counts"]
         config = uvicorn.Config(create_app(service), host="127.0.0.1", port=port, log_level="warning", access_log=False)
@@ -198,7 +206,7 @@ def _serve(
             waiting = show.count(counts["queue"], "item")
             show.line(f"{show.clean(source.file)}: to decide: {waiting}; decided: {counts['decided']:,}.")
             show.line(
-                f"Decide at {address}; every decision is at once in {show.clean(decisions.path)}. Stop with Ctrl-C."
+                f"Decide at {address}; each decision is written to {show.clean(decisions.path)} at once. Ctrl-C stops."
             )
         if open_:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -206,31 +214,33 @@ def _serve(
 
 
 def _service(store: Any, decisions: Decisions) -> Any:
-    """A service that keeps every decision in the file before it is acknowledged."""
+    """Return a service that writes every decision to the file before it is acknowledged."""
     from dissensus.serve.rows import ITEM
     from dissensus.serve.service import Service
 
-    class Kept(Service):
+    class FileService(Service):
         def submit(self, project: str, events: Any) -> Any:
-            told = [replace(one, annotator=decisions.by) for one in events if one.kind in ("decision", "withdrawal")]
-            if not told or len(told) < len(events):
+            made = [
+                replace(event, annotator=decisions.by) for event in events if event.kind in ("decision", "withdrawal")
+            ]
+            if not made or len(made) < len(events):
                 return super().submit(project, events)
-            turn = HeldFolder(decisions.path.resolve().parent, wait=True)  # of processes that write the file
+            turn = HeldFolder(decisions.path.resolve().parent, wait=True)  # other processes may write the file too
             try:
                 if news := decisions.news(self.project(project).names[ITEM].codes):
                     super().submit(project, news).result()
-                stored = super().submit(project, told)
-                stored.result()  # one person decides here, and nobody waits meanwhile
-                decisions.keep(told, self.project(project))
+                stored = super().submit(project, made)
+                stored.result()  # waiting is fine, as one person decides here
+                decisions.keep(made, self.project(project))
             finally:
                 del turn
             return stored
 
-    return Kept(store)
+    return FileService(store)
 
 
 def _shown(path: Path) -> dict[str, dict[str, Any]]:
-    """Item → what a table says of it; names of picture files become the pictures."""
+    """Return item → its columns in a table; names of picture files become the pictures."""
     from base64 import b64encode
 
     from dissensus.cli.inputs import read_table
@@ -239,7 +249,7 @@ def _shown(path: Path) -> dict[str, dict[str, Any]]:
     frame = read_table(path)
     key = guess_column("item", frame.column_names)
     if key is None:
-        raise UnreadableFile(f"{path}: no column 'item'; the columns are {listed(frame.column_names)}.")
+        raise faults.ColumnMissing(path=path, column="item", role="item", columns=listed(frame.column_names))
 
     def value(cell: Any) -> Any:
         kind = PICTURES.get(Path(cell).suffix.lower()) if isinstance(cell, str) and len(cell) < 1_000 else None

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import for_command_line, say
-from dissensus.cli.options import NUMBERS, Fit, Gold, Source, item_column, option
+from dissensus.cli.options import option
 from dissensus.cli.question import print_message
+from dissensus.cli.settings import Fit
+from dissensus.cli.source import NUMBERS, Gold, Source, item_column
 from dissensus.common.formatting import Share
 from dissensus.exceptions import DissensusError
 from dissensus.messages import Message

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dissensus.cli import options, show
+from dissensus.cli import show
 from dissensus.cli.errors import BAD_USAGE
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.options import Fit, Source, option
+from dissensus.cli.options import option
+from dissensus.cli.settings import Fit
+from dissensus.cli.source import Source, answer_each
 from dissensus.messages import ParameterName
 from dissensus.questions.exceptions import (
     BadThreshold,
@@ -108,14 +110,14 @@ def check(
         before = None
         with show.waiting(f"checking {source.title(question)}"):
             if folder is not None:
-                before = _kept(folder, question, source.left)
+                before = _kept(folder, question, source.question_names)
                 model = model if fit.method or fit.setting else before.model
             elif against is not None:
                 before = snapshot(old[question], model)
             thresholds = ({} if before is None else SINCE) | given
             return check(snapshot(table, model), before, limits=thresholds, classes=classes)
 
-    answers = options.answer_each(tables, answer, every=True)
+    answers = answer_each(tables, answer, every=True)
     passed = all(one.passed is not False for found in answers.values() for one in found)
     head: dict[str, Any] = {} if against is None else {"against": show.path(Path(against))}
     source.print_each(answers, _show, _facts, **head, passed=passed)
@@ -134,8 +136,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _kept(folder: Path, question: str | None, left: list[str]) -> Snapshot:
-    """Return the snapshot that `aggregate` saved; of several questions, the one that is `left` of FILE."""
-    from dissensus.cli.results import load_model, question_folders
+    """Return the snapshot that `aggregate` saved; of several questions, the one that `question_names` of FILE has."""
+    from dissensus.cli.results import question_folders
+    from dissensus.cli.scoring import load_model
     from dissensus.questions.check import Snapshot
 
     question = question or next((one for one in left if one in question_folders(folder)), None)

@@ -1,17 +1,20 @@
-"""`dissensus cluster`: groups of items that are labelled alike, and of annotators who label alike."""
+"""`dissensus cluster`: clusters of items with similar labels, and of annotators who label similarly."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from dissensus.cli import folder, keywords, options, show
-from dissensus.cli.errors import say
-from dissensus.cli.options import Source, option
-from dissensus.exceptions import BadParameter, MissingExtra
+from dissensus.cli import exceptions as faults
+from dissensus.cli import folder, options, settings, show
+from dissensus.cli.options import option
+from dissensus.cli.source import Source
+from dissensus.exceptions import MissingExtra
+from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
     from dissensus.clustering import Selection
@@ -21,12 +24,12 @@ PAGE = "clusters.html"
 FILES = [
     Path(f"{name}.csv") for name in ("items", "annotators", "clusters", "search", "clusters-key")
 ] + [Path(PAGE), Path("clusters.json")]  # fmt: skip
-"""What a later run into the same folder replaces or removes."""
+"""Files that a later run into the same folder replaces or removes."""
 OPTIONS = ("n_clusters", "item_clusters", "annotator_clusters", "restarts", "seed")
-"""Keywords of the methods that have an option of their own."""
+"""Parameters of the methods that have their own option."""
 MAX_CLUSTERS_SHOWN = 12
-CLASSES_SHOWN = 3  # of each cluster
-COARSE_SIZES = 4  # of a range that are tried without --search full
+CLASSES_SHOWN = 3  # per cluster
+COARSE_SIZES = 4  # numbers of a range that are tried without --search full
 
 
 def cluster(
@@ -35,31 +38,31 @@ def cluster(
     method: str = option("pgm-bp", "pgm-bp, or fmm for items only.", "--method", "-m", metavar="NAME"),
     item_clusters: str = option(
         "3:20",
-        "A number, or a range to search; it is cut to what FILE has.",
+        "A number of clusters, or a range to search, within the number of items in FILE.",
         "--item-clusters",
         "--items-clusters",
         metavar="K",
     ),
     annotator_clusters: str = option(
-        "3:20", "The same of annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
+        "3:20", "The same for annotators.", "--annotator-clusters", "--annotators-clusters", metavar="L"
     ),
     search: Literal["coarse", "full"] = option(
-        "coarse", f"Of a range, try {COARSE_SIZES} numbers from its first to its last, or all of them."
+        "coarse", f"Try {COARSE_SIZES} numbers of a range, from its first to its last, or all of them."
     ),
-    dev: str = option("0.25", "Items to choose by: a share of FILE's, or a file like it.", metavar="SHARE|FILE"),
+    dev: str = option("0.25", "Validation items: a share of FILE's, or a file like it.", metavar="SHARE|FILE"),
     criterion: Literal["kl", "likelihood"] = option(
-        "likelihood", "KL to the items' votes, or the likelihood of hidden labels."
+        "likelihood", "KL to the items' votes, or the likelihood of held-out labels."
     ),
-    restarts: int = option(5, "Starts of the final fit.", min=1),
+    restarts: int = option(5, "Number of starts of the final fit.", min=1),
     setting: list[str] | None = options.SETTINGS,
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
-    """Ranges of numbers are searched: pairs are fitted to the items that are not in --dev and judged on those.
+    """Ranges of numbers are searched: pairs are fitted to the items that are not in --dev and evaluated on those.
     FOLDER gets items.csv (item, cluster, its probability, p_CLASS … of the cluster), annotators.csv, clusters.csv
-    (what each cluster of annotators says of each cluster of items), search.csv, clusters.html (all of it as pictures,
-    with pseudonyms for annotators), model.npz for `dissensus report --clusters` and summary.json; search.jsonl holds
-    the finished points as they come, so that a search that was killed goes on where it was.
+    (the labels of each cluster of annotators for each cluster of items), search.csv, clusters.html (all of it as
+    charts, with pseudonyms for annotators), model.npz for `dissensus report --clusters` and summary.json; search.jsonl
+    holds the finished points, so that the same command resumes a search that was stopped.
 
     Example: dissensus cluster labels.csv --item-clusters 3:20 --annotator-clusters 3:20 --dev 0.25 -o clusters
 
@@ -67,13 +70,13 @@ def cluster(
 
     Example: dissensus cluster labels.csv --method fmm --item-clusters 14
     """
-    K = _numbers(item_clusters, "--item-clusters")
-    L = _numbers(annotator_clusters, "--annotator-clusters")
+    K = _numbers(item_clusters, "item_clusters")
+    L = _numbers(annotator_clusters, "annotator_clusters")
     folder.check(output, FILES)
     from dissensus.clustering import clusterings
     from dissensus.clustering.base import size_keywords
 
-    settings = {"seed": seed or 0} | keywords.parse(setting or [], clusterings[method], method, taken=OPTIONS)
+    given = {"seed": seed or 0} | settings.parse(setting or [], clusterings[method], method, taken=OPTIONS)
     began = time.perf_counter()
     table = source.read_one()
     held_out: Any = dev
@@ -84,37 +87,39 @@ def cluster(
     found: Selection | None = None
     if len(K) > 1 or (len(L) > 1 and clusterings.entry(method).facts["annotators"]):
         sizes = COARSE_SIZES if search == "coarse" else None
-        found = _search(table, method, output, K=K, L=L, sizes=sizes, dev=held_out, criterion=criterion, **settings)
+        found = _search(table, method, output, K=K, L=L, sizes=sizes, dev=held_out, criterion=criterion, **given)
         model = found.estimator()
     else:
-        model = clusterings[method](**size_keywords(method, K[0], L[0]), **settings)
+        model = clusterings[method](**size_keywords(method, K[0], L[0]), **given)
     model.set_params(restarts=restarts)
     with show.waiting(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
-    summary = _summary(source.file, method, model, found, time.perf_counter() - began) | {"reading": source.account}
+    summary = _summary(source.file, method, model, found, time.perf_counter() - began) | {
+        "reading": source.import_report
+    }
     if output is not None:
         with folder.results(output, FILES, summary) as part:
             _write(model, found, part)
-            try:  # the same as a page, where what it takes is installed
+            try:  # the page needs optional packages
                 from dissensus.report import Report
 
                 parts: dict[str, Any] = {"clustering": model, "search": found, "title": source.file.name}
                 Report(table, model, only=["clusters"], **parts).save(part / PAGE)
             except MissingExtra as error:
-                say(f"warning: no {PAGE}: {error}")
+                warnings.warn(faults.NoPage(page=PAGE, reason=str(error)), stacklevel=2)
     if source.json:
         show.json(summary, folder=output)
         return
     _show(model, found, summary)
     if found is not None:
         searched = (item_clusters, found.K), (annotator_clusters, found.L)
-        if any(":" in asked and len(tried) <= tried[-1] - tried[0] for asked, tried in searched):
+        if any(":" in text and len(tried) <= tried[-1] - tried[0] for text, tried in searched):
             show.text(f"{len(found.points)} pairs of numbers were tried; --search full tries all of a range.")
     show.written(output, "Results are", "FOLDER")
 
 
 def _numbers(text: str, option: str) -> Sequence[int]:
-    """5, 3:20 (both ends) or 3,5,8."""
+    """Return the numbers in 5, 3:20 (both ends included) or 3,5,8."""
     try:
         if ":" in text:
             first, last = (int(part) for part in text.split(":"))
@@ -124,12 +129,12 @@ def _numbers(text: str, option: str) -> Sequence[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 1:
-        raise BadParameter(f"{option} {text}: expected a number, a list such as 3,5,8 or a range such as 3:20.")
+        raise faults.BadSizes(option=ParameterName(option), text=text)
     return numbers
 
 
-def _search(table: Annotations, method: str, output: Path | None, **keywords: Any) -> Selection:
-    """Fit every pair of numbers; finished points are kept in the output folder as they come."""
+def _search(table: Annotations, method: str, output: Path | None, **given: Any) -> Selection:
+    """Fit every pair of numbers; finished points are stored in the output folder."""
     from dissensus.clustering import select_clusters
 
     with show.waiting("searching") as bar:
@@ -140,7 +145,7 @@ def _search(table: Annotations, method: str, output: Path | None, **keywords: An
         def on_point(point: Any, done: int, total: int) -> None:
             bar.tell(f"searching: {point.K} × {point.L} has KL {point.kl:.3f}", done, total)
 
-        return select_clusters(table, method, store=store, on_point=on_point, **keywords)
+        return select_clusters(table, method, store=store, on_point=on_point, **given)
 
 
 def _summary(file: Path, method: str, model: Any, search: Selection | None, seconds: float) -> dict[str, Any]:
@@ -208,25 +213,26 @@ def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None
     )
     if search is not None:
         value = search.best.log_likelihood
-        likelihood = "" if value is None else f", log-likelihood of hidden labels {value:.3f}"
+        likelihood = "" if value is None else f", log-likelihood of held-out labels {value:.3f}"
         show.line(f"Chosen among {len(search.points)} by {search.criterion}: KL {search.best.kl:.3f}{likelihood}.")
-    said = []
+    labels = []
     for shares in of_clusters(model.params_):
         top = (-shares).argsort()[:CLASSES_SHOWN]
-        said.append(", ".join(f"{show.name(model.classes_[p])} {show.percent(shares[p])}" for p in top))
-    _show_sizes("items", summary["items"], said)
+        labels.append(", ".join(f"{show.name(model.classes_[p])} {show.percent(shares[p])}" for p in top))
+    _show_sizes("items", summary["items"], labels)
     if summary["annotator_clusters"] > 1:
         _show_sizes("annotators", summary["annotators"])
 
 
-def _show_sizes(what: str, sizes: list[int], said: list[str] | None = None) -> None:
-    """The clusters, the largest first, with how many are in each and what is said of it."""
+def _show_sizes(what: str, sizes: list[int], labels: list[str] | None = None) -> None:
+    """Print the clusters, the largest first, with their sizes and labels."""
     order = sorted(range(len(sizes)), key=lambda k: -sizes[k])
     shares = [size / max(sum(sizes), 1) for size in sizes]
     rows = [
-        (str(k), f"{sizes[k]:,}", show.bar(shares[k]), *([said[k]] if said else [])) for k in order[:MAX_CLUSTERS_SHOWN]
+        (str(k), f"{sizes[k]:,}", show.bar(shares[k]), *([labels[k]] if labels else []))
+        for k in order[:MAX_CLUSTERS_SHOWN]
     ]
     if others := order[MAX_CLUSTERS_SHOWN:]:
         rows.append(("…", f"{sum(sizes[k] for k in others):,}"))
-    columns = ("cluster", what, "", *(["labels"] if said else []))
+    columns = ("cluster", what, "", *(["labels"] if labels else []))
     show.table(f"Clusters of {what}", columns, rows, numbers=("cluster", what))

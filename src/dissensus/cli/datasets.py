@@ -1,4 +1,4 @@
-"""`dissensus datasets`: the sets that can be loaded, and one of them as files."""
+"""`dissensus datasets`: list the data sets, describe one, or write it as files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dissensus.cli import exceptions as faults
 from dissensus.cli import folder, options, show
 from dissensus.cli.options import option
 from dissensus.common.atomic import reading_only
-from dissensus.exceptions import BadParameter
+from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
     from dissensus.table.datasets import Dataset
@@ -22,16 +23,18 @@ def datasets(
         None, metavar="[NAME]", show_default=False, help="Describe this set instead of listing all."
     ),
     output: Path | None = options.OUTPUT_FOLDER,
-    features: bool = option(False, "With -o: its features and images too.", "--features"),
+    features: bool = option(False, "With -o, write its features and images too.", "--features"),
     json: bool = options.JSON,
 ) -> None:
-    """With -o, the set called NAME is written as files: annotations.csv, gold.csv, ….
+    """With -o, the set NAME is written as files: annotations.csv, gold.csv, ….
 
     Example: dissensus datasets digits-crowd -o digits
     """
     if name is None:
         if output is not None or features:
-            raise BadParameter("-o and --features need the NAME of a set; `dissensus datasets` lists them.")
+            raise faults.OptionNeeds(
+                option=ParameterName("features" if features else "output"), needed="the NAME of a set"
+            )
         _list(json)
         return
     from dissensus.table.datasets import list_datasets, load_dataset
@@ -54,7 +57,7 @@ def datasets(
     else:
         show.line(f"\nWritten into {show.clean(output)}: {', '.join(files)}")
         if not features and data.stored:
-            show.line("Features and images go along with --features: what `dissensus train` learns from.")
+            show.line("--features writes its features and images too, which `dissensus train` needs.")
 
 
 def _list(json: bool) -> None:
@@ -70,7 +73,7 @@ def _list(json: bool) -> None:
         where = info.source if info.source == "bundled" else "data folder"
         where = where if info.labelled else f"{where}, no labels"
         rows.append((show.clean(info.name), show.clean(info.title), where))
-    show.table(None, ("set", "what it is", "where"), rows, unbroken=("set",))
+    show.table(None, ("set", "description", "where"), rows, unbroken=("set",))
     if data_folder() is None:
         show.text(f"{VARIABLE} is not set; export {VARIABLE}=FOLDER to list the sets of a data folder too.")
     show.text("Describe one: dissensus datasets NAME")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dissensus.cli import folder, keywords, options, show
-from dissensus.cli.options import InputFiles, Source, option
+from dissensus.cli import folder, options, settings, show
+from dissensus.cli.options import InputFiles, option
+from dissensus.cli.source import Source
 
 if TYPE_CHECKING:
     from dissensus.learning.decision import DecisionFunction
@@ -42,13 +43,13 @@ def decision(
 
     folder.check(output, FILES)
     taken = ("encoder", "seed", "device")
-    given = keywords.parse(setting or [], DecisionFunction, "decision", taken=taken) | {"seed": seed or 0}
+    given = settings.parse(setting or [], DecisionFunction, "decision", taken=taken) | {"seed": seed or 0}
     model = DecisionFunction(**given, **({} if device is None else {"device": device}))
     table, X = source.read_one(), None
     if features is not None:
         others = dict.fromkeys(("items", "text", "pair", "position", "images"))
         file, inputs = Inputs.choose(InputFiles(features=features, **others))
-        table, X = align_inputs(table, *inputs.read(file), source.file, file)
+        table, X = align_inputs(table, *inputs.read(file), source.file)
     with show.waiting(f"training on {source.file}", model.epochs) as on_step:
         model.fit(table, X, on_step=on_step)
     pairs = _most_probable(model, table, top)
@@ -59,7 +60,7 @@ def decision(
         "pairs": len(set(zip(table.item.tolist(), table.annotator.tolist(), strict=True))),
         "loss": float(model.trace_[-1]),
         "labelled_share_of_top": float(pairs["labelled"].mean()),
-        "reading": source.account,
+        "reading": source.import_report,
     }
     if output is not None:
         from dissensus.table.io import write_frame

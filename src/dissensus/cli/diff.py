@@ -10,8 +10,10 @@ import typer
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Fit, Source, option
+from dissensus.cli.options import option
 from dissensus.cli.question import print_findings
+from dissensus.cli.settings import Fit
+from dissensus.cli.source import Source, answer_each
 from dissensus.common.formatting import Count
 from dissensus.questions.findings import ItemsAndAnnotatorsChanged, SnapshotsInWrongOrder, TooFewForDrift
 
@@ -60,7 +62,7 @@ def diff(
         with show.waiting(f"comparing {old} with {source.title(question)}"):
             return diff(before[question], table, method=fit.model(table.kind), level=level)
 
-    answers = options.answer_each(after, answer, every=True)
+    answers = answer_each(after, answer, every=True)
     head: dict[str, Any] = {"old": show.path(Path(old)), "method": fit.name(after), "level": level}
     if output is not None:
         found = answers[None]

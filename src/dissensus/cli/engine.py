@@ -1,92 +1,126 @@
-"""`--engine`: where the passes of a method run, and runs whose table is on a disk or in Spark, never in memory here.
+"""`dissensus aggregate --engine`: fit to a table on a disk or in Spark, which is never in the memory of this process.
 
-Such a run reads Parquet (Spark: a table too), and its items are counted and written part by part, as Parquet. Killed
-with `--engine disk`, the same command goes on after the last pass that was finished.
+Such a run reads Parquet (Spark: a table too), and its items are counted and written part by part, as Parquet. After a
+kill with `--engine disk`, the same command resumes after the last complete pass.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.cli import folder, keywords, results, show
-from dissensus.cli.options import Engine, Source
+from dissensus.cli import exceptions as faults
+from dissensus.cli import folder, results, show
+from dissensus.cli.aggregate import Task, head
+from dissensus.cli.options import Engine
+from dissensus.cli.scoring import table_of_items
+from dissensus.cli.settings import new_model
+from dissensus.cli.settings import parse as settings_of
+from dissensus.cli.source import Gold, Source, SourceOfTables
+from dissensus.common.exceptions import OutOfRange
+from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.compute.engines import Disk, Spark, Torch, beside
-from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.exceptions import BadParameter
+from dissensus.messages import ParameterName
 from dissensus.models.base import Aggregator, methods
 from dissensus.table import names as naming
 from dissensus.table.io import gold_codes
 from dissensus.table.reading import Reading
 
-ELSEWHERE = ("disk", "spark")
-"""Engines whose table is never in memory here."""
+if TYPE_CHECKING:
+    from dissensus.cli.aggregate import Answers
+
+IN_MEMORY_OPTIONS = ("abstain", "question", "wide", "ticks", "normalize", "map", "many_classes", "kind")
+"""Options of reading that need the table in memory."""
 
 
-def choose(name: Engine | None, settings: list[str], method: str) -> tuple[Disk | Torch | Spark | None, list[str]]:
-    """The engine with its options (None: local), and the settings that are not its own."""
-    own = [one.removeprefix("engine.") for one in settings if one.startswith("engine.")]
-    others = [one for one in settings if not one.startswith("engine.")]
+def choose_engine(
+    name: Engine | None, settings: list[str], method: str | None
+) -> tuple[Disk | Torch | Spark | None, list[str]]:
+    """Return the engine with its options (None: local), and the settings of the method."""
+    method = method or DEFAULT_METHOD
+    own = [setting.removeprefix("engine.") for setting in settings if setting.startswith("engine.")]
+    others = [setting for setting in settings if not setting.startswith("engine.")]
     if name is not None and "engine" not in methods[method].parameter_names():
-        able = [one for one in methods if "engine" in methods[one].parameter_names()]
-        raise BadParameter(f"'{method}' runs in memory only; --engine {name} is for {', '.join(able)}.")
+        able = tuple(other for other in methods if "engine" in methods[other].parameter_names())
+        raise faults.MethodInMemory(method=method, engine=name, methods=able)
     if name in (None, "local"):
         if own:
-            raise BadParameter(f"--set engine.{own[0]}: only disk, torch and spark have options; say --engine NAME.")
+            raise faults.OptionNeeds(option=ParameterName("setting"), needed="--engine disk, torch or spark")
         return None, others
     kind = {"disk": Disk, "torch": Torch, "spark": Spark}[name]
-    found = keywords.parse(own, kind, f"--engine {name}", part="engine")
     try:
-        return kind(**found), others
+        return kind(**settings_of(own, kind, f"--engine {name}", part="engine")), others
+    except OutOfRange as error:
+        allowed, value = error.allowed, error.value
+        raise OutOfRange(name=ParameterName(f"engine.{error.name}"), allowed=allowed, value=value) from error
     except BadParameter as error:
-        raise BadParameter(f"--set engine.{error}") from error
+        raise error.within(f"--engine {name}") from None
+
+
+def fit_elsewhere(task: Task, gold: Gold, source: SourceOfTables) -> Answers:
+    """Fit to a table on a disk or in Spark."""
+    options, settings = choose_engine(task.engine, task.settings, task.method)
+    model = new_model(task.method, settings, source.kind or "classes")
+    model.set_params(engine=options)
+    task.set_threads(model)
+    for name in ("known", "flags", "to", "format_"):
+        if getattr(task, name) not in (None, False, "parquet"):
+            raise faults.OptionsConflict(option=ParameterName(name), other=f"--engine {task.engine}")
+    began = time.perf_counter()
+    table = read_elsewhere(source, options)
+    summary = head(task, gold, source, time.perf_counter() - began)
+    columns = None if gold.gold is None else gold.columns(gold.gold)
+    return {None: fit_and_write(model, table, f"fitting {source.file}", columns, task.output, summary)}, summary
 
 
 def read_elsewhere(source: Source, options: Any) -> Any:
-    """FILE as codes on a disk, or as parts in the cluster."""
+    """Return FILE as codes on a disk, or as parts in the cluster."""
     from dissensus.compute.engines.coding import check_parquet, code
     from dissensus.compute.engines.scatter import scatter
 
-    in_memory = ("abstain", "question", "wide", "ticks", "normalize", "map", "many_classes", "kind")
-    for name, given in ((f"--{name.replace('_', '-')}", getattr(source, name)) for name in in_memory):
-        if given:
-            raise BadParameter(f"{name} is for a table in memory; take those rows out of {source.file} first.")
+    for name in IN_MEMORY_OPTIONS:
+        if getattr(source, name):
+            raise faults.OptionsConflict(option=ParameterName(name), other="--engine disk or spark")
     if source.item and "," in source.item:
-        raise BadParameter("--item A,B is for a table in memory; write one column that names the items.")
+        raise faults.OptionNeeds(
+            option=ParameterName("item"), needed="a table in memory, or one column that names items"
+        )
     if source.input_format not in (None, "parquet"):
-        raise BadParameter(f"--input-format {source.input_format}: --engine disk and spark read Parquet; convert it.")
+        raise faults.OtherFormat(path=source.file, what="tables with --engine disk or spark", expected="Parquet")
     columns: dict[str, Any] = {role: getattr(source, role) for role in ("item", "annotator", "label", "weight")}
     columns["classes"] = source.class_names()
     if isinstance(options, Disk):
         if source.file.is_dir():
-            raise UnreadableFile(f"{source.file} is a folder; name its files: '{source.file}/*.parquet'.")
+            raise faults.FolderOfFiles(folder=source.file)
         check_parquet(source.file, "disk")
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or beside(source.file)
             table: Any = code(source.file, place, **columns, memory_gb=options.memory_gb)
         found = table.meta["made_of"]["columns"]
     else:
-        with show.waiting(f"sorting and coding {source.named}"), _spark_in_a_sentence():
+        with show.waiting(f"sorting and coding {source.named}"), _spark_errors():
             table = scatter(source.named, **columns, options=options)
         found = table.columns
     named = {role: repr(column) for role, column in found.items()}
-    source.tell(
-        Reading(format="parquet" if isinstance(options, Disk) else "spark", columns=named, rows=table.n_annotations)
-    )
+    format_ = "parquet" if isinstance(options, Disk) else "spark"
+    source.announce(Reading(format=format_, columns=named, rows=table.n_annotations))
     return table
 
 
 def fit_and_write(
     model: Aggregator, table: Any, text: str, gold: tuple[Any, Any] | None, output: Path | None, summary: dict[str, Any]
 ) -> results.Result:
-    """Fit to a table that is elsewhere and add to the `summary`; `gold` holds columns of items and labels.
+    """Fit to a table that is not in memory and add to the `summary`; `gold` holds columns of items and labels.
 
     With an `output` the files are written too, the items while they are counted.
     """
-    with _spark_in_a_sentence():
+    with _spark_errors():
         seconds = results.fit_with_bar(model, table, text)
 
         def result_of(frames: Iterable[Any]) -> results.Result:
@@ -104,17 +138,17 @@ def fit_and_write(
 
 
 def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] | None) -> dict[str, Any]:
-    """The `item_facts`, from the frame of the items part by part."""
+    """Return the `item_facts` from the frame of the items, part by part."""
     K = model.classes_.size
     labels, unsure = np.zeros(K, np.int64), 0
     known: list[tuple[Any, Any]] = [(np.empty(0, np.int32), np.empty((0, K)))]
     for frame in frames:
         found = naming.match(naming.to_names(frame["label"].combine_chunks()), model.classes_, "classes")
         labels += np.bincount(found, minlength=K)
-        unsure += int((frame["confidence"].to_numpy() < results.MIN_SURE_CONFIDENCE).sum())
+        unsure += int((frame["confidence"].to_numpy() < results.MIN_CONFIDENCE).sum())
         if gold is not None:
             items = naming.to_names(frame["item"].combine_chunks())
-            codes = gold_codes(results.table_of_items(items, model), *gold)
+            codes = gold_codes(table_of_items(items, model), *gold)
             at = np.flatnonzero(codes >= 0)
             posterior = np.column_stack([frame[f"p_{name}"].to_numpy()[at] for name in model.classes_])
             known.append((codes[at], posterior))
@@ -123,7 +157,7 @@ def count_items(model: Aggregator, frames: Iterable[Any], gold: tuple[Any, Any] 
 
 
 def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
-    """The same frames, written to one Parquet file as they pass."""
+    """Yield the same frames after writing them to one Parquet file."""
     import pyarrow.parquet as pq
 
     writer = None
@@ -138,8 +172,8 @@ def _write_through(frames: Iterable[Any], path: Path) -> Iterator[Any]:
 
 
 @contextmanager
-def _spark_in_a_sentence() -> Iterator[None]:
-    """What went wrong in the cluster as one of our errors: its last cause, out of pages of them."""
+def _spark_errors() -> Iterator[None]:
+    """Turn an error of the cluster into one of ours with its last cause, out of pages of them."""
     try:
         yield
     except Exception as error:
@@ -147,4 +181,4 @@ def _spark_in_a_sentence() -> Iterator[None]:
             raise
         from dissensus.compute.engines.scatter import cause
 
-        raise DataError(f"Spark gave up ({cause(error)}); its log says more.") from error
+        raise faults.SparkFailed(cause=cause(error)) from error

@@ -12,7 +12,8 @@ import typer
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Gold, Source, option
+from dissensus.cli.options import option
+from dissensus.cli.source import Gold, Source
 from dissensus.exceptions import MissingColumn
 from dissensus.questions.declared.agreement import Scale
 

@@ -1,8 +1,7 @@
-"""An output folder that holds one whole run, or one file of results."""
+"""Write an output folder that holds one complete run, or one file of results."""
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import shutil
@@ -12,63 +11,58 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, Literal, get_args
 
-from dissensus.cli.face import COMMAND_LINE
-from dissensus.common.atomic import PART, atomic, check_no_input, lock, remove_stale, sync
+from dissensus.cli import exceptions as faults
+from dissensus.common.atomic import PART, HeldFolder, atomic, check_no_input, remove_stale, sync
+from dissensus.common.exceptions import CannotWrite
 from dissensus.common.progress import waiting
-from dissensus.exceptions import BadParameter, DissensusError, UnwritableFile
 
 SUMMARY = "summary.json"
-"""The file that says that a folder is complete."""
+"""The file that marks a folder as complete."""
 INCOMPLETE = b'{"incomplete": "a run was stopped while it replaced the files here; give the command again"}\n'
-MAX_LINKED_FILES = 10_000  # files of the user's own in an output folder; with more, files are replaced one by one
+PREVIOUS = ".dissensus-previous"  # suffix of the hidden name of an old folder while the new one takes its place
+MAX_COPIED_BYTES = 2**28  # files of the user in an output folder; with more, results are replaced one by one
 TableFormat = Literal["csv", "parquet", "jsonl"]
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux, <fcntl.h> and <linux/fs.h>
 
 
 def tables(*stems: str) -> tuple[Path, ...]:
-    """The files of result tables in any format, which a later run into the same folder replaces or removes."""
+    """Return the files of result tables in any format, which a later run into the same folder replaces or removes."""
     return tuple(Path(f"{stem}.{suffix}") for stem in stems for suffix in get_args(TableFormat))
 
 
 def check(folder: Path | None, files: Iterable[Path] = ()) -> None:
-    """An error, before any work is done, where a folder cannot be made or written to.
+    """Raise an error, before any work is done, if a folder cannot be made or written to.
 
-    Also where writing `files` (relative) would destroy what the command reads, or what no earlier run wrote.
+    `files` (relative) are those to be written: none may be an input, or a file that no earlier run wrote.
     """
     if folder is None:
         return
-    if folder.exists() and not folder.is_dir():
-        raise BadParameter(f"cannot write into {folder}: it is a file; name a folder.")
-    above = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    above = next(path for path in (folder, *folder.parents) if path.exists())
     if not above.is_dir():
-        raise BadParameter(f"cannot make the folder {folder}: {above} is a file.")
+        raise faults.InTheWay(path=folder, obstacle=above, kind="file")
     if not os.access(above, os.W_OK | os.X_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
-
     there = [folder / file for file in files if (folder / file).is_file()]
     check_no_input(*there, folder / SUMMARY)
     if there and not (folder / SUMMARY).is_file():
-        raise BadParameter(
-            f"{there[0]} is there, and no {SUMMARY} of an earlier run; name another folder, or remove it."
-        )
+        raise faults.NotOurFile(file=there[0], summary=SUMMARY)
 
 
-def check_file(output: Path | None, what: str, name: str = "-o") -> None:
-    """An error, before any work is done, where one file of results cannot be written or is being read."""
+def check_file(output: Path | None, what: str, option: str = "-o") -> None:
+    """Raise an error, before any work is done, if one file of results cannot be written or is being read."""
     from dissensus.table.io.readers import readers, suffix_of
 
     if output is None:
         return
-    written = [suffix for one in readers.values() if one.write for suffix in one.suffixes]
-    if suffix_of(output) not in written:
-        raise BadParameter(f"{name} {output}: {what} are written as {', '.join(written)}; name such a file.")
+    suffixes = tuple(suffix for reader in readers.values() if reader.write for suffix in reader.suffixes)
+    if suffix_of(output) not in suffixes:
+        raise faults.UnknownSuffix(option=option, path=output, what=what, suffixes=suffixes)
     if not output.absolute().parent.is_dir():
-        raise BadParameter(f"{name} {output}: there is no folder {output.parent}; make it first.")
+        raise faults.FolderMissing(option=option, path=output)
     check_no_input(output)
 
 
 def write_file(columns: Any, output: Path | None) -> None:
-    """Write one file of results, where one is asked for: columns (name → array) or an Arrow table."""
+    """Write columns (name → array) or an Arrow table to a file of results, if there is one."""
     from dissensus.table.io import write_frame
 
     if output is not None:
@@ -78,7 +72,7 @@ def write_file(columns: Any, output: Path | None) -> None:
 
 @contextmanager
 def results(folder: Path, stale: Iterable[Path], summary: dict[str, Any]) -> Iterator[Path]:
-    """An `atomic_folder` to write results into; what `summary` holds then is written last."""
+    """Yield an `atomic_folder` to write results into; the summary is written last."""
     from dissensus.table.io import write_json
 
     with waiting(f"writing {folder}"), atomic_folder(folder, stale) as part:
@@ -88,106 +82,98 @@ def results(folder: Path, stale: Iterable[Path], summary: dict[str, Any]) -> Ite
 
 @contextmanager
 def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
-    """A new folder to write into; it takes the place of `folder` in one step once all is complete. After an error none.
+    """Yield a new folder to write into, which takes the place of `folder` once it is complete; an error removes it.
 
-    Files of `folder` that are neither written again nor `stale` (relative) are kept. Where a folder cannot be
-    exchanged (a mount, the working folder), its files are replaced one by one; until the last is there, the summary
-    says so.
+    Files of `folder` that are neither written again nor `stale` (relative) stay. If it cannot be moved (a mount, the
+    working folder), its files are replaced one by one, and its summary marks it as incomplete until the last is there.
     """
     check(folder)
     target = folder.resolve()
-    made = [path for path in target.parents if not path.exists()]  # the innermost first
-    place = target.parent if not target.exists() or _can_exchange(target) else target
-    part = place / f".dissensus-{token_hex(4)}.part"
-    locked = None
+    created = [path for path in target.parents if not path.exists()]  # the innermost first
+    inside = target.exists() and (target.is_mount() or not os.access(target.parent, os.W_OK | os.X_OK))
+    part = (target if inside else target.parent) / f".dissensus-{token_hex(4)}.part"
     try:
         part.mkdir(parents=True)
-        locked = os.open(part, os.O_RDONLY)
-        lock(locked)
-        remove_stale(place, ".dissensus-")
+        remove_stale(part.parent, ".dissensus-")
         yield part
         _commit(part, target, set(stale))
     except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)
-        for path in made:
+        for path in created:
             with suppress(OSError):
                 path.rmdir()
-        if isinstance(error, DissensusError):
-            raise type(error)(error.render(COMMAND_LINE).replace(str(part), str(folder))) from error.__cause__
-        if isinstance(error, OSError):
-            raise UnwritableFile(f"cannot write into {folder}: {error.strerror or error}.") from error
+        if isinstance(error, OSError):  # ours name the part, which is gone
+            reason = error.reason if isinstance(error, CannotWrite) else error.strerror or str(error)
+            raise CannotWrite(path=folder, reason=reason) from error
         raise
     finally:
-        if locked is not None:
-            os.close(locked)
-    shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _commit(part: Path, target: Path, stale: set[Path]) -> None:
-    """Put a complete part in its place; of two runs at a time, one after the other."""
+    """Move a complete part to its place."""
     files = sorted(path.relative_to(part) for path in part.rglob("*") if path.is_file())
     for file in files:
         if (target / file).is_dir():
-            raise BadParameter(f"cannot write {target / file}: it is a folder.")
+            raise faults.InTheWay(path=target / file, obstacle=target / file, kind="folder")
         if (target / file.parent).exists() and not (target / file.parent).is_dir():
-            raise BadParameter(f"cannot write into {target / file.parent}: it is a file.")
+            raise faults.InTheWay(path=target, obstacle=target / file.parent, kind="file")
         sync(part / file)
     check_no_input(*(target / file for file in (*files, *stale)))
-    turn = os.open(target.parent, os.O_RDONLY)
-    try:
-        lock(turn, wait=True)
-        if not target.exists():
+    previous = target.with_name(f".{target.name}{PREVIOUS}")  # the old folder between the two renames
+    turn = HeldFolder(target.parent, wait=True)  # two runs into one folder take turns
+    _restore(target, previous)
+    if not target.exists():
+        part.rename(target)
+    elif part.parent == target or not _carry_over(part, target, stale):
+        _replace_files(part, target, files, stale)
+    else:
+        try:
+            target.rename(previous)
             part.rename(target)
-        elif part.parent == target or not _exchange(part, target, stale):
-            _move(part, target, files, stale)
-        sync(target.parent)
-    finally:
-        os.close(turn)
+        finally:
+            _restore(target, previous)
+    sync(target.parent)
+    del turn
 
 
-def _can_exchange(target: Path) -> bool:
-    """False for a mount, for the working folder, whose shell would be left in the old one, and in a closed folder."""
-    here = Path.cwd()
-    return not (
-        target.is_mount() or target == here or target in here.parents or not os.access(target.parent, os.W_OK | os.X_OK)
-    )
+def _restore(target: Path, previous: Path) -> None:
+    """Put the old folder back if an exchange was interrupted, or remove it if the new one is in its place."""
+    if not target.exists() and previous.is_dir():
+        previous.rename(target)
+    shutil.rmtree(previous, ignore_errors=True)
 
 
-def _exchange(part: Path, target: Path, stale: set[Path]) -> bool:
-    """Let two folders change places in one step, after the files to keep are in both; False where that cannot be."""
-    try:
-        _link_others(part, target, stale)
-        shutil.copystat(target, part)
-        before, after = target.stat(), part.stat()
-        if (before.st_uid, before.st_gid) != (after.st_uid, after.st_gid):
-            os.chown(part, before.st_uid, before.st_gid)
-        libc = ctypes.CDLL(None, use_errno=True)
-        return bool(libc.renameat2(AT_FDCWD, os.fsencode(part), AT_FDCWD, os.fsencode(target), RENAME_EXCHANGE) == 0)
-    except (OSError, AttributeError):  # no links, no such owner, no such system call
+def _carry_over(part: Path, target: Path, stale: set[Path]) -> bool:
+    """Copy the user's own files into the new folder; return False if the target should be filled in place instead."""
+    here = Path.cwd()  # a shell would stay in the old folder
+    others = {
+        path
+        for path in target.rglob("*")
+        if not path.is_dir()
+        and not (part / path.relative_to(target)).exists()
+        and path.relative_to(target) not in stale
+    }
+    foreign = hasattr(os, "geteuid") and target.stat().st_uid != os.geteuid()  # a copy would change the owner
+    if foreign or here.is_relative_to(target) or sum(path.lstat().st_size for path in others) > MAX_COPIED_BYTES:
         return False
 
+    def skip(folder: str, names: list[str]) -> list[str]:
+        paths = (Path(folder, name) for name in names)
+        return [path.name for path in paths if PART.fullmatch(path.name) or not (path.is_dir() or path in others)]
 
-def _link_others(part: Path, target: Path, stale: set[Path]) -> None:
-    """Link the files of `target` that are neither in `part` nor `stale` into `part`."""
-    others = 0
-    for above, folders, files in os.walk(target):
-        inside = Path(above).relative_to(target)
-        folders[:] = [name for name in folders if not PART.fullmatch(name)]
-        links = [name for name in folders if (Path(above) / name).is_symlink()]
-        for name in (*files, *links):
-            if inside / name in stale or (part / inside / name).exists():
-                continue
-            others += 1
-            if others > MAX_LINKED_FILES:
-                raise OSError(f"more than {MAX_LINKED_FILES:,} other files")
-            (part / inside).mkdir(parents=True, exist_ok=True)
-            os.link(Path(above) / name, part / inside / name, follow_symlinks=False)
-        if not folders and not files and not any(file.is_relative_to(inside) for file in stale):
-            (part / inside).mkdir(parents=True, exist_ok=True)  # a folder that was empty
+    try:
+        shutil.copytree(target, part, symlinks=True, ignore=skip, dirs_exist_ok=True)
+    except OSError:  # such as a file that cannot be read
+        return False
+    for folder in {file.parent for file in stale} - {Path()}:
+        with suppress(OSError):  # not empty
+            (part / folder).rmdir()
+    return True
 
 
-def _move(part: Path, target: Path, files: list[Path], stale: set[Path]) -> None:
-    """Replace the files of a folder one by one; the summary comes last, and until then says that it is not complete."""
+def _replace_files(part: Path, target: Path, files: list[Path], stale: set[Path]) -> None:
+    """Replace the files of a folder one by one; the summary is the last, and marks it as incomplete until then."""
     if Path(SUMMARY) in files:
         with atomic(target / SUMMARY) as summary:
             summary.write(INCOMPLETE)
@@ -195,7 +181,7 @@ def _move(part: Path, target: Path, files: list[Path], stale: set[Path]) -> None
     for file in sorted(stale - set(files)):
         (target / file).unlink(missing_ok=True)
         if file.parent != Path():
-            with suppress(OSError):  # not empty: something of the user's
+            with suppress(OSError):  # not empty
                 (target / file.parent).rmdir()
     for file in files:
         (target / file).parent.mkdir(parents=True, exist_ok=True)

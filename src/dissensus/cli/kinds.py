@@ -1,4 +1,4 @@
-"""How `dissensus aggregate` shows answers to labels that are no classes: numbers, pairs, sets and objects."""
+"""Print the results of `dissensus aggregate` on numbers, pairs, sets and objects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from dissensus.cli import show
 from dissensus.models.base import Aggregator
 
-ROWS_SHOWN = 10  # things or items
-ANNOTATORS_SHOWN = 5  # at either end
+ROWS_SHOWN = 10  # items or ranked alternatives
+ANNOTATORS_SHOWN = 5  # the best, and the worst
 
 
 def _print_numbers(about: dict[str, Any], model: Aggregator, preview: bool) -> None:
@@ -48,21 +48,21 @@ def _print_answers(about: dict[str, Any], model: Aggregator, preview: bool) -> N
 
 
 def accuracy(gold: dict[str, Any], what: str) -> str:
-    """How good answers are by known ones."""
+    """Return the accuracy of answers as text."""
     found = f"Accuracy {gold['accuracy']:.4f} ({gold['accuracy_low']:.4f} to {gold['accuracy_high']:.4f})"
     return f"{found} {scored_on(gold, what)}"
 
 
 def scored_on(gold: dict[str, Any], what: str) -> str:
-    """Which items a score is of: not those whose label the method was told."""
-    told, n = "", gold.get("left_out", 0)
+    """Return the items of a score as text: those with a gold label that was not used for training."""
+    excluded, n = "", gold.get("left_out", 0)
     if n:
-        told = f" ({n:,} more, which the method was told, {'is' if n == 1 else 'are'} left out)"
-    return f"on the {show.count(gold['items'], 'item')} with a known {what}{told}"
+        excluded = f" ({n:,} more {'was' if n == 1 else 'were'} used for training)"
+    return f"on the {show.count(gold['items'], 'item')} with a known {what}{excluded}"
 
 
 def print_first(frame: Any, n: int, what: str) -> None:
-    """The first answers and how sure they are."""
+    """Print the first answers with their confidence."""
     first = frame.slice(0, n).select(["item", "label", "confidence"]).to_pylist()
     rows = [(show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"])) for row in first]
     show.table("First items", ("item", what, "confidence"), rows, numbers=("confidence",))
@@ -83,25 +83,25 @@ def _print_ranking(about: dict[str, Any], model: Aggregator, preview: bool) -> N
     best, rest = found[0], [row for row in found[1:] if row["rank_low"] == 1]
     if rest:
         show.text(
-            f"{show.name(best['thing'])} has the highest score; {show.count(len(rest), 'other')} cannot be told from "
-            "it by these comparisons."
+            f"{show.name(best['thing'])} has the highest score; {show.count(len(rest), 'other')} may be as good by "
+            "these comparisons."
         )
     else:
         show.text(f"{show.name(best['thing'])} is best by the 95 % intervals of ranks.")
     if abs(about["favours_left"]) > 0.01:
         side = "left" if about["favours_left"] > 0 else "right"
         odds = float(np.exp(abs(about["favours_left"])))
-        show.text(f"What stands {side} is preferred at odds of {odds:.2f} to 1 where both are equally good.")
+        show.text(f"Between equally good alternatives, the {side} one is preferred at odds of {odds:.2f} to 1.")
 
 
 PRINTERS = {
     "numbers": _print_numbers, "pairs": _print_ranking, "sets": _print_answers, "objects": _print_answers,
 }  # fmt: skip
-"""Kind of labels → how its summary is shown."""
+"""Label type → the function that prints its summary."""
 
 
 def print_annotators(model: Aggregator) -> None:
-    """The most and the least reliable, with what else the model says of them."""
+    """Print the most and the least reliable annotators, with what else the model estimates of them."""
     if model.annotators_.size < 2:
         return
     frame = model.to_frame("annotators", "pyarrow").to_pylist()

@@ -1,4 +1,4 @@
-"""`dissensus methods`: the registry as a table."""
+"""`dissensus methods`: the registry of methods as a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dissensus.cli import options, show
 
 
 def methods(json: bool = options.JSON) -> None:
-    """Every keyword of a method can be given to the other commands: --set KEY=VALUE.
+    """Other commands take every parameter of a method: --set KEY=VALUE.
 
     Example: dissensus methods
     """
@@ -28,6 +28,6 @@ def methods(json: bool = options.JSON) -> None:
         )
         what = f"{entry.summary} ({facts})" if facts else entry.summary
         rows.append((entry.name, what, entry.cite, ", ".join(entry.value().get_params())))
-    columns = ("method", "what it does", "source", "keywords (--set)")
+    columns = ("method", "summary", "source", "parameters (--set)")
     show.table(None, columns, rows, unbroken=("method",))
     show.text("Use one: dissensus aggregate FILE --method NAME -o FOLDER")

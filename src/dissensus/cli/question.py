@@ -9,7 +9,9 @@ from typing import Any
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import for_command_line, say
-from dissensus.cli.options import Fit, Gold, Source, option
+from dissensus.cli.options import option
+from dissensus.cli.settings import Fit
+from dissensus.cli.source import Gold, Source, answer_each
 from dissensus.common.parameters import Param, alternatives
 from dissensus.messages import Message
 from dissensus.questions.base import Finding, Listing, Question, Shares, Table, questions
@@ -60,7 +62,7 @@ def question_command(name: str) -> Callable[..., None]:
         head |= {} if fit is None else {"method": fit.name(tables)}
         kept = (f"All {kind.rows} are", f"FILE to keep all {kind.rows}") if kind.rows else None
         source.print_each(
-            options.answer_each(tables, answer), show_one, question.plain, output=output, kept=kept,
+            answer_each(tables, answer), show_one, question.plain, output=output, kept=kept,
             frame=lambda found: _as_frame(question.frame(found)), **head,
         )  # fmt: skip
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dissensus.cli import folder, options, show
 from dissensus.cli.errors import prefix_errors
-from dissensus.cli.options import Fit, Source, option
+from dissensus.cli.options import option
 from dissensus.cli.question import print_findings
+from dissensus.cli.settings import Fit
+from dissensus.cli.source import Source
 from dissensus.messages import Message, ParameterName
 from dissensus.questions.exceptions import (
     BadLimit,

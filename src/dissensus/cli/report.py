@@ -1,4 +1,4 @@
-"""`dissensus report`: one HTML file that says what is in the labels, who is good, what is hard, what to do next."""
+"""`dissensus report`: one HTML file about the labels, the annotators, hard items, and what to do next."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dissensus.cli import exceptions as faults
 from dissensus.cli import options, show
 from dissensus.cli.errors import for_command_line
 from dissensus.cli.folder import SUMMARY
-from dissensus.cli.options import Fit, Gold, Source, option
+from dissensus.cli.options import option
+from dissensus.cli.settings import Fit
+from dissensus.cli.source import Gold, Source, answer_each
 from dissensus.common.atomic import check_no_input
 from dissensus.common.extras import need
-from dissensus.exceptions import BadParameter, UnreadableFile
+from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
     from dissensus.table.annotations import Annotations
@@ -22,7 +25,11 @@ if TYPE_CHECKING:
 def report(
     *,
     output: Path = option(
-        Path("report.html"), "The page; report.json and the key go beside it.", "--output", "-o", metavar="PAGE"
+        Path("report.html"),
+        "The page; report.json and the key are written next to it.",
+        "--output",
+        "-o",
+        metavar="PAGE",
     ),
     known: Path | None = options.KNOWN,
     gold: Gold,
@@ -30,38 +37,36 @@ def report(
     annotators: Path | None = options.PEOPLE,
     show_column: list[str] | None = option(
         None,
-        "A column of PEOPLE to print beside each annotator, none where left out; repeatable.",
+        "A column of PEOPLE to print with each annotator; repeatable.",
         "--show",
         metavar="COLUMN",
     ),
     fit: Fit,
-    clusters: Path | None = option(
-        None, "What `dissensus cluster FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"
-    ),
-    model: Path | None = option(None, "What `dissensus train FILE -o FOLDER` wrote; a section more.", metavar="FOLDER"),
-    title: str | None = option(None, "Left out, the file's name."),
-    pseudonyms: bool = option(True, "How annotators are called; the key is a file of its own.", "--pseudonyms/--names"),
-    salt: str = option("", "A secret for the pseudonyms: else who guesses a name can check the guess."),
+    clusters: Path | None = option(None, "The folder of `dissensus cluster`; adds a section.", metavar="FOLDER"),
+    model: Path | None = option(None, "The folder of `dissensus train`; adds a section.", metavar="FOLDER"),
+    title: str | None = option(None, "Title of the page; by default the name of FILE."),
+    pseudonyms: bool = option(True, "How annotators are named; the key is a separate file.", "--pseudonyms/--names"),
+    salt: str = option("", "A secret for the pseudonyms; without it, a guessed name can be checked."),
     seed: int | None = options.SEED,
     source: Source,
 ) -> None:
-    """The page is one file that needs no network. Of numbers it shows values with intervals, of comparisons a ranking,
-    of spans the texts with the spans in them. Beside it go the same numbers as JSON and, as annotators are people,
-    the key to their pseudonyms. A file of several questions becomes one page each.
+    """The page is one file that needs no network. Numbers are shown as values with intervals, comparisons as a ranking,
+    and spans in their texts. The same numbers are written next to it as JSON, with the key to the pseudonyms of
+    annotators. A file of several questions becomes one page each.
 
     Example: dissensus report labels.csv --gold gold.csv --items items.csv -o report.html
 
     Example: dissensus report labels.csv --annotators people.csv --names
     """
     if output.suffix.lower() not in (".html", ".htm"):
-        raise BadParameter(f"-o {output}: a report is an HTML file; call it {output.with_suffix('.html').name}.")
+        raise faults.UnknownSuffix(option="-o", path=output, what="reports", suffixes=(".html", ".htm"))
     if not output.absolute().parent.is_dir():
-        raise BadParameter(f"-o {output}: there is no folder {output.parent}; make it first.")
+        raise faults.FolderMissing(option="-o", path=output)
     if show_column and annotators is None:
-        raise BadParameter("--show names columns of a table about the annotators; give it with --annotators.")
+        raise faults.OptionNeeds(option=ParameterName("show"), needed="--annotators PEOPLE")
     if fit.method is None and fit.setting:
-        raise BadParameter("--set is for a method; name it with --method.")
-    for module in ("jinja2", "altair", "vl_convert"):  # one that is missing should not wait for the file
+        raise faults.OptionNeeds(option=ParameterName("setting"), needed="--method NAME")
+    for module in ("jinja2", "altair", "vl_convert"):  # a missing one is reported before FILE is read
         need(module, "the report needs", "report")
     from dissensus.report import files_of
 
@@ -94,31 +99,33 @@ def report(
 
         name = called if question is None else f"{called}: {question}"
         table = gold.include(table, known)
-        codes, sure = gold.read(table), gold.read_file(known, table)
+        codes, known_labels = gold.read(table), gold.read_file(known, table)
         began = time.perf_counter()
         with show.waiting(f"reporting on {name}") as bar:
             chosen = fit.name({question: table})
             bar.tell(f"fitting {chosen}")
-            fitted = fit.model(table.kind).fit(table, gold=sure)
-            about = parts | {"items": None} if table.kind == "pairs" and items is None else parts  # its items are pairs
-            made = Report(
-                table, fitted, gold=codes, known=sure, title=name, names=not pseudonyms, salt=salt,
+            fitted = fit.model(table.kind).fit(table, gold=known_labels)
+            about = (
+                parts | {"items": None} if table.kind == "pairs" and items is None else parts
+            )  # the items of a table of pairs are no items of ITEMS
+            drawn = Report(
+                table, fitted, gold=codes, known=known_labels, title=name, names=not pseudonyms, salt=salt,
                 show=show_column or (), seed=seed or 0, on_step=bar.tell, **about,
             )  # fmt: skip
-            files = made.save(pages[question])
+            files = drawn.save(pages[question])
         return {
             "files": [show.path(file) for file in files],
             "method": chosen,
             "seconds": time.perf_counter() - began,
-            "headline": made.facts["headline"],
-            "findings": made.facts["findings"],
+            "headline": drawn.facts["headline"],
+            "findings": drawn.facts["findings"],
         }
 
-    source.print_each(options.answer_each(tables, write), _show)
+    source.print_each(answer_each(tables, write), _show)
 
 
 def _read_clusters(folder: Path) -> dict[str, Any]:
-    """The clustering of an earlier run, and its search where there was one."""
+    """Return the clustering of an earlier run, and its search, if there was one."""
     from pyarrow.csv import read_csv
 
     from dissensus.clustering import Clustering
@@ -126,15 +133,14 @@ def _read_clusters(folder: Path) -> dict[str, Any]:
 
     model = load(folder)
     if not isinstance(model, Clustering):
-        raise BadParameter(f"--clusters {folder}: it holds a {type(model).__name__}, which has no clusters.")
+        raise faults.NotWrittenBy(path=folder, command="cluster")
     summary, table = folder / SUMMARY, folder / "search.csv"
     if not (summary.is_file() and table.is_file()):
         return {"clustering": model}
     try:
         criterion = json.loads(summary.read_bytes())["search"]["criterion"]
     except (ValueError, LookupError, TypeError) as error:
-        said = f"{summary} does not say how clusters were searched; run `dissensus cluster` again"
-        raise UnreadableFile(f"{said}, or take search.csv away.") from error
+        raise faults.NotWrittenBy(path=summary, command="cluster") from error
     return {"clustering": model, "search": {"criterion": criterion, "points": read_csv(table).to_pylist()}}
 
 
@@ -147,4 +153,4 @@ def _show(file: str, facts: dict[str, Any]) -> None:
     page, numbers, *key = facts["files"]
     show.line(f"Open {page} in a browser; the numbers are in {numbers}.")
     if key:
-        show.line(f"Annotators are named by pseudonyms, here too. Who is who is in {key[0]}: keep it to yourself.")
+        show.line(f"Annotators have pseudonyms, here too. The key to them is {key[0]}: keep it private.")

@@ -1,12 +1,12 @@
-"""What `aggregate` makes of one table: the answer, its summary, its files, and how it is shown."""
+"""The result of `aggregate` on one table: its summary, its files, and its text."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,62 +14,56 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from dissensus.cli import exceptions as faults
 from dissensus.cli import kinds, show
-from dissensus.cli.errors import say
-from dissensus.cli.face import COMMAND_LINE
+from dissensus.cli.errors import for_command_line
 from dissensus.cli.folder import SUMMARY, tables
 from dissensus.cli.question import print_findings
-from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
+from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines import engine_name
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
 from dissensus.evaluation.hard import hits
-from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import ask_for_gold
-from dissensus.models.saving import load, save
-from dissensus.models.tempering import labels_per_item
+from dissensus.models.saving import save
 from dissensus.questions.declared.diagnose import Diagnose, flag_findings
 from dissensus.questions.item_status import ItemStatus, status_of
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.io import write_frame
-from dissensus.table.io.writers import Answers, Labels, Span, write_labels, writers
-from dissensus.table.spans import PLACE, sequences_of, spans_of
+from dissensus.table.io.writers import writers
+from dissensus.table.spans import spans_of
 
 if TYPE_CHECKING:
-    from dissensus.cli.options import Source
     from dissensus.questions.diagnose import Diagnosis
 
-MIN_SURE_CONFIDENCE = 0.7  # below, an item is counted as unsure
+MIN_CONFIDENCE = 0.7  # items below are counted in the summary
 ITEMS_SHOWN = 5
-ANNOTATORS_SHOWN = 3  # at either end
-ROUNDING = 1e-6  # of a count that is a sum of weights
-MIN_LABELS = 5  # below, an annotator is neither best nor worst
-MAX_CONFUSION_ROWS = 2_000_000  # of confusions.csv; beyond, the array in model.npz has to do
+ANNOTATORS_SHOWN = 3  # the best, and the worst
+MIN_LABELS = 5  # annotators with fewer are not listed as best or worst
+MAX_CONFUSION_ROWS = 2_000_000  # rows of confusions.csv; larger confusions are in model.npz only
 MODEL = "model.npz"
-SPAN_TOOLS = ("label-studio", "argilla", "doccano", "prodigy")  # of --to: they take spans; others take tags
-_ONE_NAME = re.compile(r"'[^']+'$")  # a column, as an account of reading quotes it
 FILES = (
     *tables("items", "annotators", "confusions", "things", "spans"),
-    *(Path(one.file) for one in writers.values()),
+    *(Path(writer.file) for writer in writers.values()),
 )
 
 
 @dataclass(frozen=True)
 class Result:
-    """One table, answered."""
+    """The answers to one table."""
 
-    model: Aggregator  # fitted to the table, or `score`d on it
+    model: Aggregator  # fitted to the table, or its answers to it
     summary: dict[str, Any]
     fitted: bool = True
     diagnosis: Diagnosis | None = None
-    status: ItemStatus | None = None  # None where not all labels of the items are here
-    ranked: bool = True  # False where nothing says who is right: nobody has labelled what somebody else has
+    status: ItemStatus | None = None  # None if not all labels of the items are in the table
+    ranked: bool = True  # False if no item has labels by two annotators
 
 
 def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None = None) -> float:
-    """Fit to a table and show how far it is; the seconds that it took."""
+    """Fit to a table with a bar of progress; return the seconds it took."""
     parameters = model.get_params(deep=False)
     passes, began = parameters.get("max_iter"), time.perf_counter()
     with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
@@ -77,41 +71,43 @@ def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None
     return time.perf_counter() - began
 
 
-def fit(model: Aggregator, table: Annotations, gold: Any, text: str, *, known: Any, flags: bool) -> Result:
-    """Fit to a table; `gold` (I,) is for the summary only, `known` (I,) for the fit, `flags` for the annotators."""
-    from dissensus.questions.scoring import unseen
+def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, known: Any, flags: bool) -> Result:
+    """Fit to a table; `gold` (I,) scores it, `known` (I,) trains it, and `flags` looks for unusual annotators."""
+    seconds, scored, trained_on = fit_with_bar(model, table, f"fitting {title}", known), gold, 0
+    if gold is not None and known is not None:
+        from dissensus.questions.scoring import unseen
 
-    seconds, rest = fit_with_bar(model, table, text, known), unseen(gold, known)
-    told = 0 if gold is None else _count_known(gold) - _count_known(rest)
-    if told and not _count_known(rest):
-        say("warning: --known tells the label of every item that --gold has; accuracy cannot be measured.")
-        rest = None
-    result = _answered(model, table, rest, seconds, status_of(model, table, known))
-    unchecked = known is None and not (table.ratings_per_item > 1).any()
-    result = replace(result, ranked=table.kind == "pairs" or not unchecked)
-    if told and rest is not None:
-        result.summary["gold"]["left_out"] = told
+        scored = unseen(gold, known)
+        trained_on = _count_known(gold) - _count_known(scored)
+        if trained_on and not _count_known(scored):
+            warnings.warn(faults.NoGold(), stacklevel=2)
+            scored = None
+    result = result_of(model, table, scored, seconds, status_of(model, table, known))
+    compared = known is not None or bool((table.ratings_per_item > 1).any())
+    result = replace(result, ranked=table.kind == "pairs" or compared)
+    if trained_on and scored is not None:
+        result.summary["gold"]["left_out"] = trained_on
     if not isinstance(model, AnswerModel):
         result.summary["pairwise_agreement"] = table.describe().get("pairwise_agreement")
     if not flags:
         return result
     from dissensus.questions.diagnose import diagnose_classes
 
-    with show.waiting("looking at the annotators"):
+    with show.waiting("examining the annotators"):
         found = diagnose_classes(table, threads=model.get_params(deep=False).get("threads"))
     result.summary["annotators_to_look_at"] = Diagnose().plain(found)
     return replace(result, diagnosis=found)
 
 
 def _count_known(gold: Any) -> int:
-    """How many items have a known label: codes from 0, or numbers."""
+    """Return the number of items with a known label, given as codes from 0, or as numbers."""
     return int((gold >= 0).sum() if gold.dtype.kind in "iu" else (~np.isnan(gold)).sum())
 
 
-def _answered(
+def result_of(
     model: Aggregator, table: Annotations, gold: Any, seconds: float, status: ItemStatus, *, fitted: bool = True
 ) -> Result:
-    """The answers of a model to a table, of any kind of labels, with their summary."""
+    """Return the answers of a model to a table of any label type, with their summary."""
     if isinstance(model, AnswerModel):
         counts = {"annotations": table.n_annotations, "items": table.n_items, "annotators": table.n_annotators}
         about = {"kind": table.kind} | counts | fit_facts(model, seconds) | model.about_answers(gold)
@@ -120,88 +116,24 @@ def _answered(
     return Result(model, about | {"status": status.counts()}, fitted, status=status)
 
 
-def update(model: Aggregator, table: Annotations, gold: IntArray | None, text: str) -> Result:
-    """A fitted model with the annotations of a table added to what it knows; `gold` is of all its items then."""
-    began = time.perf_counter()
-    _warn_of_repeats(model, table)
-    with show.waiting(text):
-        model.partial_fit(table)
-    summary = summarise(model, count_items(model, gold), time.perf_counter() - began)
-    return Result(model, summary | {"new_annotations": len(table)})
-
-
-def _warn_of_repeats(model: Aggregator, table: Annotations) -> None:
-    """Warn where a model may know the labels of a table already: all of them, or all of its own are in the table."""
-    at = naming.match(table.items, model.items_, "items")
-    total = getattr(model, "item_total_", None)
-    if total is None or not total.size or not (at >= 0).any():
-        return
-    given, known = labels_per_item(table.item_ptr, table.weight)[at >= 0], total[at[at >= 0]]
-    all_known = (at >= 0).all() and (given <= known + ROUNDING).all()
-    holds_all = np.isin(np.flatnonzero(total > 0), at).all() and (given >= known - ROUNDING).all()
-    if all_known or holds_all:
-        say(
-            "warning: FILE may hold labels that the model was fitted to, and these count twice now; --update takes the "
-            "new labels only."
-        )
-
-
-def score(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result:
-    """A fitted model that speaks of another table's items and annotators; reliability is NaN where it is not known."""
-    began = time.perf_counter()
-    with show.waiting(text):
-        scored = copy.copy(model)
-        scored.items_, scored.item_total_ = table.items, labels_per_item(table.item_ptr, table.weight)
-        if isinstance(model, AnswerModel):
-            vars(scored).update(model.answers_for(table))
-        else:
-            known = naming.match(table.annotators, model.annotators_, "annotators")
-            scored.posterior_, scored.annotators_ = model.predict_proba(table), table.annotators
-            scored.n_annotations_ = np.bincount(table.annotator, minlength=table.n_annotators)
-            if isinstance(scored, SpanModel):
-                scored.tags_, scored.span_probability_ = scored.answer(table)[1:]
-            for key in ("reliability_", "hits_", "total_"):
-                setattr(scored, key, np.where(known >= 0, getattr(model, key)[known], np.nan))
-            vars(scored).pop("difficulty_", None)  # of the items it was fitted to
-    return _answered(scored, table, gold, time.perf_counter() - began, status_of(scored, table), fitted=False)
-
-
-def table_of_items(items: Names, model: Aggregator) -> Annotations:
-    """A table without rows that names some items; golds are read by it."""
-    none = np.empty(0, np.int32)
-    return Annotations.from_codes(none, none, none, items, model.annotators_, model.classes_)
-
-
-def load_model(folder: Path, question: str | None) -> Aggregator:
-    """The model that an earlier run wrote, for one question where there were several."""
-    if question is None:
-        return load(folder)
-    there = question_folders(folder)
-    if question not in there:
-        raise UnreadableFile(
-            f"no model for this question in {folder}; there are {', '.join(map(repr, there)) or 'none'}."
-        )
-    return load(folder / there[question])
-
-
 def question_folders(folder: Path) -> dict[str, str]:
-    """Question → sub-folder of an earlier run; empty where there was one question, or no such run."""
+    """Return question → sub-folder of an earlier run; empty if it had one question, or there was none."""
     try:
         questions = json.loads((folder / SUMMARY).read_bytes())["questions"]
         found = {str(question): str(about["folder"]) for question, about in questions.items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # not there, or not ours
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no file, or not ours
         return {}
-    return {question: name for question, name in found.items() if Path(name).name == name}  # nothing outside
+    return {question: name for question, name in found.items() if Path(name).name == name}  # inside of the folder
 
 
 def stale_files(folder: Path) -> list[Path]:
-    """Every file of an earlier run that would be mistaken for one of this run."""
+    """Return every file of an earlier run that could be mistaken for one of this run."""
     inside = [Path(name) for name in question_folders(folder).values()]
     return [*FILES, *(sub / file for sub in inside for file in FILES)]
 
 
 def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
-    """Question → name of its folder: letters, digits, `-`, `_` and dots, all different in any case."""
+    """Return question → folder name of letters, digits, `-`, `_` and dots; names differ by more than capitals."""
     names: dict[str | None, str] = {}
     for question in questions:
         plain = re.sub(r"[^\w.-]+", "_", question).strip("._")[:60] or "question"
@@ -213,18 +145,19 @@ def safe_names(questions: Iterable[str]) -> dict[str | None, str]:
 
 
 def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> None:
-    """The tables of one answer, perhaps without its items, and its model where it was fitted here."""
+    """Write the tables of one result, with or without its items, and its model if it was fitted here."""
     model = result.model
     folder.mkdir(exist_ok=True)
+    if items:
+        frame = model.to_frame("items", "pyarrow")
+        frame = frame if result.status is None else result.status.beside(frame)
+        write_frame(frame, folder / f"items.{suffix}")
     if isinstance(model, AnswerModel):
-        for name in model.frames:
-            frame = model.to_frame(name, "pyarrow") if name != "items" else _item_frame(result)  # type: ignore[arg-type]
-            write_frame(frame, folder / f"{name}.{suffix}")
+        for name in set(model.frames) - {"items"}:
+            write_frame(model.to_frame(name, "pyarrow"), folder / f"{name}.{suffix}")  # type: ignore[arg-type]
         if result.fitted:
             save(model, folder)
         return
-    if items:
-        write_frame(_item_frame(result), folder / f"items.{suffix}")
     if isinstance(model, SpanModel):
         write_frame(model.spans("pyarrow"), folder / f"spans.{suffix}")
     annotators = model.to_frame("annotators", "pyarrow")
@@ -241,64 +174,12 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
     if confusion is not None and confusion.size <= MAX_CONFUSION_ROWS:
         write_frame(model.to_frame("confusions", "pyarrow"), folder / f"confusions.{suffix}")
     elif confusion is not None:
-        say(f"warning: the confusions would take {confusion.size:,} rows; they are in model.npz only.")
+        warnings.warn(faults.ManyConfusions(rows=confusion.size, model=MODEL), stacklevel=2)
     save(model, folder, items=items)
 
 
-def write_for_tool(answers: Mapping[str | None, Result], to: str, source: Source, folder: Path) -> None:
-    """The labels of all questions in one file for a tool; added to FILE's records where it is the tool's export.
-
-    An item that nobody labelled gets no label there.
-    """
-    found, left = {}, []
-    for question, one in answers.items():
-        model = one.model
-        if isinstance(model, AnswerModel):
-            left.append(repr(question))
-            continue
-        if isinstance(model, SpanModel) and to in SPAN_TOOLS:
-            found[question] = _span_answers(model, to)
-            continue
-        some = np.ones(model.items_.size, np.bool_) if one.status is None else one.status.labels > 0
-        label = model.predict()
-        sure = model.posterior_[np.arange(label.size), naming.match(label, model.classes_, "classes")]
-        found[question] = Answers(model.items_[some], label[some], sure[some])
-    if left:
-        say(f"warning: --to {to} holds classes and spans; left out: {', '.join(left)}.")
-    columns = {role: said[1:-1] for role, said in source.account.get("columns", {}).items() if _ONE_NAME.match(said)}
-    labels = Labels(
-        found,
-        f"dissensus {next(iter(answers.values())).summary['method']}",
-        source.file if source.account.get("format") == to and source.file.is_file() else None,
-        source.item,
-        columns.get("label"),
-        columns,
-    )
-    write_labels(labels, to, folder)
-
-
-def _span_answers(model: SpanModel, to: str) -> Answers:
-    """The spans of every document, for a tool that counts characters; a document is as sure as its least sure span."""
-    where = sequences_of(np.asarray(model.items_))
-    if PLACE in str(model.items_[0]) and "-" not in str(model.items_[0]).rpartition(PLACE)[2]:
-        raise BadParameter(f"--to {to} counts characters, and these spans are of tokens; take --to conll or spans.csv.")
-    by_document: dict[str, list[Span]] = {name: [] for name in where.documents.tolist()}
-    for row in model.spans("pyarrow").to_pylist():
-        by_document[row["document"]].append(Span(row["start"], row["end"], row["label"], row["probability"]))
-    label = np.empty(len(by_document), object)
-    label[:] = list(by_document.values())
-    sure = [min((one.probability for one in spans), default=float("nan")) for spans in by_document.values()]
-    return Answers(where.documents, label, np.array(sure))
-
-
-def _item_frame(result: Result) -> Any:
-    """The items with what they are called, how sure that is, and what to do about them."""
-    frame = result.model.to_frame("items", "pyarrow")
-    return frame if result.status is None else result.status.beside(frame)
-
-
 def print_result(result: Result, title: str, *, preview: bool) -> None:
-    """The summary for people; with `preview` also the first items."""
+    """Print the summary; with `preview` also the first items."""
     about, model = result.summary, result.model
     labels, items = show.count(about["annotations"], "annotation"), show.count(about["items"], "item")
     show.line(f"{show.clean(title)}: {labels} of {items}")
@@ -320,11 +201,13 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     if "spans" in about:
         show.text(_about_spans(about["spans"]))
     if result.status is not None:
-        show.text(result.status.sentence() + _worth(result))
+        show.text(result.status.sentence() + _effective_labels(result))
     else:
         unsure = about["items_below_0.7"]
         share = show.percent(unsure / max(about["items"], 1))
-        show.text(f"{show.count(unsure, 'item')} ({share}) below {MIN_SURE_CONFIDENCE} confidence.{_worth(result)}")
+        show.text(
+            f"{show.count(unsure, 'item')} ({share}) below {MIN_CONFIDENCE} confidence.{_effective_labels(result)}"
+        )
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
         loss = f"{gold['log_loss']:.3f}".replace("inf", "infinite, since a known class was given probability 0")
         error = f"calibration error {gold['calibration_error']:.3f}, log loss {loss}"
@@ -332,7 +215,7 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
     if result.ranked:
         _print_annotators(model)
     else:
-        show.text("Annotators are not ranked: no item has labels by two of them, so nothing tells whose are right.")
+        show.text("Annotators are not ranked: no item has labels by two of them, so they cannot be compared.")
     if result.diagnosis is not None:
         print_findings("", flag_findings(result.diagnosis))
     if preview:
@@ -341,23 +224,23 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
 
 def _about_spans(about: dict[str, Any]) -> str:
     named = ", ".join(f"{name} {count:,}" for name, count in about["labels"].items())
-    said = f"Spans: {about['count']:,} ({named or 'none'}), of which about {about['expected_right']:,.0f} are right."
+    text = f"Spans: {about['count']:,} ({named or 'none'}), of which about {about['expected_right']:,.0f} are right."
     if (gold := about.get("gold")) is not None and gold["spans"]:
-        said += (
+        text += (
             f" Against {gold['spans']:,} known spans: F1 {gold['f1']:.4f}, precision {gold['precision']:.4f}, recall "
             f"{gold['recall']:.4f}."
         )
-    return said
+    return text
 
 
-def _worth(result: Result) -> str:
-    """As how many an item's labels count, where they are not taken for independent."""
+def _effective_labels(result: Result) -> str:
+    """Return the mean effective number of labels per item as text, if labels are not treated as independent."""
     worth = result.model.mean_effective_labels()
     if worth is None:
         return ""
     fresh = result.fitted and "new_annotations" not in result.summary
     advice = ask_for_gold(result.model) if fresh else None
-    return f" {worth}" + ("" if advice is None else f" {advice.render(COMMAND_LINE)}")
+    return f" {worth}" + ("" if advice is None else f" {for_command_line(advice)}")
 
 
 def _print_annotators(model: Aggregator) -> None:
@@ -376,17 +259,17 @@ def _print_annotators(model: Aggregator) -> None:
 
 
 def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:
-    """The `item_facts` of a model whose items are in memory; `gold` (I,), −1 where unknown."""
+    """Return the `item_facts` of a model whose items are in memory; `gold` (I,) is −1 if unknown."""
     predicted = model.predict()
     labels = np.bincount(naming.match(predicted, model.classes_, "classes"), minlength=model.classes_.size)
-    unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_SURE_CONFIDENCE).sum())
+    unsure = int((model.posterior_.max(axis=1, initial=0) < MIN_CONFIDENCE).sum())
     about = {"spans": span_facts(model, gold)} if isinstance(model, SpanModel) else {}
     known = None if gold is None else (gold[gold >= 0], model.posterior_[gold >= 0])
     return item_facts(model, labels, unsure, known) | about
 
 
 def span_facts(model: SpanModel, gold: IntArray | None) -> dict[str, Any]:
-    """What a summary says of spans: how many of each label, how many are probably right, and scores by known tags."""
+    """Return facts about spans: counts by label, the expected number of correct ones, and scores by known tags."""
     found = model.spans("pyarrow")
     names, count = np.unique(found["label"].to_numpy(zero_copy_only=False).astype(str), return_counts=True)
     facts: dict[str, Any] = {
@@ -407,20 +290,20 @@ def span_facts(model: SpanModel, gold: IntArray | None) -> dict[str, Any]:
 def item_facts(
     model: Aggregator, labels: IntArray, unsure: int, known: tuple[IntArray, FloatArray] | None
 ) -> dict[str, Any]:
-    """What a summary says of the items: (K,) items of each class, those that are unsure, `gold_scores` of `known`."""
+    """Return facts about items: (K,) counts by class, the number of `unsure` ones, and `gold_scores` of `known`."""
     facts = {"labels": dict(zip(map(str, model.classes_), labels.tolist(), strict=True)), "items_below_0.7": unsure}
     if known is None:
         return facts
     gold, posterior = known
     if not gold.size:
-        warn_of_no_gold()
-    right = hits(gold, posterior) if gold.size else np.empty(0)  # a tie counts by its share
+        warnings.warn(faults.NoGold(), stacklevel=2)
+    right = hits(gold, posterior) if gold.size else np.empty(0)  # a tie counts in part
     return facts | {"gold": gold_scores(gold, right, posterior)}
 
 
 def fit_facts(model: Aggregator, seconds: float) -> dict[str, Any]:
-    """What a summary says of a fit, whatever the kind of labels."""
-    # where it ran, without the options: they name folders and devices of this machine
+    """Return facts about a fit, of any label type."""
+    # the options of the engine name folders and devices of this machine
     engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     return {
         "method": methods.name_of(type(model)),
@@ -433,7 +316,7 @@ def fit_facts(model: Aggregator, seconds: float) -> dict[str, Any]:
 
 
 def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The summary of one answer; `items` are its `item_facts`."""
+    """Return the summary of one result with its `item_facts`."""
     return {
         "annotations": int(model.n_annotations_.sum()),
         "items": int(model.items_.size),
@@ -446,7 +329,7 @@ def summarise(model: Aggregator, items: dict[str, Any], seconds: float) -> dict[
 
 
 def gold_scores(gold: IntArray, right: BoolArray | FloatArray, posterior: FloatArray) -> dict[str, Any]:
-    """How good answers are: (n,) known classes, (n,) how far each answer is right, (n, K) probabilities."""
+    """Return scores of answers by (n,) known classes, (n,) correctness of each answer, (n, K) probabilities."""
     if not gold.size:
         return {"items": 0, "accuracy": None}
     accuracy = bootstrap(right)
@@ -458,8 +341,3 @@ def gold_scores(gold: IntArray, right: BoolArray | FloatArray, posterior: FloatA
         "calibration_error": expected_calibration_error(gold, posterior),
         "log_loss": log_loss(gold, posterior),
     }
-
-
-def warn_of_no_gold() -> None:
-    """Say why there is no accuracy."""
-    say("warning: no item has a known label that was not taught; accuracy cannot be measured.")

@@ -1,9 +1,11 @@
-"""What a person sees: plain tables on stdout, a bar on stderr. Text from data is shown as it is, never as markup."""
+"""Print plain tables on stdout; text from the data is printed as it is, never as markup."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,51 +21,63 @@ from dissensus.common.progress import console as console
 from dissensus.common.progress import waiting as waiting
 
 percent = share  # with one decimal
-command = ""  # the one that runs
 MAX_CLASSES_SHOWN = 20
+OWN_PROCESS = "own process"
+"""The object of typer's context if `dissensus` is the process, not a function called in another program."""
+
+
+@dataclass
+class Invocation:
+    """The running command: name, options, whether the process is its own, lines to print above its results."""
+
+    command: str = ""
+    options: Collection[str] = ()
+    own_process: bool = False
+    announced: list[str] = field(default_factory=list)
+
+
+running: ContextVar[Invocation] = ContextVar("running", default=Invocation())  # noqa: B039 - outside of commands
 
 
 def name(value: Any) -> str:
-    """A name from the data, cleaned and cut."""
+    """Return a name from the data, cleaned and cut."""
     return short(clean(value))
 
 
 def path(value: Path) -> str:
-    """A path as JSON can hold it; bytes that are no UTF-8 become question marks."""
+    """Return a path as JSON can hold it; bytes that are not UTF-8 become question marks."""
     return os.fsencode(value).decode("utf-8", "replace")
 
 
 def paths(**files: Path | None) -> dict[str, str]:
-    """The files that there are, by key, as JSON can hold them."""
+    """Return the given files by key, as JSON can hold them."""
     return {key: path(file) for key, file in files.items() if file is not None}
 
 
 def bar(share: float, width: int = 20) -> str:
-    """A share as a little bar."""
+    """Draw a share as a bar of characters."""
     return "█" * round(share * width)
 
 
-_announced: list[str] = []  # lines that stand above whatever is printed next
-
-
 def announce(lines: Iterable[str]) -> None:
-    """Print lines above what is printed next; where nothing is, because of an error, they are not printed either."""
-    _announced[:] = lines
+    """Print lines above the next output; if an error prevents any output, they are not printed either."""
+    running.get().announced[:] = lines
 
 
-def _print(what: Any, **how: Any) -> None:
-    while _announced:
-        console().print(_announced.pop(0), soft_wrap=True)
-    console().print(what, **how)
+def _print(content: Any, **style: Any) -> None:
+    announced = running.get().announced
+    while announced:
+        console().print(announced.pop(0), soft_wrap=True)
+    console().print(content, **style)
 
 
 def text(sentence: str = "") -> None:
-    """Print a sentence, broken into lines that fit."""
+    """Print a sentence, wrapped to the width of the screen."""
     _print(sentence)
 
 
 def line(sentence: str) -> None:
-    """Print one line, which only a terminal may break."""
+    """Print one line, which only a terminal may wrap."""
     _print(sentence, soft_wrap=True)
 
 
@@ -76,22 +90,22 @@ def table(
     unbroken: Sequence[str] = (),
     header: bool = True,
 ) -> None:
-    """Print a table; the columns in `numbers` align to the right, and neither they nor `unbroken` ones wrap."""
+    """Print a table; the columns in `numbers` align to the right, and they and `unbroken` columns do not wrap."""
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE, show_header=header)
+    drawn = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE, show_header=header)
     for column in columns:
         right = column in numbers
         whole = right or column in unbroken
-        made.add_column(column, justify="right" if right else "left", no_wrap=whole, overflow="fold")
+        drawn.add_column(column, justify="right" if right else "left", no_wrap=whole, overflow="fold")
     for row in rows:
-        made.add_row(*row)
-    _print(made)
+        drawn.add_row(*row)
+    _print(drawn)
 
 
 def bars(columns: Sequence[str], counts: Mapping[str, Any], total: float, *, shares: bool = False) -> None:
-    """Print how often each of several names occurs, the most frequent first, as a table with little bars."""
+    """Print the count of each name, the most frequent first, as a table with bars."""
     ordered = sorted(counts.items(), key=lambda pair: -pair[1])
     first, others = ordered[:MAX_CLASSES_SHOWN], ordered[MAX_CLASSES_SHOWN:]
     shown = [(name(label), count) for label, count in first]
@@ -102,20 +116,20 @@ def bars(columns: Sequence[str], counts: Mapping[str, Any], total: float, *, sha
 
 
 def ends(rows: list[tuple[str, ...]], n: int) -> list[tuple[str, ...]]:
-    """The first and last n rows; one between them counts the others."""
+    """Return the first and last n rows, with one between them that counts the others."""
     between = len(rows) - 2 * n
     return [*rows[:n], (f"… {between:,} more",), *rows[-n:]] if between > 0 else rows
 
 
 def written(output: Path | None, what: str, option: str) -> None:
-    """Say where the results are, or with which option they are kept."""
+    """Print where the results are, or the option that writes them."""
     line(f"Nothing was written; add -o {option}." if output is None else f"{what} in {clean(output)}")
 
 
 def json(value: dict[str, Any], **files: Path | None) -> None:
-    """One JSON object on stdout, in UTF-8 whatever the terminal's encoding is; `files` that were written are named."""
+    """Print one JSON object in UTF-8, whatever the encoding of the terminal, with the names of written `files`."""
     from dissensus import __version__
     from dissensus.table.io.jsonl import dumps
 
-    head = {"command": command, "version": __version__}
+    head = {"command": running.get().command, "version": __version__}
     typer.echo(dumps(head | value | paths(**files), indent=2).encode())

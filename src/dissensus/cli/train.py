@@ -1,9 +1,10 @@
-"""`dissensus train`: a model of new items, taught by disagreeing labels."""
+"""`dissensus train`: a model of new items, trained on disagreeing labels."""
 
 from __future__ import annotations
 
 import shutil
 import time
+import warnings
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from typer.core import TyperCommand
 
-from dissensus.cli import folder, keywords, options, show
+from dissensus.cli import exceptions as faults
+from dissensus.cli import folder, options, settings, show
 from dissensus.cli.errors import say
-from dissensus.cli.options import Gold, InputFiles, SourceOfTables, option
+from dissensus.cli.options import InputFiles, option
+from dissensus.cli.source import Gold, SourceOfTables
 from dissensus.exceptions import BadParameter, DataError, MissingExtra
+from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
     from dissensus.cli.inputs import Inputs
@@ -29,7 +33,7 @@ ENCODERS = {
     "features": "mlp",
     "images": "wide-resnet",
 }
-"""What encodes each kind of input where nobody names an encoder."""
+"""Kind of input → the default encoder."""
 LEARNING = "Learning"  # panel of the help
 MODEL = "model.safetensors"
 FILES = folder.tables("items", "annotators", "history", "out_of_fold")
@@ -37,14 +41,16 @@ FILES = folder.tables("items", "annotators", "history", "out_of_fold")
 
 @dataclass(frozen=True)
 class Shortcuts:
-    """Keywords of `CrowdClassifier` that have an option of their own; None leaves its default."""
+    """Parameters of `CrowdClassifier` that have their own option; None leaves the default."""
 
-    epochs: int | None = option(None, "Passes over the items; 50 where left out.", panel=LEARNING)
-    batch_size: int | None = option(None, "Items per step; 64 where left out.", panel=LEARNING)
-    learning_rate: float | None = option(None, "Left out, what suits the encoder.", panel=LEARNING)
-    patience: int | None = option(None, "Stop after so many without a better one.", metavar="EPOCHS", panel=LEARNING)
+    epochs: int | None = option(None, "Passes over the items; 50 by default.", panel=LEARNING)
+    batch_size: int | None = option(None, "Items per step; 64 by default.", panel=LEARNING)
+    learning_rate: float | None = option(None, "Learning rate; by default that of the encoder.", panel=LEARNING)
+    patience: int | None = option(
+        None, "Stop after this many epochs without a better one.", metavar="EPOCHS", panel=LEARNING
+    )
     monitor: Literal["cross-entropy", "accuracy", "macro-f1"] | None = option(
-        None, "What the best epoch is chosen by: accuracy for crowd-layer, else cross-entropy.", panel=LEARNING
+        None, "Score that chooses the best epoch: accuracy for crowd-layer, else cross-entropy.", panel=LEARNING
     )
     sam: float | None = option(None, "Sharpness-aware training, often 0.05.", metavar="RHO", panel=LEARNING)
     mixup: float | None = option(
@@ -60,51 +66,49 @@ class Shortcuts:
 
 def train(
     *,
-    output: Path = option(..., "Write model and results here.", "--output", "-o", metavar="FOLDER"),
+    output: Path = option(..., "Write the model and results here.", "--output", "-o", metavar="FOLDER"),
     files: InputFiles,
-    format_: folder.TableFormat = option("csv", "Of the result tables.", "--format"),
+    format_: folder.TableFormat = option("csv", "Format of the result tables.", "--format"),
     encoder: str | None = option(
         None,
-        "Left out: features mlp, texts and pairs transformer with its weights as they are, positions "
-        "tagger, images wide-resnet.",
+        "By default: features mlp, texts and pairs transformer with fixed weights, positions tagger, images "
+        "wide-resnet.",
         "--encoder",
         "-e",
         metavar="NAME",
     ),
-    objective: str = option("auto", "How labels teach; see above.", metavar="NAME"),
+    objective: str = option("auto", "How labels supervise the model; see above.", metavar="NAME"),
     setting: list[str] | None = option(
         None,
-        "Any keyword: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
+        "Any parameter: encoder.dropout=0.3, objective.labels=dawid-skene, clip=1; repeatable.",
         "--set",
         metavar="KEY=VALUE",
     ),
     shortcuts: Shortcuts,
     validation: str | None = option(
         None,
-        "A share of the labelled items, or a file of labels of others, to choose the epoch by; auto holds out what it "
-        "needs.",
+        "A share of the labelled items, or a file of labels of other items, that chooses the epoch; auto holds out its "
+        "own.",
         metavar="SHARE|FILE",
         panel=LEARNING,
     ),
     split: str | None = option(
-        None, "ITEMS' column that says train, dev or test of each item.", metavar="COLUMN", panel=LEARNING
+        None, "ITEMS' column with train, dev or test for each item.", metavar="COLUMN", panel=LEARNING
     ),
     folds: int | None = option(
-        None, "Also predict each item by one of so many networks that did not see it.", min=2, panel=LEARNING
+        None, "Also predict each item by one of this many networks that were not trained on it.", min=2, panel=LEARNING
     ),
-    fresh: bool = option(
-        False, "Start anew where a run that was stopped left a checkpoint.", "--fresh", panel=LEARNING
-    ),
+    fresh: bool = option(False, "Start anew if a stopped run left a checkpoint.", "--fresh", panel=LEARNING),
     known: Path | None = options.KNOWN,
     gold: Gold,
     source: SourceOfTables,
 ) -> None:
     """FOLDER gets model.safetensors for `dissensus predict` and `dissensus report --model`, items.csv (item; label and
-    confidence by model and labels together; model, what it says by itself; taught; p_CLASS …), annotators.csv (with
+    confidence by model and labels together; model, its own prediction; taught; p_CLASS …), annotators.csv (with
     --objective lia these have difficulty and competence), history.csv, summary.json and, with --folds,
-    out_of_fold.csv. Items without labels are predicted, not trained on. A run that was stopped goes on where it was
-    when the same command is given again. The texts of a tool's export are in FILE itself; --text COLUMN without --items
-    reads them from FILE, where every row of an item has the same text.
+    out_of_fold.csv. Items without labels are predicted, not trained on. The same command resumes a run that was
+    stopped. The texts of a tool's export are in FILE itself; --text COLUMN without --items reads them from FILE, where
+    every row of an item has the same text.
 
     Encoders: ENCODERS
 
@@ -116,7 +120,7 @@ def train(
     """
     import numpy as np
 
-    from dissensus.cli.inputs import Inputs, align_inputs, judged_by_column, judged_by_share_or_file
+    from dissensus.cli.inputs import Inputs, align_inputs, validation_by_column, validation_by_share_or_file
 
     folder.check(output, (*FILES, Path(MODEL)))
     own_texts = None if any((files.items, files.features, files.images)) else source.read_one()
@@ -127,56 +131,61 @@ def train(
     own = [f"{key}={value}" for key, value in vars(shortcuts).items() if value is not None]
     model = new_model(inputs.kind, encoder, objective, [*own, *(setting or [])])
     table = source.read_one() if own_texts is None else own_texts
-    table, X = align_inputs(
-        table, *inputs.read(file, source.item if own_texts is not None else None), source.file, file
-    )
-    sure, truth = gold.read_file(known, table), gold.read(table)
-    judging, judges = np.zeros(table.n_items, np.bool_), None
+    names, X = inputs.read(file, source.item if own_texts is not None else None)
+    table, X = align_inputs(table, names, X, source.file)
+    known_labels, gold_labels = gold.read_file(known, table), gold.read(table)
+    held_out, validating = np.zeros(table.n_items, np.bool_), None
     if validation is not None or split is not None:
         if validation is not None and split is not None:
-            raise BadParameter("--validation and --split both say which items judge; give one.")
+            raise faults.OptionsConflict(option=ParameterName("validation"), other="--split")
         if split is not None:
-            aside, judging, judges = judged_by_column(split, file, table, X)
+            excluded, held_out, validating = validation_by_column(split, file, table, X)
         else:
-            aside, judging, judges = judged_by_share_or_file(str(validation), table, X, source)
-        table = table.select(rows=~aside[table.item])
-        sure = None if sure is None else (sure + 1) * ~aside - 1  # −1 where aside
+            excluded, held_out, validating = validation_by_share_or_file(str(validation), table, X, source)
+        table = table.select(rows=~excluded[table.item])
+        known_labels = None if known_labels is None else np.where(excluded, -1, known_labels)
 
     store = output / "checkpoint"
     if fresh and store.exists():
         shutil.rmtree(store)
-    if goes_on := store.exists():
-        say(f"going on from {store}, where an earlier run was stopped; --fresh starts anew.")
+    if resumed := store.exists():
+        say(f"resuming a run that was stopped from {store}; --fresh starts anew.")
     model.set_params(checkpoint=store)
     began = time.perf_counter()
-    apart: OutOfFold | None = None
-    passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))  # auto: nobody knows how many
+    folded: OutOfFold | None = None
+    # auto does not know the number of its passes in advance
+    passes = None if objective == "auto" else model.epochs * (1 + (folds or 0))
+    from dissensus.learning.exceptions import OtherRun  # imports torch, which wrong options should not wait for
+
     try:
         with show.waiting(f"training on {source.file}", passes) as on_step:
-            model.fit(table, X, gold=sure, validation=judges, on_step=on_step)
-            model.held_out_ |= judging
+            model.fit(table, X, gold=known_labels, validation=validating, on_step=on_step)
+            model.held_out_ |= held_out
             if folds is not None:
                 from dissensus.learning import out_of_fold
 
-                apart = out_of_fold(
-                    model, table, X, gold=sure, validation=judges, folds=folds, seed=model.seed or 0,
+                folded = out_of_fold(
+                    model, table, X, gold=known_labels, validation=validating, folds=folds, seed=model.seed or 0,
                     on_step=lambda epoch, loss: on_step(model.n_iter_ + epoch, loss),
                 )  # fmt: skip
+    except OtherRun as error:
+        raise faults.OtherCheckpoint(path=error.path) from error
     except (BadParameter, DataError):
-        if not goes_on:  # the next run has other keywords or data
+        if not resumed:  # the next run has other parameters or data
             shutil.rmtree(store, ignore_errors=True)
         raise
     summary: dict[str, Any] = {
         **show.paths(input=source.file, inputs_file=file, gold_file=gold.gold, known_file=known),
-        "reading": source.account,
-        **_summary(model, inputs, table, apart, time.perf_counter() - began),
+        "reading": source.import_report,
+        **_summary(model, inputs, table, folded, time.perf_counter() - began),
     }
-    if truth is not None:
+    if gold_labels is not None:
         from dissensus.questions.scoring import unseen
 
-        summary["gold"] = _against_gold(model, unseen(truth, sure), apart)
-    with folder.results(output, FILES, summary) as part:
-        _write(model, apart, part, format_)
+        summary["gold"] = _against_gold(model, unseen(gold_labels, known_labels), folded)
+    checkpoint = [path.relative_to(output) for path in store.rglob("*") if path.is_file()]
+    with folder.results(output, [*FILES, *checkpoint], summary) as part:
+        _write(model, folded, part, format_)
     shutil.rmtree(store, ignore_errors=True)
     if source.json:
         show.json(summary, folder=output)
@@ -185,11 +194,11 @@ def train(
     show.written(output, "Results are", "FOLDER")
 
 
-class COMMAND_CLASS(TyperCommand):  # noqa: N801 - what the group of commands asks a module for
-    """The command, whose help lists what is registered: importing that takes torch, and seconds."""
+class COMMAND_CLASS(TyperCommand):  # noqa: N801 - the name that `load_command` looks up
+    """The command; its help lists what is registered, whose import takes torch and seconds."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help, with the names and summaries of encoders and objectives."""
+        """Write the help with the names and summaries of encoders and objectives."""
         for word in ("encoders", "objectives"):
             try:
                 registry = getattr(import_module(f"dissensus.learning.{word}"), word)
@@ -200,31 +209,32 @@ class COMMAND_CLASS(TyperCommand):  # noqa: N801 - what the group of commands as
         super().format_help(ctx, formatter)
 
 
-def new_model(kind: str, encoder: str | None, objective: str, settings: list[str]) -> CrowdClassifier:
-    """A classifier for a kind of input, with KEY=VALUE settings of it and its parts; a wrong one is an error."""
+def new_model(kind: str, encoder: str | None, objective: str, given: list[str]) -> CrowdClassifier:
+    """Return a classifier for a kind of input, with KEY=VALUE settings of itself and its parts."""
     from dissensus.learning import CrowdClassifier
     from dissensus.learning.encoders import encoders
     from dissensus.learning.objectives import objectives
 
     own: dict[str, list[str]] = {"": [], "encoder": [], "objective": []}
-    for one in settings:
-        part, dot, _ = one.partition("=")[0].partition(".")
+    for setting in given:
+        part, dot, _ = setting.partition("=")[0].partition(".")
         if dot and part not in own:
-            raise BadParameter(f"--set {one}: keywords are those of encoder., of objective., or the classifier's own.")
-        own[part if dot else ""].append(one.removeprefix(f"{part}.") if dot else one)
+            raise faults.UnknownSetting(setting=setting, owner="train", key=part, known=tuple(own)[1:])
+        own[part if dot else ""].append(setting.removeprefix(f"{part}.") if dot else setting)
     name = ENCODERS[kind] if encoder is None else encoder
-    given = keywords.parse(own["encoder"], encoders[name], name, part="encoder")
+    of_encoder = settings.parse(own["encoder"], encoders[name], name, part="encoder")
     if encoder is None and name == "transformer":
-        given = {"tune": False} | given  # a last layer over fixed vectors: minutes become seconds
-    teaching = keywords.parse(own["objective"], objectives[objective], objective, part="objective")
-    found = keywords.parse(own[""], CrowdClassifier, "train", taken=("encoder", "objective", "checkpoint"))
-    model = CrowdClassifier(**found, encoder=encoders[name](**given), objective=objectives[objective](**teaching))
+        of_encoder = {"tune": False} | of_encoder  # a last layer over fixed vectors takes seconds, not minutes
+    of_objective = settings.parse(own["objective"], objectives[objective], objective, part="objective")
+    found = settings.parse(own[""], CrowdClassifier, "train", taken=("encoder", "objective", "checkpoint"))
+    parts = {"encoder": encoders[name](**of_encoder), "objective": objectives[objective](**of_objective)}
+    model = CrowdClassifier(**found, **parts)
     model.check()
     return model
 
 
 def _summary(
-    model: CrowdClassifier, inputs: Inputs, table: Annotations, apart: OutOfFold | None, seconds: float
+    model: CrowdClassifier, inputs: Inputs, table: Annotations, folded: OutOfFold | None, seconds: float
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -261,15 +271,15 @@ def _summary(
         "best_epoch": model.best_epoch_,
         "loss": float(model.trace_[-1]) if model.trace_.size else None,
         "validation": {key: kept[key] for key in kept if key not in ("epoch", "loss", "seconds")},
-        "folds": None if apart is None else int(apart.fold.max()) + 1,
+        "folds": None if folded is None else int(folded.fold.max()) + 1,
         "seconds": seconds,
         "labels": dict(zip(map(str, model.classes_), counts.tolist(), strict=True)),
     }
 
 
-def _against_gold(model: CrowdClassifier, gold: IntArray, apart: OutOfFold | None) -> dict[str, Any]:
-    """Labels of annotated items, and the model by itself: by how it came to know the items."""
-    from dissensus.cli.results import gold_scores, warn_of_no_gold
+def _against_gold(model: CrowdClassifier, gold: IntArray, folded: OutOfFold | None) -> dict[str, Any]:
+    """Return scores of labels of annotated items, and of the model alone on held-out, unlabelled and training items."""
+    from dissensus.cli.results import gold_scores
 
     def scores(proba: FloatArray, rows: BoolArray) -> dict[str, Any]:
         at = ((gold >= 0) & rows).nonzero()[0]
@@ -278,56 +288,56 @@ def _against_gold(model: CrowdClassifier, gold: IntArray, apart: OutOfFold | Non
     annotated = model.teaches_
     taught = model.teaches_ & ~model.held_out_
     result: dict[str, Any] = {"labels": scores(model.posterior_, annotated), "model": {}}
-    if apart is not None:
-        result["model"]["out of fold"] = scores(apart.proba, apart.fold >= 0)
-        result["labels out of fold"] = scores(apart.posterior, annotated)
+    if folded is not None:
+        result["model"]["out of fold"] = scores(folded.proba, folded.fold >= 0)
+        result["labels out of fold"] = scores(folded.posterior, annotated)
     for basis, rows in (
         ("held out", model.held_out_),
         ("without labels", ~annotated & ~model.held_out_),
         ("trained on", taught),
     ):
         result["model"][basis] = scores(model.proba_, rows)
-    result["model"] = {basis: one for basis, one in result["model"].items() if one["items"]}
+    result["model"] = {basis: found for basis, found in result["model"].items() if found["items"]}
     if not (gold >= 0).any():
-        warn_of_no_gold()
+        warnings.warn(faults.NoGold(), stacklevel=2)
     return result
 
 
-def _write(model: CrowdClassifier, apart: OutOfFold | None, part: Path, suffix: str) -> None:
+def _write(model: CrowdClassifier, folded: OutOfFold | None, part: Path, suffix: str) -> None:
     from dissensus.table.io import write_frame
 
     for kind in ("items", "annotators", "history"):
         write_frame(model.to_frame(kind), part / f"{kind}.{suffix}")
-    if apart is not None:
-        write_frame(apart.to_frame(), part / f"out_of_fold.{suffix}")
+    if folded is not None:
+        write_frame(folded.to_frame(), part / f"out_of_fold.{suffix}")
     model.save(part)
 
 
 def _show(about: dict[str, Any]) -> None:
-    networks = sum(one["networks"] for one in about["candidates"])
+    networks = sum(candidate["networks"] for candidate in about["candidates"])
     trained = f"{about['epochs']:,} epochs"
     if networks > 1:
         each, rest = divmod(about["epochs"], networks)
         trained = f"{networks:,} networks of {'about ' if rest else ''}{each:,} epochs"
     show.line(
-        f"{show.clean(about['input'])}: {about['encoder']} taught by {about['annotations_taught']:,} annotations of "
+        f"{show.clean(about['input'])}: {about['encoder']} trained on {about['annotations_taught']:,} annotations of "
         f"{about['taught']:,} items ({about['objective']}), {trained} in {about['seconds']:.1f} s"
     )
     if about["note"]:
         show.text(f"{about['note'][0].upper()}{about['note'][1:]}")
     elif about["best_epoch"]:
-        said = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
-        show.line(f"Kept: epoch {about['best_epoch']}; on {show.count(about['held_out'], 'item')} held out: {said}.")
+        scores = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
+        show.line(f"Kept: epoch {about['best_epoch']}; on {show.count(about['held_out'], 'held-out item')}: {scores}.")
     show.bars(("label, by model and labels", "items"), about["labels"], about["items"])
     if (gold := about.get("gold")) is None:
         return
-    scores = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
-    scores |= {f"model, {basis}": one for basis, one in gold["model"].items()}
+    found = {"labels and model": gold["labels"], "the same, out of fold": gold.get("labels out of fold")}
+    found |= {f"model, {basis}": scores for basis, scores in gold["model"].items()}
     rows = []
-    for what, one in scores.items():
-        if one is not None and one["items"]:
-            bounds = f"{one['accuracy_low']:.4f} to {one['accuracy_high']:.4f}"
-            rows.append((what, f"{one['items']:,}", f"{one['accuracy']:.4f}", bounds, f"{one['log_loss']:.3f}"))
+    for what, score in found.items():
+        if score is not None and score["items"]:
+            bounds = f"{score['accuracy_low']:.4f} to {score['accuracy_high']:.4f}"
+            rows.append((what, f"{score['items']:,}", f"{score['accuracy']:.4f}", bounds, f"{score['log_loss']:.3f}"))
     columns = ("what", "items", "accuracy", "95 % interval", "log loss")
     if rows:
         show.table("By gold", columns, rows, numbers=columns[1:3])

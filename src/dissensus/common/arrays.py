@@ -1,4 +1,4 @@
-"""Small helpers over arrays."""
+"""Helpers for arrays."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dissensus.common.exceptions import RaggedRows
 from dissensus.common.types import BoolArray, FloatArray, IntArray
-from dissensus.exceptions import DataError
 
-TIE = 1e-9  # probabilities that are relatively closer than this to the largest are tied with it
+TIE = 1e-9  # relative difference to the largest probability up to which another ties with it
 
 
 def ranges(start: IntArray, length: IntArray) -> IntArray:
-    """start[0] … start[0] + length[0] − 1, then start[1] …, in one array.
+    """Return start[0] … start[0] + length[0] − 1, then start[1] …, in one array.
 
     >>> ranges(np.array([3, 7]), np.array([2, 3]))
     array([3, 4, 7, 8, 9])
@@ -24,7 +24,7 @@ def ranges(start: IntArray, length: IntArray) -> IntArray:
 
 
 def pairs_of_ranges(start: IntArray, length: IntArray) -> tuple[IntArray, IntArray]:
-    """All pairs of different numbers of the same range, the smaller first.
+    """Return all pairs of different numbers of the same range, the smaller first.
 
     >>> [side.tolist() for side in pairs_of_ranges(np.array([3, 7]), np.array([2, 3]))]
     [[3, 7, 7, 8], [4, 8, 9, 9]]
@@ -35,7 +35,7 @@ def pairs_of_ranges(start: IntArray, length: IntArray) -> tuple[IntArray, IntArr
 
 
 def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
-    """(n, …) the sums of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; 0 for an empty range.
+    """Return (n, …) sums of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; 0 for an empty range.
 
     >>> sums_of_ranges(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2, 3]))
     array([3., 0., 4.])
@@ -47,7 +47,7 @@ def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
 
 
 def row_max(values: FloatArray) -> FloatArray:
-    """(n,) the largest of each row; column by column where rows are short, which is ten times as fast."""
+    """Return (n,) the largest value of each row; short rows go column by column, which is ten times as fast."""
     if not 0 < values.shape[1] <= 8:
         return np.asarray(values.max(axis=1, initial=0))
     largest = values[:, 0].copy()
@@ -57,19 +57,19 @@ def row_max(values: FloatArray) -> FloatArray:
 
 
 def pair_starts(item: IntArray, annotator: IntArray) -> BoolArray:
-    """(N,) True for the first row of each (item, annotator) pair, in rows sorted by item, then annotator."""
+    """Return (N,) bool: the first row of each (item, annotator) pair, in rows sorted by item, then annotator."""
     first = np.ones(item.size, np.bool_)
     first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)
     return first
 
 
 def group_starts(codes: IntArray, n: int) -> IntArray:
-    """(n+1,) where the rows of each code 0 … n − 1 start once they are grouped; the last entry is their number."""
+    """Return (n+1,) where the rows of each code 0 … n − 1 start once grouped; the last entry is the number of rows."""
     return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])
 
 
 def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
-    """(N,) a random place 0, 1, … of each row among the rows of its group; `groups` are sorted codes."""
+    """Return (N,) a random rank 0, 1, … of each row within its group; `groups` are sorted codes."""
     order = np.lexsort((rng.random(groups.size), groups))
     rank = np.empty(groups.size, np.int64)
     rank[order] = np.arange(groups.size) - np.searchsorted(groups, groups)  # order keeps groups together
@@ -77,7 +77,7 @@ def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
 
 
 def unmasked(values: Any, fill: Any) -> NDArray[Any]:
-    """Return an array; a masked one has `fill`, its word for "no answer", where the mask hides a value.
+    """Return an array in which `fill`, which stands for "no answer", replaces masked values.
 
     >>> unmasked(np.ma.masked_equal([0, 7, 1], 7), -1)
     array([ 0, -1,  1])
@@ -88,17 +88,17 @@ def unmasked(values: Any, fill: Any) -> NDArray[Any]:
         try:
             return np.asarray(values)
         except ValueError as error:
-            raise DataError(f"expected an array, got rows of different lengths ({error}).") from None
+            raise RaggedRows(reason=str(error)) from None
     hidden = np.ma.getmaskarray(values)
     if fill is False and values.dtype.kind != "b":
-        return np.asarray(values.compressed())  # row numbers: one less
+        return np.asarray(values.compressed())  # masked row numbers are dropped
     kind = np.result_type(values.dtype, np.min_scalar_type(fill)) if values.dtype.kind in "iuf" else values.dtype
     return np.where(hidden, np.asarray(fill, kind), values.data) if hidden.any() else values.data
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
-    """The array, contiguous and closed to writing; the caller's own stays as it was."""
-    array = np.ascontiguousarray(array)  # the kernels walk memory
+    """Return a contiguous read-only view or copy; the caller's array stays writable."""
+    array = np.ascontiguousarray(array)  # kernels read it in order
     if array.flags.writeable:
         array = array.view()
         array.flags.writeable = False
@@ -107,7 +107,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class ReadOnlyArrays:
-    """A base of frozen dataclasses whose fields are arrays, text or None; they are read-only, also once unpickled."""
+    """A base of frozen dataclasses whose arrays are read-only, also after unpickling; other fields are text or None."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -116,5 +116,5 @@ class ReadOnlyArrays:
                 object.__setattr__(self, field.name, read_only(value))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update({field.name: state[field.name] for field in fields(self)})  # nothing that is derived
+        self.__dict__.update({field.name: state[field.name] for field in fields(self)})  # no derived values
         self.__post_init__()

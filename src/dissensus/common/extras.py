@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from dissensus.exceptions import MissingExtra
+from dissensus.common.exceptions import ModuleMissing
 
 
 def need(module: str, who: str, extra: str) -> Any:
-    """Import `module`; where it is not installed, MissingExtra says who needs it and which extra brings it.
+    """Import `module`; if it is not installed, the error names the feature and its extra.
 
     >>> need("json", "the report needs", "report").dumps(1)
     '1'
@@ -17,6 +17,4 @@ def need(module: str, who: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise MissingExtra(
-            f"{who} {error.name or module}, which is not installed: pip install 'dissensus[{extra}]'."
-        ) from error
+        raise ModuleMissing(user=who, module=error.name or module, extra=extra) from error

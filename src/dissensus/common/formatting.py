@@ -1,4 +1,4 @@
-"""Numbers and lists as people read them."""
+"""Write numbers and lists as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_NAME_LENGTH = 40  # characters
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Write a share as per cent; 0 % and 100 % stand only for none and all.
+    """Write a share as per cent; only none and all are written as 0 % and 100 %.
 
     >>> percent(0.1234), percent(0.9966), percent(0.99999, 1), percent(0.0002), percent(0.0)
     ('12 %', '99.7 %', 'more than 99.9 %', 'less than 0.1 %', '0 %')
@@ -23,7 +23,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things, in the singular for one.
+    """Write a number with its noun, singular or plural.
 
     >>> count(1, "item"), count(2000, "item")
     ('1 item', '2,000 items')
@@ -32,7 +32,7 @@ def count(number: int, noun: str) -> str:
 
 
 def word_list(words: Sequence[str], last: str = "and") -> str:
-    """List words as a sentence does.
+    """Join words with commas and a last conjunction.
 
     >>> word_list(["a", "b", "c"]), word_list(["a", "b"], "or"), word_list(["a"])
     ('a, b and c', 'a or b', 'a')

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dissensus.exceptions import BadParameter
+from dissensus.common.parameters import check_argument
 
 Backend = Literal["pandas", "polars", "pyarrow"]
 
 
 def as_frame(columns: Mapping[str, Any] | list[dict[str, Any]], backend: Backend | None = None) -> Any:
-    """Columns by name, or a list of rows, as a frame: of pandas where pandas is installed, else an Arrow table."""
+    """Return columns by name, or a list of rows, as a pandas frame, or as an Arrow table if pandas is not installed."""
     import pyarrow as pa
 
     table = pa.Table.from_pylist(columns) if isinstance(columns, list) else pa.table(columns)
@@ -21,8 +21,7 @@ def as_frame(columns: Mapping[str, Any] | list[dict[str, Any]], backend: Backend
         import polars as pl
 
         return pl.from_arrow(table)
-    if backend not in (None, "pandas"):
-        raise BadParameter(f"backend must be 'pandas', 'polars' or 'pyarrow', got {backend!r}.")
+    check_argument("backend", backend, Backend | None)
     try:
         return table.to_pandas()
     except ImportError:

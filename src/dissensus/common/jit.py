@@ -1,4 +1,4 @@
-"""How the kernels are compiled: when first called, without the GIL, and kept on disk."""
+"""Compile kernels when they are first called, without the GIL, and cache them on disk."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ from collections.abc import Callable
 from functools import cache, cached_property, update_wrapper
 from typing import Any
 
-from dissensus.exceptions import DissensusWarning
+from dissensus.common.exceptions import NoCodeCache
 
 
 def compiled(function: Callable[..., Any]) -> Kernel:
-    """Compile `function` when it is first called; numba, which takes 0.3 s to import, is imported no sooner."""
+    """Compile `function` when it is first called; importing numba takes 0.3 s and is put off until then."""
     return Kernel(function)
 
 
 @cache
-def _say_once() -> None:
-    said = "compiled code can be kept nowhere, so every process compiles for some seconds anew"
-    warnings.warn(f"{said}; set NUMBA_CACHE_DIR to a folder that can be written to.", DissensusWarning, stacklevel=4)
+def _warn_once() -> None:
+    warnings.warn(NoCodeCache(), stacklevel=4)
 
 
 class Kernel:
-    """A function that numba compiles when it is called, or used inside another kernel."""
+    """A function that numba compiles when it is called or used inside another kernel."""
 
     def __init__(self, function: Callable[..., Any]):
         update_wrapper(self, function)
 
     @cached_property
     def dispatcher(self) -> Any:
-        """What numba makes of the function; the code is kept beside the source, or in the user's cache folder.
+        """The function compiled by numba; its code is cached next to the source or in the user's cache folder.
 
-        Where neither can be written to, such as in a container with a read-only disk, every process compiles anew.
+        If neither is writable, as in a container with a read-only disk, every process compiles anew.
         """
         import numba
 
         try:
             return numba.njit(nogil=True, cache=True)(self.__wrapped__)
         except RuntimeError:  # numba: "cannot cache function …: no locator available"
-            _say_once()
+            _warn_once()
             return numba.njit(nogil=True)(self.__wrapped__)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -46,7 +45,7 @@ class Kernel:
         return self.dispatcher(*arguments)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.dispatcher, name)  # also `_numba_type_`, by which a kernel may call another
+        return getattr(self.dispatcher, name)  # includes `_numba_type_`, which lets one kernel call another
 
     def __reduce__(self) -> Any:
         return self.dispatcher.__reduce__()

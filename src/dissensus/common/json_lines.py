@@ -1,4 +1,4 @@
-"""Files of JSON lines: a long search appends each result, and continues from them after it was killed."""
+"""Files of JSON lines: a long search appends each result and resumes from them after it was killed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dissensus.exceptions import UnwritableFile
-
-
-class StoreInUse(UnwritableFile):
-    """Another run writes a store."""
-
-    template = "cannot write {path}: another run is writing it; wait for its end, or use another folder."
-    path: Path
+from dissensus.common.exceptions import CannotWrite
 
 
 class Store:
@@ -55,28 +48,28 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = path.open("ab")
         except OSError as error:
-            raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
+            raise CannotWrite(path=path, reason=error.strerror or str(error)) from error
         with file:
             try:
                 import fcntl
 
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise StoreInUse(path=path) from error
+                raise CannotWrite(path=path, reason="another run is writing it") from error
             except (ImportError, OSError):  # Windows, or a file system without locks
                 pass
             yield cls(path)
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read the objects of a file of JSON lines; skip a line that was cut short, and end it."""
+    """Read the objects of a file of JSON lines; skip an incomplete line and end it."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         if text and not text.endswith("\n"):
             with path.open("a", encoding="utf-8") as file:
                 file.write("\n")
     except OSError as error:
-        raise UnwritableFile(f"cannot use {path} as a store: {error.strerror or error}.") from error
+        raise CannotWrite(path=path, reason=error.strerror or str(error)) from error
     found = []
     for line in text.splitlines():
         with suppress(ValueError):
@@ -85,14 +78,14 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def append_lines(path: Path, *rows: dict[str, Any]) -> None:
-    """Append rows, one a line, in one write: a reader at the same time sees whole lines."""
+    """Append rows, one per line, in one write, so that concurrent readers see whole lines."""
     try:
         with path.open("ab", buffering=0) as file:
             rest = memoryview("".join(json.dumps(row) + "\n" for row in rows).encode())
             while rest:  # once, but for a disk that is all but full
                 rest = rest[file.write(rest) :]
     except OSError as error:
-        raise UnwritableFile(f"cannot write {path}: {error.strerror or error}.") from error
+        raise CannotWrite(path=path, reason=error.strerror or str(error)) from error
 
 
 def key_of(settings: dict[str, Any], tables: Iterable[Any], arrays: Iterable[Any] = ()) -> str:

@@ -1,4 +1,4 @@
-"""How results show themselves in Jupyter: their line of text, and the first rows of their frame. Names are escaped."""
+"""Show results in Jupyter: their line of text and the first rows of their frame, with names escaped."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dissensus.common.frames import as_frame
 
 MAX_ROWS_SHOWN = 8
 MAX_COLUMNS_SHOWN = 12
-MAX_LETTERS_SHOWN = 80  # of a cell
+MAX_LETTERS_SHOWN = 80  # characters per cell
 
 
 def html_table(line: str, rows: Sequence[Mapping[str, Any]], total: int) -> str:
-    """The line, the rows as a table, and how many there are beyond them."""
+    """Return HTML of the line, of the rows as a table, and of the number of rows beyond them."""
     names = list(rows[0])[:MAX_COLUMNS_SHOWN] if rows else []
     head = "".join(f"<th>{_cell(name)}</th>" for name in names)
     body = "".join("<tr>" + "".join(f"<td>{_cell(row[name])}</td>" for name in names) + "</tr>" for row in rows)
@@ -28,12 +28,12 @@ def _cell(value: Any) -> str:
 
 
 class Shown:
-    """A result with `rows`, or a `to_frame` of its own, which shows itself in Jupyter."""
+    """A result with `rows`, or its own `to_frame`, that Jupyter shows as a table."""
 
     __slots__ = ()
 
     def to_frame(self) -> Any:
-        """`rows` as a pandas frame where pandas is installed, else as an Arrow table."""
+        """Return `rows` as a pandas frame, or as an Arrow table if pandas is not installed."""
         return as_frame(self.rows())  # type: ignore[attr-defined]
 
     def _repr_html_(self) -> str | None:

@@ -1,12 +1,12 @@
-"""Keywords declared once: type, range, default and one line of text.
+"""Declare parameters once: type, range, default and one line of text.
 
     class Sharp(Parameters):
         rho: float = param(0.05, "radius of the step", above=0)
         norm: Literal["l2", "max"] = param("l2", "how the radius is measured")
 
-From a declaration come the signature of `__init__`, the check and its sentence (`check_parameters`), `get_params`,
-`set_params`, `repr`, what `help` says, the options of the command line and the reference page (`reference_rows`). A
-subclass inherits declarations, replaces one by declaring it again, and drops one by giving a plain value:
+A declaration provides the signature of `__init__`, the check and its message (`check_parameters`), `get_params`,
+`set_params`, `repr`, the text of `help`, the options of the command line and the reference page (`reference_rows`). A
+subclass inherits declarations, replaces one by declaring it again, and drops one by assigning a plain value:
 `engine: ClassVar = "local"`.
 """
 
@@ -23,11 +23,12 @@ from functools import cache
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, NamedTuple, Self, Union, cast, get_args, get_origin
 
+from dissensus.common.exceptions import NotNested, OutOfRange, UnknownParameter
 from dissensus.common.formatting import word_list
-from dissensus.exceptions import BadParameter
+from dissensus.messages import ParameterName
 
 CHECKED_TYPES = {int, float, bool, str, type(None)}
-"""A value of another type than these is left to `check`, or to whoever uses it."""
+"""Values of other types are left to `check`, or to the code that uses them."""
 
 LIMITS = {
     "low": ("at least", operator.ge),
@@ -35,22 +36,22 @@ LIMITS = {
     "high": ("at most", operator.le),
     "below": ("below", operator.lt),
 }
-"""Field of `Param` → its words, and what holds for an allowed value."""
+"""Field of `Param` → its words, and the comparison that an allowed value passes."""
 
 
 def is_number(value: Any) -> bool:
-    """True for a finite number that is no bool."""
+    """Return True for a finite number that is not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def is_whole(value: Any) -> bool:
-    """True for an integer that is no bool."""
+    """Return True for an integer that is not a bool."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
 class Param:
-    """The declaration of one keyword; `low` and `high` are allowed values, `above` and `below` are not."""
+    """The declaration of one parameter; `low` and `high` are allowed values, `above` and `below` are not."""
 
     default: Any
     text: str
@@ -59,15 +60,15 @@ class Param:
     above: float | None = None
     below: float | None = None
     check: Callable[[Any], bool] | None = None
-    must: str = ""  # what `check` asks for: "must be …"
+    must: str = ""  # the rule of `check` in words: "must be …"
 
     def check_value(self, name: str, value: Any, hint: Any) -> None:
-        """Raise BadParameter where the keyword `name`, of the type `hint`, may not have this value."""
+        """Raise OutOfRange if the parameter `name` of type `hint` may not have this value."""
         if not self._allows(value, set(_kinds(hint))):
-            raise BadParameter(f"{name} must {self.in_words(hint)}, got {value!r}.")
+            raise OutOfRange(name=ParameterName(name), allowed=self.in_words(hint), value=value)
 
     def in_words(self, hint: Any) -> str:
-        """Name the allowed values, to follow "must": "be above 0, or None"."""
+        """Name the allowed values, to follow "must", such as "be above 0, or None"."""
         if self.must:
             return self.must.removeprefix("must ")
         kinds = _kinds(hint)
@@ -91,12 +92,12 @@ class Param:
         limits = {name: f"{limit:g}" for name in LIMITS if (limit := getattr(self, name)) is not None}
         if limits.keys() == {"low", "high"}:
             return f"{'be a whole number' if whole else 'lie'} from {self.low:g} to {self.high:g}"
-        said = " and ".join(f"{LIMITS[name][0]} {limit}" for name, limit in limits.items())
+        words = " and ".join(f"{LIMITS[name][0]} {limit}" for name, limit in limits.items())
         if limits.keys() == {"above", "below"}:
-            said = f"between {self.above:g} and {self.below:g}"
+            words = f"between {self.above:g} and {self.below:g}"
         if whole:
-            return f"be a whole number, {said}" if said else "be a whole number"
-        return "be 0 or more" if said == "at least 0" else f"be {said or 'a number'}"
+            return f"be a whole number, {words}" if words else "be a whole number"
+        return "be 0 or more" if words == "at least 0" else f"be {words or 'a number'}"
 
     def _allows(self, value: Any, kinds: set[Any]) -> bool:
         if Any in kinds and self.check is None:
@@ -117,25 +118,25 @@ class Param:
 
 
 def param(default: Any, text: str, **limits: Any) -> Any:
-    """Declare a keyword; `limits` are those of `Param`. `check` and `must` say what a type and a range cannot."""
+    """Declare a parameter; `limits` are those of `Param`. `check` and `must` state what a type and a range cannot."""
     return Param(default, text, **limits)
 
 
 def check_argument(name: str, value: Any, hint: Any, **limits: Any) -> None:
-    """Raise BadParameter where an argument of a function is none of the type `hint`, or out of its `limits`.
+    """Raise OutOfRange if an argument of a function is not of the type `hint`, or outside its `limits`.
 
     >>> check_argument("level", 95, float, above=0, below=1)
     Traceback (most recent call last):
-    dissensus.exceptions.BadParameter: level must be between 0 and 1, got 95.
+    dissensus.common.exceptions.OutOfRange: level must be between 0 and 1, got 95.
     """
     Param(None, "", **limits).check_value(name, value, hint)
 
 
 class _Signature:
-    """The signature of a class, its types evaluated when it is asked for; without declarations, that of `__init__`."""
+    """The signature of a class, with types evaluated on use; without declarations, that of `__init__`."""
 
     def __get__(self, instance: object, owner: type[Parameters]) -> inspect.Signature:
-        if not owner._takes_declared():
+        if not owner._takes_declared:
             raise AttributeError("__signature__")  # `inspect.signature` then looks at `__init__`
         kind, hint = inspect.Parameter.KEYWORD_ONLY, owner.parameter_hint
         declared = owner._declared.items()
@@ -144,41 +145,48 @@ class _Signature:
 
 
 class _Documentation:
-    """The docstring of a class, with the declared keywords when it is asked for: what `help` shows."""
+    """The docstring of a class, which `help` shows, followed by its declared parameters."""
 
     def __init__(self, text: str, inherited: bool):
-        self.text, self.inherited = text, inherited  # a registry puts its summary in place of an inherited one
+        self.text, self.inherited = text, inherited  # a registry replaces an inherited docstring by its summary
 
     def __get__(self, instance: object, owner: type[Parameters]) -> str:
-        rows = reference_rows(owner) if owner._takes_declared() else []
+        rows = reference_rows(owner) if owner._takes_declared else []
         if not rows:
             return self.text
-        said = [f"{row.name} : {row.type}, default {row.default}\n    {row.text} ({row.range})" for row in rows]
-        return "\n".join([inspect.cleandoc(self.text), "", "Parameters", "----------", *said])
+        lines = [f"{row.name} : {row.type}, default {row.default}\n    {row.text} ({row.range})" for row in rows]
+        return "\n".join([inspect.cleandoc(self.text), "", "Parameters", "----------", *lines])
 
 
 class Parameters:
-    """A base for classes whose keywords are declared with `param`."""
+    """A base of classes whose parameters are declared with `param`."""
 
     __signature__ = _Signature()
-    _own: ClassVar[dict[str, Param]] = {}  # declared in the class itself
-    _declared: ClassVar[dict[str, Param]] = {}  # these, and those inherited
+    _own: ClassVar[dict[str, Param]] = {}  # declarations of the class itself
+    _declared: ClassVar[dict[str, Param]] = {}  # including inherited ones
+    _takes_declared: ClassVar[bool] = True  # False if `__init__` is written with its own parameters alone
+    _defaults: ClassVar[dict[str, Any]] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls._own = {name: value for name, value in vars(cls).items() if isinstance(value, Param)}
         cls._declared = {}
         given: set[str] = set()
-        for base in cls.__mro__:  # the first class that gives a name decides
+        for base in cls.__mro__:  # the first class that defines a name decides
             own: dict[str, Param] = vars(base).get("_own", {})
             cls._declared |= {name: value for name, value in own.items() if name not in given}
             given |= vars(base).keys()
-        written = (vars(base).get("__doc__") for base in cls.__mro__)
-        nearest = next(text for text in written if text is not None)
+        texts = (vars(base).get("__doc__") for base in cls.__mro__)
+        nearest = next(text for text in texts if text is not None)
         text = nearest.text if isinstance(nearest, _Documentation) else nearest
         cls.__doc__ = cast(Any, _Documentation(text, inherited=vars(cls).get("__doc__") is None))
         for name, value in cls._own.items():
-            setattr(cls, name, value.default)  # so that a class without an instance shows defaults, not declarations
+            setattr(cls, name, value.default)  # the class itself shows defaults, not declarations
+        written = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        cls._takes_declared = any(one.kind is one.VAR_KEYWORD for one in written)
+        cls._defaults = {one.name: one.default for one in written if one.kind is not one.VAR_KEYWORD}
+        if cls._takes_declared:
+            cls._defaults = {name: declared.default for name, declared in cls._declared.items()}
 
     def __init__(self, **keywords: Any):
         for name in keywords:
@@ -188,79 +196,63 @@ class Parameters:
             setattr(self, name, keywords.get(name, declared.default))
 
     def check_parameters(self) -> None:
-        """Raise BadParameter where a keyword is out of its range."""
+        """Raise OutOfRange if a parameter is outside its range."""
         for name, declared in self._declared.items():
             declared.check_value(name, getattr(self, name), self.parameter_hint(name))
 
     @classmethod
     def declared(cls) -> dict[str, Param]:
-        """Keyword → declaration, in the order of the signature."""
+        """Return name → declaration, in the order of the signature."""
         return dict(cls._declared)
 
     @classmethod
     def annotation(cls, name: str) -> tuple[type, Any]:
-        """The class that annotates a keyword, and the annotation as it is written there."""
+        """Return the class that annotates a parameter, and the annotation as it is written there."""
         homes = [base for base in cls.__mro__ if name in vars(base).get("__annotations__", {})]
         return (homes[0], vars(homes[0])["__annotations__"][name]) if homes else (cls, Any)
 
     @classmethod
     @cache
     def parameter_hint(cls, name: str) -> Any:
-        """The type of a keyword, evaluated; Any where it has none."""
+        """Return the evaluated type of a parameter, or Any if it has none."""
         home, hint = cls.annotation(name)
         return eval(hint, vars(sys.modules[home.__module__]), dict(vars(home))) if isinstance(hint, str) else hint
 
     @classmethod
-    def _takes_declared(cls) -> bool:
-        """True unless the class has an `__init__` with keywords of its own alone."""
-        written = inspect.signature(cls.__init__).parameters.values()
-        return any(one.kind is one.VAR_KEYWORD for one in written)
-
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        """Keyword → default; those of `__init__` where nothing is declared."""
-        if cls._takes_declared():
-            return {name: declared.default for name, declared in cls._declared.items()}
-        written = list(inspect.signature(cls.__init__).parameters.values())[1:]
-        return {p.name: p.default for p in written if p.kind is not p.VAR_KEYWORD}
-
-    @classmethod
     def parameter_names(cls) -> list[str]:
-        """The keywords of `__init__`, sorted."""
-        return sorted(cls._defaults())
+        """Return the names of the parameters of `__init__`, sorted."""
+        return sorted(cls._defaults)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Keyword → value; with `deep` also the keywords of a part, as `encoder__dropout`."""
+        """Return name → value; with `deep` also the parameters of nested objects, such as `encoder__dropout`."""
         own = {name: getattr(self, name) for name in self.parameter_names()}
         if not deep:
             return own
-        parts = {name: value for name, value in own.items() if _has_keywords(value)}
-        return own | {f"{name}__{key}": v for name, part in parts.items() for key, v in part.get_params().items()}
+        nested = {name: value.get_params() for name, value in own.items() if _has_parameters(value)}
+        return own | {f"{name}__{key}": value for name, inner in nested.items() for key, value in inner.items()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change keywords; the next `fit` uses them."""
-        for name, value in sorted(params.items()):  # a part before what is inside it
+        """Change parameters; the next `fit` uses them."""
+        for name, value in sorted(params.items()):  # an object before its own parameters
             name, _, inner = name.partition("__")
             if name not in self.parameter_names():
-                known = ", ".join(self.parameter_names())
-                raise BadParameter(f"{type(self).__name__} has no keyword '{name}'; it has {known}.")
+                raise UnknownParameter(owner=type(self).__name__, name=name, known=tuple(self.parameter_names()))
             if not inner:
                 setattr(self, name, value)
-            elif _has_keywords(part := getattr(self, name)):
-                part.set_params(**{inner: value})
+            elif _has_parameters(nested := getattr(self, name)):
+                nested.set_params(**{inner: value})
             else:
-                raise BadParameter(f"{name} is {part!r}, which has no keywords of its own such as '{inner}'.")
+                raise NotNested(name=ParameterName(name), value=nested, nested=inner)
         return self
 
     def __repr__(self) -> str:
-        defaults = self._defaults()  # compared as text: an array has no one answer to ==
-        shown = {name: repr(value) for name, value in self.get_params(deep=False).items()}
-        changed = [f"{name}={text}" for name, text in shown.items() if text != repr(defaults[name])]
+        shown = {name: repr(value) for name, value in self.get_params(deep=False).items()}  # == of arrays is no bool
+        changed = [f"{name}={text}" for name, text in shown.items() if text != repr(self._defaults[name])]
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
 class ReferenceRow(NamedTuple):
-    """What a reference page says of one keyword, all in text."""
+    """The row of a reference page about one parameter, as text."""
 
     name: str
     type: str
@@ -270,7 +262,7 @@ class ReferenceRow(NamedTuple):
 
 
 def reference_rows(cls: type[Parameters]) -> list[ReferenceRow]:
-    """One row per declared keyword, in the order of the signature."""
+    """Return one row per declared parameter, in the order of the signature."""
     rows = []
     for name, declared in cls.declared().items():
         _, hint = cls.annotation(name)
@@ -280,13 +272,13 @@ def reference_rows(cls: type[Parameters]) -> list[ReferenceRow]:
     return rows
 
 
-def _has_keywords(value: Any) -> bool:
-    """True for a part with keywords of its own: one of ours, or an estimator of scikit-learn."""
+def _has_parameters(value: Any) -> bool:
+    """Return True for an object with its own parameters, such as an estimator of scikit-learn."""
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 def alternatives(hint: Any) -> Iterator[Any]:
-    """The types, and the words of a Literal, that a hint allows."""
+    """Yield the types and the words of a Literal that a hint allows."""
     if get_origin(hint) in (Union, types.UnionType):
         for part in get_args(hint):
             yield from alternatives(part)
@@ -297,5 +289,5 @@ def alternatives(hint: Any) -> Iterator[Any]:
 
 
 def _kinds(hint: Any) -> list[Any]:
-    """The same, without what is inside a generic type."""
+    """Return the alternatives of a hint, with generic types reduced to their origin."""
     return [get_origin(kind) or kind for kind in alternatives(hint)]

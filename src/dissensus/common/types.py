@@ -1,4 +1,4 @@
-"""The array types that every module speaks of. Axes: N annotations, I items, A annotators, K classes, D features."""
+"""Array types of all modules. Axes: N annotations, I items, A annotators, K classes, D features."""
 
 from __future__ import annotations
 

@@ -1,0 +1,87 @@
+"""Make commands of functions: groups of options become options, and nothing writes over the files that are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from glob import glob
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import typer
+
+from dissensus.cli import show
+from dissensus.cli.options import QUIET
+from dissensus.common import progress
+from dissensus.common.atomic import reading_only
+
+WRITTEN = ("output", "next_file")  # parameters that name files to write
+
+
+def with_options(command: Callable[..., None], name: str) -> Callable[..., None]:
+    """Return the command as typer calls it: a parameter whose type is a group of options becomes the group's fields.
+
+    Every command has --quiet too, its name in the JSON, and lines of progress if stderr is a pipe.
+    """
+    groups: dict[str, Any] = {}
+    options: list[inspect.Parameter] = [
+        inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    ]
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        if not dataclasses.is_dataclass(parameter.annotation):
+            options.append(parameter)
+            continue
+        groups[parameter.name] = parameter.annotation
+        hints = get_type_hints(parameter.annotation)
+        options += [
+            inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name])
+            for field in dataclasses.fields(parameter.annotation)
+        ]
+    options.append(inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=QUIET, annotation=bool))
+
+    @functools.wraps(command)
+    def run(context: typer.Context, *, quiet: bool, **given: Any) -> None:
+        own_process = context.find_root().obj == show.OWN_PROCESS
+        show.running.set(show.Invocation(name, tuple(given), own_process))
+        inputs = list(_input_files(given))
+        for parameter, group in groups.items():
+            given[parameter] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
+        with progress.output(quiet=quiet, lines=own_process), reading_only(inputs):
+            command(**given)
+
+    # typer reads one of the two, depending on its version
+    run.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    del run.__dict__["__wrapped__"]  # typer would read the signature of the command itself
+    return run
+
+
+def _input_files(given: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield every file that options name, by itself, by a pattern or by its folder, except those to be written."""
+    for name, value in given.items():
+        for text in value if isinstance(value, list) else [value]:
+            if name in WRITTEN or not isinstance(text, str | Path):
+                continue
+            found = [Path(text)]
+            if set("*?[") & set(str(text)):
+                found += map(Path, glob(str(text), recursive=True))  # noqa: PTH207 - absolute patterns too
+            for path in found:
+                with suppress(OSError, ValueError):  # a text may be no path
+                    if path.is_file():
+                        yield path
+                    elif path.is_dir() and (isinstance(text, Path) or name == "named"):
+                        yield from _files_of_run(path)
+
+
+def _files_of_run(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and of an earlier run's sub-folders, without pages and the files next to them."""
+    from dissensus.cli.folder import SUMMARY
+
+    inside = [*folder.glob("*"), *(folder.glob("*/*") if (folder / SUMMARY).is_file() else ())]
+    for path in inside:
+        pages = (path.with_name(path.stem.removesuffix("-key") + suffix) for suffix in (".html", ".htm"))
+        if path.is_file() and not any(page.exists() for page in pages):
+            yield path

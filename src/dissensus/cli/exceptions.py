@@ -1,0 +1,363 @@
+"""Faults of the command line: options that contradict each other, and files that a command cannot use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dissensus.common.exceptions import nearest
+from dissensus.exceptions import (
+    BadParameter,
+    Conflict,
+    DataError,
+    DataWarning,
+    DissensusWarning,
+    MissingColumn,
+    UnknownClass,
+    UnknownName,
+    UnreadableFile,
+)
+from dissensus.messages import ParameterName
+
+# options
+
+
+class OptionsConflict(Conflict):
+    template = "{option} cannot be used with {other}; leave out one of them."
+    option: ParameterName
+    other: str
+    example = {"other": "--model"}
+
+
+class OptionNeeds(BadParameter):
+    template = "{option} needs {needed}."
+    option: ParameterName
+    needed: str
+    example = {"needed": "--model FOLDER"}
+
+
+class NotForLabels(BadParameter):
+    template = "{option} is not for {kind}; leave it out."
+    option: ParameterName
+    kind: str
+    example = {"kind": "numbers"}
+
+
+class NoInputs(BadParameter):
+    template = (
+        "a model needs inputs besides labels: --items FILE with texts (it may be the file of the labels), --features "
+        "FILE or --images FILE."
+    )
+
+
+class BadSetting(BadParameter):
+    template = "--set {setting}: expected {expected}."
+    setting: str
+    expected: str
+
+
+class UnknownSetting(UnknownName):
+    template = "--set {setting}: '{owner}' has no parameter '{key}';{guess} {subject} has {known!l}."
+    setting: str
+    owner: str
+    key: str
+    known: tuple[str, ...]
+
+    @property
+    def guess(self) -> str:
+        return nearest(self.key, self.known)
+
+    @property
+    def subject(self) -> str:
+        return "It" if self.guess else "it"
+
+
+class SettingHasOption(BadParameter):
+    template = "--set {setting}: there is an option for it; see --help."
+    setting: str
+
+
+class MethodInMemory(BadParameter):
+    template = "'{method}' runs in memory only; --engine {engine} is for {methods!l}."
+    method: str
+    engine: str
+    methods: tuple[str, ...]
+
+
+class BadSizes(BadParameter):
+    template = "{option} {text}: expected a number, a list such as 3,5,8 or a range such as 3:20."
+    option: ParameterName
+    text: str
+
+
+class BadValidation(BadParameter):
+    template = "--validation {text} is neither a share, such as 0.1, nor an existing file."
+    text: str
+
+
+# files to write
+
+
+class InTheWay(BadParameter):
+    template = "cannot write {path}: {obstacle} is a {kind}."
+    path: Path
+    obstacle: Path
+    kind: str
+    example = {"kind": "folder"}
+
+
+class NotOurFile(BadParameter):
+    template = "{file} exists, and there is no {summary} of an earlier run; name another folder, or remove the file."
+    file: Path
+    summary: str
+
+
+class UnknownSuffix(BadParameter):
+    template = "{option} {path}: {what} are written as {suffixes!l}; name such a file."
+    option: str
+    path: Path
+    what: str
+    suffixes: tuple[str, ...]
+    example = {"option": "-o", "what": "scores", "suffixes": (".csv", ".jsonl")}
+
+
+class FolderMissing(BadParameter):
+    template = "{option} {path}: there is no folder {path.parent}; make it first."
+    option: str
+    path: Path
+    example = {"option": "-o", "path": Path("results/scores.csv")}
+
+
+# files to read
+
+
+class OneQuestionOnly(BadParameter):
+    template = "{option} is for a file of one question; take each question by itself."
+    option: ParameterName
+
+
+class ManyQuestions(BadParameter):
+    template = "{file} has {count:,} questions; take each by itself: {how}."
+    file: Path
+    count: int
+    question: str
+    by_label: bool  # --label selects a question of an export
+
+    @property
+    def how(self) -> str:
+        return f"--label {self.question}" if self.by_label else "in a file of its own"
+
+
+class OtherQuestions(BadParameter):
+    template = "one of {old} and {new} has several questions, the other has one; compare files of the same questions."
+    old: str
+    new: str
+
+
+class QuestionMissing(DataError):
+    template = "question {question!r}: {old} has no such question; take it out of {new}."
+    question: str
+    old: str
+    new: str
+
+
+class NoMapping(BadParameter):
+    template = "--map {entry}: expected a column of old and one of new labels, or OLD=NEW."
+    entry: str
+
+
+class GoldIgnored(DataWarning):
+    template = "the gold labels in FILE are not used: {reason}"
+    reason: str
+
+
+class NoGold(DataWarning):
+    template = "no item has a gold label that was not used for training; accuracy cannot be measured."
+
+
+class NotWrittenBy(UnreadableFile):
+    template = "{path} was not written by `dissensus {command}`, or is damaged."
+    path: Path
+    command: str
+
+
+class FolderOfFiles(UnreadableFile):
+    template = "{folder} is a folder; name its files: '{folder}/*.parquet'."
+    folder: Path
+
+
+class TrainingStopped(UnreadableFile):
+    template = "the training in {folder} was stopped; give the same `dissensus train` command to resume it."
+    folder: Path
+
+
+class OtherCheckpoint(UnreadableFile):
+    template = "{path} is the checkpoint of a run with other data or options; start anew with --fresh."
+    path: Path
+
+
+class NoModelOfQuestion(UnreadableFile):
+    template = "no model for this question in {folder}; there are models for {questions!l}."
+    folder: Path
+    questions: tuple[str, ...]
+
+
+class ModelWithoutItems(BadParameter):
+    template = "the model in {model} has no items, as --engine disk and spark write it; fit all annotations again."
+    model: Path
+
+
+class NewClasses(UnknownClass):
+    template = (
+        "{file}: the model in {model} does not know these labels: {classes!l}; fit a model that does, or declare them "
+        "with --abstain."
+    )
+    file: Path
+    model: Path
+    classes: tuple[str, ...]
+
+
+class CountedTwice(DataWarning):
+    template = (
+        "FILE may hold labels that the model was fitted to, which count twice now; --update takes new labels only."
+    )
+
+
+class OtherFormat(BadParameter):
+    template = "{path}: {what} are read from {expected}."
+    path: Path
+    what: str
+    expected: str
+    example = {"what": "images", "expected": "an .npz file with arrays `item` and `x`"}
+
+
+class ColumnMissing(MissingColumn):
+    template = "{path}: no column {column!r} for {role}; the columns are {columns}."
+    path: Path
+    column: str
+    role: str
+    columns: str
+
+
+class NoInputRows(DataError):
+    template = "{path}: there is no row."
+    path: Path
+
+
+class UnequalRows(DataError):
+    template = "{path}: {items:,} items and {rows:,} rows of x; the numbers must be equal."
+    path: Path
+    items: int
+    rows: int
+
+
+class DifferentRows(DataError):
+    template = "{path}: the rows of {name} differ; keep one."
+    path: Path
+    name: str
+
+
+class NotNumber(DataError):
+    template = "{path}: column {column!r}, row {row} (from 0) is {value!r}, not a {kind}."
+    path: Path
+    column: str
+    row: int
+    value: Any
+    kind: str
+    example = {"kind": "number"}
+
+
+class NotFinite(DataError):
+    template = "{path}: item {item!r} has {value} in column {column}, the first of {number:,}; fill such gaps."
+    path: Path
+    item: str
+    value: float
+    column: str
+    number: int
+
+
+class NoCommonItems(DataError):
+    template = "none of the {items:,} items of {labels}, such as {item!r}, has inputs; are the files and columns right?"
+    items: int
+    labels: Path
+    item: str
+
+
+class ItemsWithoutInputs(DataWarning):
+    template = "{number:,} of {items:,} items of {labels}, such as {item!r}, have no inputs; they are skipped."
+    number: int
+    items: int
+    labels: Path
+    item: str
+
+
+class ValidationHasLabels(DataWarning):
+    template = "{number:,} items of {path} have labels in {labels} too; these are not used for training."
+    number: int
+    path: Path
+    labels: Path
+
+
+class BadSplit(DataError):
+    template = "{path}: column {column!r} holds {value!r}; it may hold train, dev or test."
+    path: Path
+    column: str
+    value: str
+
+
+class NothingToTrain(DataError):
+    template = "{path}: column {column!r} is train for no item with labels; there is nothing to train on."
+    path: Path
+    column: str
+
+
+class UnseenAnnotators(DataWarning):
+    template = "the model has not seen {annotators!l}; they are treated as average annotators."
+    annotators: tuple[str, ...]
+
+
+# results
+
+
+class NoCharacters(BadParameter):
+    template = "--to {to} counts characters, and these spans are of tokens; use --to conll or spans.csv."
+    to: str
+
+
+class NotForTool(DataWarning):
+    template = "--to {to} holds classes and spans; skipped: {questions!l}."
+    to: str
+    questions: tuple[str, ...]
+
+
+class ManyConfusions(DissensusWarning):
+    template = "the confusions would take {rows:,} rows; they are in {model} only."
+    rows: int
+    model: str
+
+
+class NoPage(DissensusWarning):
+    template = "no {page}: {reason}"
+    page: str
+    reason: str
+
+
+class SparkFailed(DataError):
+    template = "Spark failed ({cause}); its log has the details."
+    cause: str
+
+
+class NotDecidable(BadParameter):
+    template = "spans and labels with probabilities cannot be decided on a file yet; use dissensus serve."
+
+
+class BadDecision(UnreadableFile):
+    template = "{path}, item {item}: {reason}"
+    path: Path
+    item: str
+    reason: str
+
+
+class BadBoth(DataError):
+    template = '{text} in column \'both\'; write a list such as ["cat", "dog"].'
+    text: str

@@ -1,0 +1,364 @@
+"""The files of labels: FILE and GOLD, how to read them, and one answer for each question of FILE."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import typer
+
+from dissensus.cli import exceptions as faults
+from dissensus.cli import show
+from dissensus.cli.errors import for_command_line, prefix_errors
+from dissensus.cli.face import GOLD_FILE, face_of
+from dissensus.cli.options import JSON, option
+from dissensus.exceptions import DataError, DataWarning, DissensusError, UnknownClass
+from dissensus.messages import ParameterName
+
+if TYPE_CHECKING:
+    from dissensus.table.annotations import Annotations
+    from dissensus.table.reading import Reading
+
+T = TypeVar("T")
+Tables = dict[str | None, "Annotations"]
+"""Question → its table; None → the one table of a file without questions."""
+Kind = Literal["classes", "graded", "numbers", "pairs", "sets", "objects", "spans"]  # `table.kinds.KINDS`
+READING = "Reading FILE"  # panel of the help
+NUMBERS = ("gold", "value", "score", "rating")  # usual names of a column of known numbers
+ANY_KIND = (
+    "describe", "aggregate", "agreement", "calibrate", "compare", "diagnose", "recommend", "report", "adjudicate",
+)  # fmt: skip
+"""Commands for all label types; the others are for classes."""
+
+
+def _column(content: str) -> Any:
+    return option(None, f"Column of the {content}.", metavar="COLUMN", panel=READING)
+
+
+def _input_format(*names: str) -> Any:
+    return option(None, "FILE's format, if it is not detected.", *names, metavar="FORMAT", panel=READING)
+
+
+@dataclass(frozen=True)
+class Source:
+    """FILE, how to read it, and whether to answer as JSON."""
+
+    json: bool = JSON
+    named: str = typer.Argument(
+        ...,
+        metavar="FILE",
+        show_default=False,
+        help="One row per annotation or a column per annotator: CSV, TSV, JSON lines (also packed), Parquet, Arrow, "
+        "Excel, ODS, a folder of these, - for standard input, an export of Label Studio, Argilla, doccano or Prodigy, "
+        "a log of judges by Inspect, promptfoo, Langfuse or lm-evaluation-harness.",
+    )
+    item: str | None = _column("items (found if called item, task, id, …); A,B if two identify an item together")
+    annotator: str | None = _column("annotators (annotator, worker, rater, …); of a wide table, A,B,…")
+    label: str | None = _column("labels (label, answer, annotation); of an export, the question to read")
+    question: str | None = _column("questions, each a table of its own")
+    weight: str | None = _column("weights of the rows")
+    classes: str | None = option(
+        None, "All classes, in this order; any other label is an error.", metavar="A,B,…", panel=READING
+    )
+    abstain: list[str] | None = option(
+        None, 'An answer that is not a class ("" for an empty one); repeatable.', metavar="LABEL", panel=READING
+    )
+    wide: bool = option(False, "FILE has a column per annotator.", "--wide", panel=READING)
+    ticks: Literal["votes", "questions"] | None = option(
+        None, "If answers select several labels: one vote each, or a yes/no question per label.", panel=READING
+    )
+    normalize: bool = option(
+        False, "Treat labels that differ only by capitals or spaces as one.", "--normalize", panel=READING
+    )
+    map: list[str] | None = option(
+        None, "Rename a label (OLD= for no answer), or all in a FILE of two columns; repeatable.", "--map",
+        metavar="OLD=NEW", panel=READING,
+    )  # fmt: skip
+    many_classes: bool = option(False, "Accept nearly as many classes as rows.", "--many-classes", panel=READING)
+    kind: Kind | None = option(None, "The label type; guessed by default.", panel=READING)
+    input_format: str | None = _input_format("--format", "--input-format")
+
+    def read(self, *, any_kind: bool = False, **for_one_question: Any) -> Tables:
+        """Return the table, or one per question; options `for_one_question` are an error for a file of several.
+
+        With `any_kind`, the command checks the label type itself.
+        """
+        from dissensus.table.io import read
+        from dissensus.table.kinds import CLASS_KINDS, check_kind
+
+        invocation = show.running.get()
+        if invocation.own_process:
+            _start_arrow()
+        same = ("item", "annotator", "label", "question", "weight", "normalize", "many_classes")
+        with show.waiting(f"reading {self.file}"):
+            found: Any = read(
+                self.named,
+                format=self.input_format,
+                classes=self.class_names(),
+                abstain=self.abstain or (),
+                wide=self.wide or None,
+                ticks=self.ticks,
+                kind=self.kind,
+                map=self._mapping() if self.map else {},
+                **{name: getattr(self, name) for name in same},
+            )
+        tables: Tables = dict(found) if isinstance(found, Mapping) else {None: found}
+        if not any_kind and invocation.command not in ANY_KIND:
+            every, tables = tables, _of_classes(tables)
+            self.question_names.extend(str(name) for name, table in every.items() if table is tables.get(None))
+            for table in tables.values():
+                check_kind(table.kind, CLASS_KINDS, f"dissensus {invocation.command}")
+        if (reading := next(iter(tables.values())).source) is not None:
+            self.announce(reading)
+        for name, given in for_one_question.items():
+            if given is not None and None not in tables:
+                raise faults.OneQuestionOnly(option=ParameterName(name))
+        return tables
+
+    def announce(self, reading: Reading) -> None:
+        """Store the import report for JSON, and print it above the results otherwise."""
+        self.import_report.update(reading.facts())
+        if not self.json:
+            show.announce(map(show.clean, reading.lines(face_of(show.running.get().options))))
+
+    def read_one(self) -> Annotations:
+        """Return the table; several questions are an error."""
+        tables = self.read()
+        if None not in tables:
+            source = next(iter(tables.values())).source
+            by_label = source is not None and bool(source.texts)
+            raise faults.ManyQuestions(
+                file=self.file, count=len(tables), question=str(next(iter(tables))), by_label=by_label
+            )
+        return tables[None]
+
+    def read_both(self, old: str, **for_one_question: Any) -> tuple[Tables, Tables]:
+        """Return the tables of an earlier file and those of FILE, which must have the same questions."""
+        before, after = dataclasses.replace(self, named=old).read(), self.read(**for_one_question)
+        if (None in before) != (None in after):
+            raise faults.OtherQuestions(old=old, new=self.named)
+        for question in after:
+            if question not in before:
+                raise faults.QuestionMissing(question=show.name(question), old=old, new=self.named)
+        return before, after
+
+    def print_each(
+        self, answers: dict[str | None, T], show_one: Callable[[str, T], None],
+        facts: Callable[[Any], dict[str, Any]] = dict, *, output: Path | None = None,
+        kept: tuple[str, str] | None = None, frame: Callable[[Any], Any] = lambda answer: answer.to_frame(),
+        **head: Any,
+    ) -> None:  # fmt: skip
+        """Print the answers of `answer_each`: their facts as one JSON object, or each as text below its title.
+
+        The frame of a single answer is written to `output`; `kept` describes it, and what -o would write.
+        """
+        if output is not None and kept is not None:
+            from dissensus.cli.folder import write_file
+
+            write_file(frame(answers[None]), output)
+        if self.json:
+            found = {question: facts(answer) for question, answer in answers.items()}
+            self.print_json(head | show.paths(output=output) | found.get(None, {"questions": found}))
+            return
+        for question, answer in answers.items():
+            show_one(self.title(question), answer)
+        if kept is not None:
+            show.written(output, *kept)
+
+    def print_json(self, facts: dict[str, Any], **files: Path | None) -> None:
+        """Print facts as JSON, after FILE and its import report; `files` were written."""
+        show.json({"file": show.path(self.file), "reading": self.import_report} | facts, **files)
+
+    @property
+    def file(self) -> Path:
+        """FILE as a path; an address such as s3://bucket keeps its slashes only in `named`."""
+        return Path(self.named)
+
+    @property
+    def holds_texts(self) -> bool:
+        """True if FILE, once read, is an export with texts of its items."""
+        return self.named != "-" and "text" in self.import_report.get("columns", {}) and "answers" in self.import_report
+
+    @functools.cached_property
+    def import_report(self) -> dict[str, Any]:
+        """The import report of FILE as plain values; empty before `read`."""
+        return {}
+
+    @functools.cached_property
+    def question_names(self) -> list[str]:
+        """Names that an earlier run may have given the single question: by --label, or the only one of classes."""
+        return [] if self.label is None else [self.label]
+
+    def _mapping(self) -> dict[str, str]:
+        """Return the labels to rename, from OLD=NEW or from the first two columns of a file."""
+        from dissensus.table.io import read_frame
+
+        found: dict[str, str] = {}
+        for entry in self.map or ():
+            old, equals, new = entry.partition("=")
+            if equals:
+                found[old] = new
+                continue
+            frame = read_frame(entry)
+            if frame.num_columns < 2:
+                raise faults.NoMapping(entry=entry)
+            pairs = zip(*(frame.column(k).to_pylist() for k in (0, 1)), strict=True)
+            found |= {str(old): "" if new is None else str(new) for old, new in pairs}
+        return found
+
+    def class_names(self) -> list[str] | None:
+        """Return the classes that --classes declares."""
+        return None if self.classes is None else [part.strip() for part in self.classes.split(",")]
+
+    def title(self, question: str | None) -> str:
+        """Return the title of a result."""
+        file = "standard input" if self.named == "-" else str(self.file)
+        return file if question is None else f"{file}, question {show.name(question)}"
+
+
+@dataclass(frozen=True)
+class SourceOfTables(Source):
+    """FILE of a command whose --format is that of the tables it writes."""
+
+    input_format: str | None = _input_format("--input-format")
+
+
+@dataclass(frozen=True)
+class Gold:
+    """A file of known labels, and how to read it."""
+
+    gold: Path | None = option(
+        None, "Known labels, hidden from the method and used to measure accuracy.", metavar="GOLD"
+    )
+    gold_item: str | None = option(None, "GOLD's column of items.", metavar="COLUMN")
+    gold_label: str | None = option(None, "GOLD's column of labels.", metavar="COLUMN")
+
+    def read(self, table: Annotations) -> Any:
+        """Return (I,) class codes, −1 if unknown, from the file or else from FILE; None if neither has gold labels.
+
+        For a table of numbers they are numbers, NaN if unknown.
+        """
+        if table.kind == "pairs":
+            if self.gold is not None:
+                raise faults.NotForLabels(option=ParameterName("gold"), kind="comparisons of two alternatives")
+            return None
+        if self.gold is None and table.source is not None and table.source.gold is not None:
+            try:
+                if table.kind == "numbers":
+                    return table.gold_values(*table.source.gold)
+                return table.gold_codes(*table.source.gold)
+            except UnknownClass as error:
+                warnings.warn(faults.GoldIgnored(reason=for_command_line(error)), stacklevel=2)
+                return None
+        return self.read_file(self.gold, table)
+
+    def read_file(self, path: Path | None, table: Annotations) -> Any:
+        """Return the same from another file, if any, with the same columns."""
+        from dissensus.table.io import check_gold_items, gold_codes, gold_values
+
+        if path is None:
+            return None
+        numbers = table.kind == "numbers"
+        columns = self.columns(path, table, NUMBERS if numbers else ())
+        with self._own_options(path):
+            check_gold_items(columns[0], table)
+            return (gold_values if numbers else gold_codes)(table, *columns)
+
+    def include(self, table: Annotations, known: Path | None) -> Annotations:
+        """Return a table of sets or objects whose classes include known answers that no annotator gave."""
+        if table.kind not in ("sets", "objects"):
+            return table
+        source = table.source
+        columns = [] if source is None or source.gold is None else [source.gold]
+        columns += [self.columns(path) for path in (self.gold, known) if path is not None]
+        for _, labels in columns:
+            table = table.including(labels)
+        return table.with_source(source)
+
+    def columns(self, path: Path, table: Annotations | None = None, usual: tuple[str, ...] = ()) -> tuple[Any, Any]:
+        """Return the columns of items and labels of a file; a column named like FILE's items comes first."""
+        from dissensus.table.io import gold_columns
+
+        with self._own_options(path):
+            item = self.gold_item or (None if table is None else item_column(table, path))
+            return gold_columns(path, item, self.gold_label, usual)
+
+    @contextmanager
+    def _own_options(self, path: Path) -> Iterator[None]:
+        """Name --gold-item and --gold-label in errors about the columns of this file."""
+        try:
+            with show.waiting(f"reading {path}"):
+                yield
+        except DissensusError as error:
+            vars(error)["face"] = GOLD_FILE  # see `for_command_line`
+            raise
+
+
+def item_column(table: Annotations, path: Path) -> str | None:
+    """Return the column of items of FILE, if a file of known labels has one of that name."""
+    from dissensus.table.io import read_frame
+
+    name = "" if table.source is None else table.source.columns.get("item", "")
+    name = name.split("'")[1] if name.startswith("'") else ""
+    return name if name and name in read_frame(path).column_names else None
+
+
+def answer_each(
+    tables: Tables, answer: Callable[[Annotations, str | None], T], *, every: bool = False
+) -> dict[str | None, T]:
+    """Return question → answer, or None → answer for a single table; errors and warnings name the question.
+
+    A question without an answer is skipped with a warning if another has one, and an error if `every` must have one.
+    """
+    found: dict[str | None, T] = {}
+    failed: list[DataError] = []
+    for question, table in tables.items():
+        try:
+            with nullcontext() if question is None else prefix_errors(f"question {show.name(question)!r}"):
+                found[question] = answer(table, question)
+        except DataError as error:
+            failed.append(error)
+            if every:
+                break
+    if failed and (every or not found):
+        raise failed[0]
+    for skipped in failed:
+        warnings.warn(DataWarning(for_command_line(skipped)), stacklevel=2)
+    return found
+
+
+def _of_classes(tables: Tables) -> Tables:
+    """Return the questions with classes, if there are any; a note in the import report names the others."""
+    from dissensus.table.kinds import CLASS_KINDS
+    from dissensus.table.notes import OtherKinds
+
+    chosen = {question: table for question, table in tables.items() if table.kind == "classes"}
+    if not chosen or len(chosen) == len(tables):
+        return tables
+    skipped = [
+        f"{question!r} ({table.kind}" + (f"; --label {question!r} reads it)" if table.kind in CLASS_KINDS else ")")
+        for question, table in tables.items()
+        if question not in chosen
+    ]
+    if (reading := next(iter(chosen.values())).source) is not None:
+        reading.add_note(OtherKinds(questions=", ".join(skipped)))
+    return chosen if len(chosen) > 1 else {None: next(iter(chosen.values()))}
+
+
+def _start_arrow() -> None:
+    """Keep pyarrow from importing pandas at its first array: that takes 0.3 s, and no command needs it."""
+    if "pandas" not in sys.modules:
+        import pyarrow
+
+        sys.modules["pandas"] = None  # type: ignore[assignment]  # makes its import fail
+        for _ in range(2):  # it tries once in Cython and once in C++
+            with suppress(ImportError, AttributeError):
+                pyarrow.array([0]).to_numpy()
+        del sys.modules["pandas"]
