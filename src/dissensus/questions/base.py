@@ -144,7 +144,7 @@ questions: Registry[type[Question]] = Registry(
 """Questions by name; `summary` is the question in words, `title` and `place` make it a section of the report."""
 
 
-def ask(question: str, table: Annotations, **given: Any) -> Any:
+def ask(question: str, table: Any, **given: Any) -> Any:
     """Ask a question by name, with its options and inputs; return its facts.
 
     >>> from dissensus import ask, simulate

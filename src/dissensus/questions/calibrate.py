@@ -261,8 +261,8 @@ def calibrate(
     (True, 100)
     >>> print(found.plan(0.2))
     The gold labels are enough for intervals 0.2 wide.
-    >>> found.to_frame().shape
-    (400, 5)
+    >>> found.to_frame().shape, found.notes
+    ((400, 5), ())
     """
     check_kind(table.kind, KINDS_CORRECTED, "calibrate")
     numeric = np.asarray(gold).dtype.kind == "f"

@@ -240,6 +240,8 @@ def diff(
     ({'added': 1, 'changed': 2, 'removed': 0}, ["together: x changed 'cat' to 'dog'; y changed 'cat' to 'dog'"])
     >>> print(found.verdict().partition(";")[0], found.to_frame().shape)
     1 label was added, 2 changed and 0 removed (1, 6)
+    >>> next(found.findings()).facts
+    {'added': 1, 'changed': 2, 'removed': 0, 'flipped': 1}
     """
     for table in (old, new):
         check_kind(table.kind, CLASS_KINDS, "diff")

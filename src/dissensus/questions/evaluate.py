@@ -137,8 +137,8 @@ def evaluate(
     >>> found = evaluate({"votes": data.annotations.soft_labels("smoothed")}, data.annotations, gold=data.truth)
     >>> round(found["accuracy"].values["votes"].value, 3)
     0.863
-    >>> found.to_frame().shape
-    (15, 11)
+    >>> found.to_frame().shape, found.notes
+    ((15, 11), ())
     """
     check_kind(table.kind, CLASS_KINDS, "evaluate")
     check_argument("scale", scale, Scale)

@@ -132,8 +132,9 @@ def review_panel(
     '5 judges are worth 2.9 independent ones (2.7 to 3.6)'
     >>> [pair[:2] for pair in review_panel(drawn.annotations).alike(1)]
     [('3', '4')]
-    >>> review_panel(drawn.annotations, gold=drawn.truth).tested()  # by gold they err independently
-    []
+    >>> review = review_panel(drawn.annotations, gold=drawn.truth)
+    >>> review.tested(), review.finding().judges  # by gold they err independently
+    ([], 5)
     """
     judges = panel_judges(table)
     if judges.size == 0 or table.n_classes < 2:

@@ -264,6 +264,8 @@ def recommend(
     (10.7, (20, 8))
     >>> print(found.verdict().partition(". ")[0])
     Ask for 20 labels about 20 items, at a cost of 20
+    >>> next(found.findings()).labels, found.next_step().budget
+    (20, 100)
     """
     if not isinstance(table, Annotations):
         raise NotATable(type=type(table).__name__)

@@ -263,6 +263,8 @@ def redundancy(
     ([1, 2, 3, 5, 6], 20)
     >>> print(found.verdict().partition(". ")[0], found.to_frame().shape)
     With 5 labels per item only 94.2 % of the items get the class that all 6 give (5, 8)
+    >>> next(found.findings()).labels
+    5
     """
     check_kind(table.kind, CLASS_KINDS, "redundancy")
     gold = check_gold(gold, table)
