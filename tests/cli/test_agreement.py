@@ -7,7 +7,7 @@ import pytest
 import dissensus as dz
 from cli.tables import write_csv
 from dissensus import ask
-from dissensus.cli.options import answer_each
+from dissensus.cli.source import answer_each
 from dissensus.exceptions import DataError, MissingColumn
 from dissensus.messages import Message
 from dissensus.questions import findings as f
