@@ -63,7 +63,7 @@ def read_elsewhere(source: Source, options: Any) -> Any:
     if isinstance(options, Disk):
         if source.file.is_dir():
             raise UnreadableFile(f"{source.file} is a folder; name its files: '{source.file}/*.parquet'.")
-        check_parquet(source.file, "--engine disk")
+        check_parquet(source.file, "disk")
         with show.waiting(f"sorting and coding {source.file}"):
             place = options.folder or beside(source.file)
             table: Any = code(source.file, place, **columns, memory_gb=options.memory_gb)

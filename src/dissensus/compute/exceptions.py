@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 
@@ -35,13 +35,19 @@ class NoFolderForCodes(BadParameter):
 
 
 class OneLabelPerRow(BadParameter):
-    template = "the engine {engine!r} needs one label per row, and this table has {found}; fit its parts separately."
+    template = "the engine {engine!r} needs one label per row, and this table has {found}; {advice}."
     engine: str
-    found: str
+    role: Literal["proba", "question"]
 
+    @property
+    def found(self) -> str:
+        """Name what the table has instead."""
+        return "class probabilities" if self.role == "proba" else "several questions"
 
-class ProbabilisticTable(BadParameter):
-    template = "the engine 'disk' needs one label per row, and this table is probabilistic; fit it in memory."
+    @property
+    def advice(self) -> str:
+        """Name what can be fitted."""
+        return "use the engine 'local'" if self.role == "proba" else "fit one question at a time"
 
 
 class BadClusterAddress(BadParameter):
@@ -71,9 +77,15 @@ class ClusterNotStarted(BadParameter):
 
 
 class SparkNotStarted(MissingExtra):
-    template = "Spark does not start ({reason}); {advice}."
+    template = "Spark does not start ({reason}); correct Spark's own settings, or name a cluster with {param[master]}."
     reason: str
-    advice: str
+
+
+class NoJava(MissingExtra):
+    template = (
+        "Spark does not start ({reason}); {param[engine]} 'spark' needs Java 17 or later, found by JAVA_HOME or PATH."
+    )
+    reason: str
 
 
 class NoDevice(BadParameter):
@@ -121,7 +133,7 @@ class BadItemOffsets(DataError):
 
 
 class NotParquet(UnreadableFile):
-    template = "{path} is not a Parquet file, which {engine} needs; convert it, or use the engine 'local'."
+    template = "{path} is not a Parquet file, which {param[engine]} {engine!r} needs; convert it, or use 'local'."
     path: Path
     engine: str
 
@@ -138,9 +150,9 @@ class CannotSort(UnreadableFile):
 
 
 class SparkCannotFind(UnreadableFile):
-    template = "{source}: Spark finds {found}; give a table, or files that all executors can read."
+    template = "{source}: Spark finds no such {wanted}; give a table, or files that all executors can read."
     source: str
-    found: str
+    wanted: Literal["table", "Parquet files"]
 
 
 class SparkCannotRead(UnreadableFile):

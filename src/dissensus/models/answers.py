@@ -10,8 +10,8 @@ import numpy as np
 from dissensus.common.arrays import unmasked
 from dissensus.common.frames import as_frame
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator
+from dissensus.models.exceptions import GoldValuesShape
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import spans_of
 
@@ -84,9 +84,6 @@ def check_values(gold: Any, table: Annotations) -> FloatArray | None:
         return None
     values = unmasked(gold, np.nan)
     if values.shape != (table.n_items,) or values.dtype.kind not in "iuf":
-        raise DataError(
-            f"gold must hold one number per item, {table.n_items} in all, NaN where unknown; got {values.dtype} of "
-            f"shape {values.shape}. `table.gold_values(item, value)` makes it from names."
-        )
+        raise GoldValuesShape(n_items=table.n_items, dtype=str(values.dtype), shape=values.shape)
     values = values.astype(np.float64)
     return values if np.isfinite(values).any() else None

@@ -14,7 +14,7 @@ import numpy as np
 
 from dissensus.common.arrays import group_starts
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.exceptions import DataError
+from dissensus.models.exceptions import BadEarlierCount, EarlierMatrixShape, EarlierShape
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
@@ -32,22 +32,21 @@ def check_earlier(earlier: Earlier, table: Annotations) -> FloatArray:
         for name, matrix in earlier.items():
             array = np.asarray(matrix, float)
             if array.shape != (K, K):
-                raise DataError(
-                    f"earlier: annotator {naming.shown(name)} has counts of shape {array.shape}; it takes {K} × {K}, "
-                    "rows for the true class."
-                )
+                raise EarlierMatrixShape(annotator=naming.shown(name), shape=array.shape, n_classes=K)
             if at[name] >= 0:
                 counts[at[name]] = array
     else:
         counts = np.asarray(earlier, float)
         if counts.shape != (A, K, K):
-            raise DataError(f"earlier has shape {counts.shape}; expected annotators × true × given, {(A, K, K)}.")
+            raise EarlierShape(shape=counts.shape, expected=(A, K, K))
     bad = np.argwhere(~(np.isfinite(counts) & (counts >= 0)))
     if bad.size:
         a, c, k = bad[0]
-        raise DataError(
-            f"earlier: annotator {naming.shown(table.annotators[a])} has the count {counts[a, c, k]} for label "
-            f"{naming.shown(table.classes[k])} of class {naming.shown(table.classes[c])}; counts are 0 or more."
+        raise BadEarlierCount(
+            annotator=naming.shown(table.annotators[a]),
+            count=float(counts[a, c, k]),
+            label=naming.shown(table.classes[k]),
+            true=naming.shown(table.classes[c]),
         )
     return counts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from dissensus.exceptions import BadParameter, ConvergenceWarning, DataError, NotFitted, UnreadableFile
 from dissensus.messages import Message
@@ -118,13 +118,13 @@ class GoldValuesShape(DataError):
     shape: tuple[int, ...]
 
 
-class GoldNotUsed(BadParameter):
-    template = "{method} cannot use known outcomes of items; leave gold out."
+class OutcomesNotUsed(BadParameter):
+    template = "{method} cannot use known outcomes of items; leave {param[known]} out."
     method: str
 
 
-class GoldLabelsNotUsed(DataError):
-    template = "{method} cannot use known labels; leave gold out."
+class GoldNotUsed(DataError):
+    template = "{method} cannot use known labels; leave {param[known]} out."
     method: str
 
 
@@ -184,19 +184,31 @@ class ScoresOfNewPairs(BadParameter):
     )
 
 
-class NotConnected(DataError):
-    template = "the {things:,} things fall into {groups:,} groups that {how}, such as {first} and {second}; {advice}."
+class NotCompared(DataError):
+    template = (
+        "the {things:,} alternatives fall into {groups:,} groups that are never compared, directly or through others, "
+        "such as {first} and {second}; rank each group separately, or collect more comparisons."
+    )
     things: int
     groups: int
-    how: str
     first: str
     second: str
-    advice: str
+
+
+class NoWinsBothWays(DataError):
+    template = (
+        "the {things:,} alternatives fall into {groups:,} groups that never win against each other both ways, such as "
+        "{first} and {second}; set {param[prior='auto']}."
+    )
+    things: int
+    groups: int
+    first: str
+    second: str
 
 
 class NoClassProbabilities(BadParameter):
     template = "{labels} have no class probabilities; `{instead}` reports how certain an answer is."
-    labels: str
+    labels: Literal["numbers", "objects"]
     instead: str
 
 
@@ -226,6 +238,35 @@ class WrongClassBalance(BadParameter):
     template = "{param[class_balance]} has {shares} shares and the table has {n_classes} classes."
     shares: int
     n_classes: int
+
+
+class MissingResult(DataError):
+    template = "{name} is missing"
+    name: str
+
+
+class UnknownResult(DataError):
+    template = "{method} has no {name}"
+    method: str
+    name: str
+
+
+class WrongArray(DataError):
+    template = "{name} has type {dtype} and shape {shape}, expected {expected}"
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    expected: str
+
+
+class ValueOutOfRange(DataError):
+    template = "{name} has a value outside its range, {range}"
+    name: str
+    range: str
+
+
+class CompressedArrays(DataError):
+    template = "its arrays are compressed"
 
 
 class NotSaveable(BadParameter):

@@ -20,8 +20,18 @@ import numpy as np
 from dissensus.common.atomic import atomic
 from dissensus.common.types import Names
 from dissensus.compute.engines import engine_name
-from dissensus.exceptions import BadParameter, UnreadableFile
 from dissensus.models.base import Aggregator, clusterings, methods
+from dissensus.models.exceptions import (
+    CompressedArrays,
+    DamagedModel,
+    MissingResult,
+    NoModel,
+    NotSaveable,
+    UnknownResult,
+    ValueOutOfRange,
+    WrongArray,
+    WrongFormat,
+)
 
 FILE = "model.npz"
 DAMAGE = (
@@ -64,10 +74,10 @@ def _check(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
     schema = kind.results()
     for name, about in schema.items():
         if name not in found and not about.startswith(OPTIONAL):
-            raise ValueError(f"there is no {name}")
+            raise MissingResult(name=name)
     for name in found:
         if name not in schema and (not name.endswith("_") or name.startswith("_") or hasattr(kind, name)):
-            raise ValueError(f"{methods.name_of(kind)} has no {name}")
+            raise UnknownResult(method=methods.name_of(kind), name=name)
     check_arrays(found, schema)
 
 
@@ -82,22 +92,26 @@ def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str]) -> None:
         *shape, kind = about.removeprefix(OPTIONAL).split()
         kind, _, limit = kind.partition(":")
         array = np.asarray(value)
-        kinds, holds = RANGES[kind]
-        if array.dtype.kind not in kinds or not array.dtype.isnative or array.ndim != len(shape):
-            raise ValueError(f"{name} is {array.dtype} of shape {array.shape}")
-        for axis, size in zip(shape, array.shape, strict=True):
-            allowed = {axes.setdefault(one, size) for one in axis.split("|")}
-            if size not in allowed:
-                raise ValueError(f"{name} is of shape {array.shape}, where {axis} is {sorted(allowed)}")
-        if not holds(array):
-            raise ValueError(f"{name} holds a value that cannot be")
+        kinds, in_range = RANGES[kind]
+        if (
+            array.dtype.kind not in kinds
+            or not array.dtype.isnative
+            or array.ndim != len(shape)
+            or any(
+                size not in {axes.setdefault(letter, size) for letter in axis.split("|")}
+                for axis, size in zip(shape, array.shape, strict=True)
+            )
+        ):
+            raise WrongArray(name=name, dtype=str(array.dtype), shape=array.shape, expected=about)
+        if not in_range(array):
+            raise ValueOutOfRange(name=name, range=kind)
         if limit and array.size:
             limits.append((name, limit))
     for name, limit in limits:
-        if found[name].max() >= math.prod(axes[one] for one in limit.split("*")):
-            raise ValueError(f"{name} holds {found[name].max()}, beyond the number of {limit}")
+        if found[name].max() >= math.prod(axes[letter] for letter in limit.split("*")):
+            raise ValueOutOfRange(name=name, range=f"code:{limit}")
     if "classes_" in found and len(set(found["classes_"].tolist())) != axes["K"]:
-        raise ValueError("two classes have one name")
+        raise ValueOutOfRange(name="classes_", range="distinct names")
 
 
 def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
@@ -114,11 +128,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     ('model.npz', True)
     """
     if not isinstance(model, Aggregator):
-        raise BadParameter(
-            f"save outputs fitted methods, and {type(model).__name__} outputs itself; say model.save(folder)."
-            if hasattr(model, "save")
-            else f"save outputs fitted methods, got {type(model).__name__}."
-        )
+        raise NotSaveable(type=type(model).__name__, has_save=hasattr(model, "save"))
     model._check_fitted()
     path = Path(folder) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -171,10 +181,7 @@ def load(folder: str | Path) -> Aggregator:
                 stored = {key: arrays[key] for key in arrays.files}
         header = json.loads(stored.pop("header").tobytes())
         if header["format"] != FORMAT:
-            raise UnreadableFile(
-                f"{path} is of format {header['format']!r:.20}, this version of dissensus reads format {FORMAT}; fit "
-                "again."
-            )
+            raise WrongFormat(path=path, found=f"{header['format']!r:.20}", expected=FORMAT)
         registry = methods if header["method"] in methods else clusterings
         model = registry[header["method"]](**header["parameters"])
         model.check_parameters()
@@ -188,21 +195,22 @@ def load(folder: str | Path) -> Aggregator:
             setattr(model, name, np.ascontiguousarray(value) if isinstance(value, np.ndarray) else value)
         model._check_fitted()
     except (FileNotFoundError, NotADirectoryError):
-        raise UnreadableFile(f"no fitted model in {folder}: there is no {FILE}.") from None
-    except UnreadableFile:
+        raise NoModel(folder=Path(folder), file=FILE) from None
+    except WrongFormat:
         raise
     except DAMAGE as error:
-        why = " ".join(str(error).split())[:200].rstrip(".")
-        raise UnreadableFile(f"{path} is damaged ({why}); fit again.") from error
+        raise DamagedModel(path=path, reason=" ".join(str(error).split())[:200].rstrip(".")) from error
     return model
 
 
 def _check_archive(file: IO[bytes]) -> None:
-    """Raise ValueError where a file would unpack to more than it is: what `save` outputs is not packed."""
+    """Raise an error if the file would unpack to more than its size; `save` does not compress."""
     with zipfile.ZipFile(file) as archive:
-        packed = sum(one.file_size for one in archive.infolist())
-        if packed > file.seek(0, 2) or any(one.compress_type != zipfile.ZIP_STORED for one in archive.infolist()):
-            raise ValueError("its arrays are packed")
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > file.seek(0, 2) or any(
+            entry.compress_type != zipfile.ZIP_STORED for entry in entries
+        ):
+            raise CompressedArrays
     file.seek(0)
 
 
@@ -226,7 +234,7 @@ def unpack_text(data: Any, offsets: Any) -> Names:
         or offsets[-1] != len(blob)
         or (lengths < 0).any()
     ):
-        raise ValueError("names do not fill their bytes")
+        raise ValueOutOfRange(name="offsets", range="the bytes of the names")
     names = np.empty(offsets.size - 1, object)
     names[:] = [blob[a:b].decode() for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
     return names

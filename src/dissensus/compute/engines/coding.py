@@ -38,8 +38,19 @@ from dissensus.common.extras import need
 from dissensus.common.types import IntArray, Names
 from dissensus.compute.engines.base import RemoteTable
 from dissensus.compute.engines.local import cuts
+from dissensus.compute.exceptions import (
+    BadItemOffsets,
+    BadWeights,
+    BlankNames,
+    CannotSort,
+    NoRows,
+    NoSuchFile,
+    NotParquet,
+    OneLabelPerRow,
+    UnsupportedItemType,
+    WrongFileSize,
+)
 from dissensus.compute.rows import Rows
-from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.find_columns import Columns
@@ -102,13 +113,12 @@ class Coded(RemoteTable):
         n, sizes = self.n_annotations, {"item_ptr": self.n_items + 1}
         files = _files_of(self.folder, self.n_classes, self.weighted)
         for name, (path, kind) in files.items():
-            if path.stat().st_size != sizes.get(name, n) * np.dtype(kind).itemsize:
-                raise DataError(
-                    f"{path} has {path.stat().st_size:,} bytes, not those of {sizes.get(name, n):,} entries."
-                )
+            entries = sizes.get(name, n)
+            if path.stat().st_size != entries * np.dtype(kind).itemsize:
+                raise WrongFileSize(path=path, size=path.stat().st_size, entries=entries)
         starts = np.fromfile(*files["item_ptr"])
         if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
-            raise DataError(f"{files['item_ptr'][0]} does not cut {n:,} rows into {self.n_items:,} items.")
+            raise BadItemOffsets(path=files["item_ptr"][0], rows=n, items=self.n_items)
         for name, there in (("annotator", self.n_annotators), ("label", self.n_classes)):
             path, kind = files[name]
             for start in range(0, n, BATCH):
@@ -212,23 +222,19 @@ def find_columns(columns: dict[str, Any], there: list[str], engine: str) -> dict
     found = Columns(**columns).find(there)
     for role in ("proba", "question"):
         if role in found:
-            raise BadParameter(
-                f"engine={engine!r} takes one label per row; there is a column of {role}: fit its parts by themselves."
-            )
+            raise OneLabelPerRow(engine=engine, role=role)
     return found
 
 
 def check_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad_weights: int = 0) -> None:
     """Raise DataError where there is no row, a blank name (role → how many) or a weight that is none."""
     if total == 0:
-        raise DataError("there is no row; a table needs at least one annotation.")
+        raise NoRows
     for role, count in blank.items():
         if count:
-            raise DataError(
-                f"column {columns[role]!r}: {count:,} of {total:,} rows are blank or missing; drop those rows first."
-            )
+            raise BlankNames(column=columns[role], blank=count, total=total)
     if bad_weights:
-        raise DataError(f"weight: {bad_weights:,} of {total:,} rows are negative or missing; weights are 0 or more.")
+        raise BadWeights(bad=bad_weights, total=total)
 
 
 def _check(rows: Any, files: list[str], columns: dict[str, str]) -> None:
@@ -277,14 +283,14 @@ def _sorting(source: str | Path) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__ not in ("duckdb", "_duckdb"):
             raise
-        why = str(error).strip().partition("\n")[0].rstrip(". ")
-        raise UnreadableFile(f"{source} cannot be sorted and coded: {why}.") from error
+        reason = str(error).strip().partition("\n")[0].rstrip(". ")
+        raise CannotSort(source=str(source), reason=reason) from error
 
 
 def code_table(table: Annotations, folder: str | Path) -> Coded:
     """A table in memory as codes in `folder`."""
     if table.proba is not None:
-        raise BadParameter("engine='disk' takes one label per row; this table is probabilistic: fit it in memory.")
+        raise OneLabelPerRow(engine="disk", role="proba")
     check_counts({}, len(table), {})
     arrays = (table.item_ptr, table.annotator, table.label, table.weight)
     names = [repr(one.tolist()).encode() for one in (table.items, table.annotators, table.classes)]
@@ -316,7 +322,7 @@ class _Writer:
         if len(item) == 0:
             return
         if not (naming.is_text(item.type) or pa.types.is_integer(item.type)):
-            raise DataError(f"column 'item' holds values of type {item.type}; convert it to text or integers.")
+            raise UnsupportedItemType(column="item", type=str(item.type))
         codes = np.asarray(item.dictionary_encode().indices)  # in sorted order a code is new where it changes
         new = np.flatnonzero(np.diff(codes, prepend=-1))
         if self.last is not None and item[0].as_py() == self.last:
@@ -373,9 +379,7 @@ def check_parquet(path: str | Path, engine: str) -> None:
     if path.is_file():
         with path.open("rb") as file:
             if file.read(len(PARQUET)) != PARQUET:
-                raise UnreadableFile(
-                    f"{path} is no Parquet file, which {engine} needs; convert it, or let the engine 'local' read it."
-                )
+                raise NotParquet(path=path, engine=engine)
 
 
 def _files(source: str | Path) -> list[str]:
@@ -383,5 +387,5 @@ def _files(source: str | Path) -> list[str]:
     folder, pattern = without_pattern(source)
     files = [str(source)] if Path(source).is_file() else sorted(map(str, folder.glob(pattern)))
     if not files:
-        raise UnreadableFile(f"no such file: {source}; a pattern such as 'labels/*.parquet' names several.")
+        raise NoSuchFile(source=str(source))
     return files

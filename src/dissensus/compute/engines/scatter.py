@@ -32,8 +32,18 @@ from dissensus.compute.engines import Spark
 from dissensus.compute.engines.base import RemoteTable
 from dissensus.compute.engines.coding import check_counts, check_parquet, find_columns
 from dissensus.compute.engines.local import balanced
+from dissensus.compute.exceptions import (
+    ClusterNotStarted,
+    FrameNotStable,
+    ItemsLost,
+    NoCluster,
+    NoJava,
+    SparkCannotFind,
+    SparkCannotRead,
+    SparkNotStarted,
+    UnsupportedItemType,
+)
 from dissensus.compute.rows import Rows, expand_rows, join_rows
-from dissensus.exceptions import BadParameter, DataError, MissingExtra, UnreadableFile
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.names import encode_labels
@@ -112,7 +122,7 @@ class Spread:
             self.kept.unpersist()  # seen once, on a cluster that speculates; what Spark forgets it makes again
             parts = self.parts.collect()
         if (found := sum(map(len, parts))) != len(self):
-            raise DataError(f"Spark gave {found:,} items of {len(self):,}; turn spark.speculation off and fit again.")
+            raise ItemsLost(found=found, expected=len(self))
         return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *parts]).astype(
             dtype or self.dtype, copy=False
         )
@@ -192,9 +202,7 @@ def scatter(
     counts = parts.mapPartitionsWithIndex(_count).collect()
     again = sum(n for _, _, n in counts)
     if again != total:
-        raise DataError(
-            f"the frame gave {total:,} rows, and {again:,} when asked again; write it to Parquet and fit that."
-        )
+        raise FrameNotStable(first=total, second=again)
     *first, n_items = np.cumsum([0, *(n for _, n, _ in counts)]).tolist()
     offsets = {partition: start for (partition, _, _), start in zip(counts, first, strict=True)}
     names = made.map(lambda one: pickle.loads(one["names"]))
@@ -252,37 +260,26 @@ def session(master: str | None = None) -> Any:
             found.sparkContext.pythonExec = sys.executable  # not whatever `python3` is: that may know nothing of us
         return found
     except PySparkException as error:
-        raise MissingExtra(
-            f"Spark does not start ({cause(error)}); engine='spark' needs Java 17 or later, where JAVA_HOME or "
-            "PATH says."
-        ) from None
+        raise NoJava(reason=cause(error)) from None
     except Py4JError as error:
         if master is None:
-            raise MissingExtra(
-                f"Spark does not start ({cause(error)}); see its own settings, or give a master."
-            ) from None
-        raise BadParameter(
-            f"Spark does not start at master {master!r} ({cause(error)}); mend the address, or leave master out to run "
-            "as Spark's own settings say, or on this machine."
-        ) from None
+            raise SparkNotStarted(reason=cause(error)) from None
+        raise ClusterNotStarted(master=master, reason=cause(error)) from None
 
 
 def _check_listens(master: str) -> None:
-    """An error where nobody listens at spark://host:port, or at any of several."""
-    why: Exception | None = None
+    """Raise an error unless a cluster listens at one of the addresses in spark://host:port,host:port."""
+    reason: Exception | None = None
     for place in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
         host, _, port = place.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
         except (OSError, OverflowError) as error:
-            why = error
+            reason = error
         else:
             return
-    if why is not None:
-        raise BadParameter(
-            f"no Spark cluster listens at master {master!r} ({getattr(why, 'strerror', None) or why}); start one "
-            "there, mend the address, or leave master out to run on this machine."
-        )
+    if reason is not None:
+        raise NoCluster(master=master, reason=str(getattr(reason, "strerror", None) or reason))
 
 
 def is_frame(source: Any) -> bool:
@@ -295,7 +292,7 @@ def _frame(source: Any, master: str | None) -> Any:
         return source
     named = isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet")
     if Path(str(source)).suffix or not named:  # a table may be called as a file without a suffix is
-        check_parquet(str(source), "engine='spark'")
+        check_parquet(str(source), "spark")
     spark = session(master)
     from py4j.protocol import Py4JError
     from pyspark.errors import AnalysisException, PySparkException
@@ -303,10 +300,9 @@ def _frame(source: Any, master: str | None) -> Any:
     try:
         return spark.table(source) if named else spark.read.parquet(str(source))
     except AnalysisException:
-        what = "no table of that name" if named else "no such Parquet files"
-        raise UnreadableFile(f"{source}: Spark finds {what}; give a table, or files that all executors see.") from None
+        raise SparkCannotFind(source=str(source), wanted="table" if named else "Parquet files") from None
     except (PySparkException, Py4JError) as error:
-        raise UnreadableFile(f"{source}: Spark cannot read it ({cause(error)}); give a table, or Parquet.") from None
+        raise SparkCannotRead(source=str(source), reason=cause(error)) from None
 
 
 def cause(error: Exception) -> str:
@@ -321,9 +317,7 @@ def _check(rows: Any, columns: dict[str, str]) -> int:
 
     kinds = dict(rows.dtypes)
     if kinds["item"] != "string" and kinds["item"] not in INTEGERS:
-        raise DataError(
-            f"column {columns['item']!r} holds values of type {kinds['item']}; convert it to text or integers."
-        )
+        raise UnsupportedItemType(column=columns["item"], type=kinds["item"])
     bad = {}
     for role in ("item", "annotator", "label"):
         bad[role] = of.col(role).isNull()
@@ -332,7 +326,7 @@ def _check(rows: Any, columns: dict[str, str]) -> int:
     if "weight" in columns:
         given = of.col("weight").cast("double")
         bad["weight"] = given.isNull() | of.isnan(given) | (given < 0) | (given == float("inf"))
-    total, *counts = rows.select(of.count(of.lit(1)), *map(of.count_if, bad.values())).initial_params()
+    total, *counts = rows.select(of.count(of.lit(1)), *map(of.count_if, bad.values())).first()
     blank = dict(zip(bad, counts, strict=True))
     weights = blank.pop("weight", 0)
     check_counts(columns, total, blank, weights)

@@ -12,9 +12,9 @@ from dissensus.common.types import BoolArray, IntArray
 from dissensus.compute.engines import Torch
 from dissensus.compute.engines.base import Engine, P, Pass, S, Size
 from dissensus.compute.engines.local import Threads, cuts
+from dissensus.compute.exceptions import NoDevice
 from dissensus.compute.kernels.on_torch import Data
 from dissensus.compute.rows import Rows
-from dissensus.exceptions import BadParameter
 
 PART_ROWS = {"cuda": 2**25, "cpu": 2**20}
 
@@ -55,7 +55,7 @@ def on_device(
         device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has one for each reason
-        raise BadParameter(f"this machine has no device {options.device!r}; leave it out, or take 'cpu'.") from error
+        raise NoDevice(device=options.device) from error
 
     def put(array: Any) -> torch.Tensor:
         return torch.tensor(array, device=device)  # a copy: the table's arrays are read-only

@@ -27,9 +27,16 @@ from scipy.linalg import solve
 
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel
 from dissensus.models.base import methods
+from dissensus.models.exceptions import (
+    AllWeightsZero,
+    NotCompared,
+    NoWinsBothWays,
+    OutcomesNotUsed,
+    ScoresOfNewPairs,
+    UnseenAlternative,
+)
 from dissensus.models.fitting import check_label_type
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -114,7 +121,7 @@ class BradleyTerry(AnswerModel):
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
-            raise BadParameter("BradleyTerry has no use for known outcomes of items; leave gold out.")
+            raise OutcomesNotUsed(method=type(self).__name__)
         games = self._games(table)
         self.things_ = table.sides.things
         check_connected(self.things_, games, self.prior is None)
@@ -134,7 +141,7 @@ class BradleyTerry(AnswerModel):
         sides = table.sides
         weight = table.row_weights
         if not weight.sum() > 0:
-            raise DataError("all rows have the weight 0; there is nothing to learn from.")
+            raise AllWeightsZero
         won = weight * np.array([1.0, -1.0, 0.0])[table.label]
         tied = weight * (table.label == TIE) if self.ties == "davidson" else np.zeros(len(table))
         left, right = sides.left[table.item], sides.right[table.item]
@@ -261,14 +268,11 @@ class BradleyTerry(AnswerModel):
         things, left, right = table.sides
         at = naming.match(things, self.things_, "things")
         if (at < 0).any():
-            raise DataError(
-                f"{naming.shown(things[at < 0][0])} is none of the {self.things_.size:,} things that were fitted; fit "
-                "again with it."
-            )
+            raise UnseenAlternative(alternative=naming.shown(things[at < 0][0]), fitted=self.things_.size)
         return Games.unplayed(at[left], at[right], self.things_.size)
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        raise BadParameter("--model with pairs: scores are of things, not of new items; fit all comparisons together.")
+        raise ScoresOfNewPairs
 
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
         """The ranking, and how the crowd answers."""
@@ -353,9 +357,6 @@ def check_connected(things: Names, games: Games, strongly: bool) -> None:
     graph.eliminate_zeros()
     n, group = connected_components(graph, directed=True, connection="strong" if strongly else "weak")
     if n > 1:
-        one, other = things[group == group[0]][0], things[group != group[0]][0]
-        how = "are never compared, directly or through others" if not strongly else "never beat each other both ways"
-        raise DataError(
-            f"the {T:,} things fall into {n:,} groups that {how}, as {naming.shown(one)} and {naming.shown(other)}; "
-            + ("set prior='auto'." if strongly else "rank each group by itself, or compare more.")
-        )
+        first, second = things[group == group[0]][0], things[group != group[0]][0]
+        fault = NoWinsBothWays if strongly else NotCompared
+        raise fault(things=T, groups=n, first=naming.shown(first), second=naming.shown(second))

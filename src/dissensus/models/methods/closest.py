@@ -28,9 +28,9 @@ from dissensus.common.arrays import ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.evaluation.distances import ObjectDistance, pair_distances
-from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import check_gold, methods
+from dissensus.models.exceptions import GoldNotUsed, NoClassProbabilities, TooManyDistances
 from dissensus.models.fitting import check_label_type
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, design_effect
 from dissensus.table import names as naming
@@ -84,7 +84,7 @@ class Closest(AnswerModel):
 
     def _check_gold(self, gold: Any, table: Any) -> None:
         if check_gold(gold, table) is not None:
-            raise DataError(f"{type(self).__name__} has no use for known labels; leave gold out.")
+            raise GoldNotUsed(method=type(self).__name__)
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         weight = table.row_weights
@@ -130,7 +130,7 @@ class Closest(AnswerModel):
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """Objects have no probabilities of classes."""
-        raise BadParameter("objects have no probabilities of classes; confidence_ says how sure an answer is.")
+        raise NoClassProbabilities(labels="objects", instead="confidence_")
 
     predict_annotations = predict_proba
 
@@ -179,10 +179,7 @@ def candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any
     first = np.cumsum(per_item) - per_item
     entries = int(per_item[table.item].sum())
     if entries > MAX_ENTRIES:
-        raise DataError(
-            f"items have so many different labels that {entries:,} distances are needed, more than {MAX_ENTRIES:,}; "
-            "take fewer labels of an item: table.subsample."
-        )
+        raise TooManyDistances(distances=entries, most=MAX_ENTRIES)
     row = np.repeat(np.arange(len(table)), per_item[table.item])
     at = ranges(first[table.item], per_item[table.item])
     ends = np.sort(np.stack([table.label[row].astype(np.int64), label[at]]), axis=0)

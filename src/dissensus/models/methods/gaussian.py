@@ -40,9 +40,9 @@ from scipy.special import gammaln, ndtr, ndtri
 from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import bootstrap
-from dissensus.exceptions import BadParameter, DataError
 from dissensus.models.answers import AnswerModel, check_values
 from dissensus.models.base import methods
+from dissensus.models.exceptions import AllWeightsZero, IntervalNeedsTable, NoClassProbabilities
 from dissensus.models.fitting import check_label_type
 from dissensus.models.gold_tempering import best_correlation
 from dissensus.models.tempering import DEPENDENCE, MIN_GOLD, DependenceChoice, Tempering, design_effect
@@ -105,7 +105,7 @@ class Gaussian(AnswerModel):
     def _fit(self, table: Annotations, gold: Any, on_step: OnStep) -> None:
         self.classes_, weight = np.empty(0), table.row_weights
         if not weight.sum() > 0:
-            raise DataError("all rows have the weight 0; there is nothing to learn from.")
+            raise AllWeightsZero
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         self._set_scale(table, weight)
@@ -197,7 +197,7 @@ class Gaussian(AnswerModel):
         if table is None and level == LEVEL:
             return self.interval_
         if table is None:
-            raise BadParameter("an interval of another level needs the labels; give the table that was fitted.")
+            raise IntervalNeedsTable
         return self._of(table, level)[1]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
@@ -205,7 +205,7 @@ class Gaussian(AnswerModel):
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """Numbers have no probabilities of classes; see `predict_interval`."""
-        raise BadParameter("numbers have no probabilities of classes; predict_interval says how sure a value is.")
+        raise NoClassProbabilities(labels="numbers", instead="predict_interval")
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
         return self.predict_proba(table)

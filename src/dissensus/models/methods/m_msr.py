@@ -48,7 +48,6 @@ from dissensus.compute.engines.local import Local, Threads, balanced, thread_cou
 from dissensus.compute.kernels import m_msr as kernels
 from dissensus.compute.kernels.vote import several_annotators
 from dissensus.compute.rows import Rows, expand_rows
-from dissensus.exceptions import DataError
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.coins import Coins
 from dissensus.models.confusion import (
@@ -59,6 +58,7 @@ from dissensus.models.confusion import (
     label_totals,
     posterior_of_table,
 )
+from dissensus.models.exceptions import TooManyPairs
 from dissensus.models.matrices import PSEUDO, leaning
 from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
@@ -204,10 +204,7 @@ class Pairs:
             rows = rows.select(gold < 0)
         at_most = min(A**2, int((np.diff(rows.item_ptr).astype(np.float64) ** 2).sum()))
         if at_most > MAX_PAIRS:
-            raise DataError(
-                f"m-msr compares annotators who share an item, up to {at_most:,} pairs here, and takes {MAX_PAIRS:,} "
-                "at most; choose another method."
-            )
+            raise TooManyPairs(pairs=at_most, most=MAX_PAIRS)
         met = meetings(rows, A)
         first, second, count = np.repeat(np.arange(A), np.diff(met.indptr)), met.indices, met.data.real
         keep = (first != second) & (count >= least) & (count > kernels.TINY)

@@ -40,10 +40,10 @@ from dissensus.common.arrays import sums_of_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.kernels import sets as kernels
-from dissensus.exceptions import DataError
 from dissensus.models.answers import AnswerModel, about_confidence
 from dissensus.models.base import methods
 from dissensus.models.em import EMAggregator
+from dissensus.models.exceptions import NoOptionTicked, UnseenOption
 from dissensus.models.fitting import check_label_type
 from dissensus.models.gold_tempering import best_correlation
 from dissensus.models.params import SHARE, Params, em_parameter
@@ -110,7 +110,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         self.options_ = table.options.names
         if not self.options_.size:
-            raise DataError("nobody ticked an option; there is nothing to learn from.")
+            raise NoOptionTicked
         known = np.zeros((table.n_items, 0))  # or (I, L) log odds of options of known sets, NaN where none is known
         if gold is not None:
             known = np.where((gold >= 0)[:, None], np.where(table.options.ticked[gold], KNOWN, -KNOWN), np.nan)
@@ -226,10 +226,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         check_label_type(self, table)
         new = naming.match(table.options.names, self.options_, "options") < 0
         if new.any():
-            raise DataError(
-                f"option {naming.shown(table.options.names[new][0])} was not there when the model was fitted; fit it "
-                "to all annotations again."
-            )
+            raise UnseenOption(option=naming.shown(table.options.names[new][0]))
         return naming.match(table.annotators, self.annotators_, "annotators")
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:

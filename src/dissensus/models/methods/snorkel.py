@@ -39,9 +39,9 @@ from dissensus.common.arrays import pair_starts
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines import EngineChoice
-from dissensus.exceptions import BadParameter
 from dissensus.models.coins import CoinModel, Coins
 from dissensus.models.confusion import Engine, ExpectedCounts, methods
+from dissensus.models.exceptions import WrongClassBalance
 from dissensus.models.matrices import PSEUDO
 from dissensus.table.annotations import Annotations
 
@@ -116,7 +116,7 @@ class Snorkel(CoinModel):
 def given_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
     """(K,) the shares that the caller gave, summing to one."""
     if len(balance) != n_classes:
-        raise BadParameter(f"class_balance has {len(balance)} shares and the table has {n_classes} classes.")
+        raise WrongClassBalance(shares=len(balance), n_classes=n_classes)
     shares = np.array(balance, float)
     return np.asarray(shares / shares.sum())
 
