@@ -10,7 +10,7 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.rows import expand_rows
-from dissensus.exceptions import BadParameter
+from dissensus.models.exceptions import WrongClassBalance
 from dissensus.models.methods.metal import Known, MeTaL, Moments, gold_counts, known_before
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, shares_of, some_gold
@@ -421,8 +421,9 @@ def test_threads_agree():
 
 
 def test_a_class_balance_of_another_length_is_an_error():
-    with pytest.raises(BadParameter, match="class_balance has 3 shares and the table has 4 classes"):
+    with pytest.raises(WrongClassBalance) as caught:
         MeTaL(class_balance=(1, 1, 1)).fit(random_table(1))
+    assert (caught.value.shares, caught.value.n_classes) == (3, 4)
 
 
 @pytest.mark.realdata
