@@ -9,7 +9,7 @@ from dissensus import Annotations, load, save
 from dissensus.evaluation.distances import pair_distances
 from dissensus.exceptions import DataError
 from dissensus.models.exceptions import GoldNotUsed
-from dissensus.models.methods.closest import Closest, apart_from_others, candidates, scores
+from dissensus.models.methods.closest import Closest, candidates, distance_from_others, scores
 from dissensus.models.methods.rover import Rover, combine
 from dissensus.table.simulate import simulate_texts
 
@@ -89,7 +89,7 @@ def test_a_round_is_what_a_loop_makes_of_it():
         }
         q = {t: np.exp(-cost) for t, cost in of.items()}
         literal = sum(q[t] * delta(text[r], t) for t in q) / sum(q.values())
-        assert apart_from_others(found, table, weight, error)[r] == pytest.approx(literal)
+        assert distance_from_others(found, table, weight, error)[r] == pytest.approx(literal)
 
 
 def test_truth_and_annotators_are_found_again(drawn):

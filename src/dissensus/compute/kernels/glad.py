@@ -10,10 +10,10 @@ at the old x and lies below it everywhere else (Jaakkola & Jordan 2000):
 
     Σ w ((q[y] − ½) x − ½ c x²) + constant,        c = tanh(x_old / 2) / (2 x_old)
 
-In β_i, given α, this and the prior of b_i make a function of one number, B β − ½ A β² − ½ τ b², to be climbed without
-looking at the rows again; in α_j, given β, a parabola, whose two sums are scattered by annotator. One exponential per
-row in all. `walk_on` is the pass over whole arrays, of NumPy for short tables or of torch, and what the tests hold
-`walk` to.
+In β_i, given α, this and the prior of b_i are a function of one number, B β − ½ A β² − ½ τ b², which is maximised
+without another pass over the rows; in α_j, given β, a parabola, whose two sums are scattered by annotator. This takes
+one exponential per row. `walk_on` is the pass over whole arrays, of NumPy for short tables or of torch, and the oracle
+of `walk`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dissensus.common.jit import compiled
 from dissensus.compute.chunk import Chunk, array_library, normalise_log
 from dissensus.compute.kernels.items import entry, normalise
 
-MAX_STEPS = 8  # of Newton at most; two or three are usual
-MIN_STEP = 1e-6  # a shorter step ends the run_em
+MAX_STEPS = 8  # largest number of Newton steps; two or three are usual
+MIN_STEP = 1e-6  # a shorter step ends the maximisation
 
 
 @compiled
@@ -35,7 +35,7 @@ def walk(
     start, stop, rows, ability, easiness, log_prior, precision, gold, next_easiness, pull, curvature, prior_counts,
     posterior,
 ):  # fmt: skip
-    """Walk items start … stop − 1; returns their log evidence.
+    """Process items start … stop − 1 and return their log evidence.
 
     `ability` α (A,), `easiness` b (I,), `precision` τ of b's prior. Writes b of the next pass to `next_easiness` (I,);
     adds the sums of the next α to `pull` and `curvature` (A,): α = (pull + its prior's) / (curvature + its prior's).
@@ -93,7 +93,7 @@ def walk(
 
 @compiled
 def _climb(slope, square, precision, b):
-    """A b where B eᵇ − ½ A e²ᵇ − ½ τ b² is at least as high as at the one given: Newton, halved where it overshoots."""
+    """Return a b with a larger B eᵇ − ½ A e²ᵇ − ½ τ b² than the given one, by Newton steps, halved if too long."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b
     for _ in range(MAX_STEPS):
@@ -116,14 +116,14 @@ def _climb(slope, square, precision, b):
 
 
 def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
-    """`_climb` for many numbers at once: each goes on until its own run_em ends."""
+    """Return `_climb` of many numbers at once; each stops by its own step."""
     xp = array_library(b)
 
     def height(at: Any) -> Any:
         beta = xp.exp(at)
         return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
 
-    top, on = height(b), b < np.inf  # all of them
+    top, on = height(b), b < np.inf  # all numbers
     for _ in range(MAX_STEPS):
         beta = xp.exp(b)
         gradient = (slope - square * beta) * beta - precision * b
@@ -146,7 +146,7 @@ def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
 def walk_on(
     chunk: Chunk, ability: Any, easiness: Any, log_prior: Any, precision: float, fixed: Any = None
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """`walk` over all items of a part: log evidence, classes (K,), pull and curvature (A,), posterior, next b.
+    """Run `walk` over all items of a chunk: log evidence, classes (K,), pull and curvature (A,), posterior, next b.
 
     `log_prior` is (K,) or (I, K); items that are `fixed` (I,) keep their b.
     """

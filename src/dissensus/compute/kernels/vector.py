@@ -1,4 +1,4 @@
-"""Operations on the K numbers of one row at once, which numba cannot be brought to make by itself.
+"""Operations on the K numbers of one row at once, which numba does not generate by itself.
 
 Written as loops over classes, a pass over annotations compiles to one multiplication at a time: numba does not know
 that the posterior of an item and the tables are different memory, so nothing may stay in a register. These intrinsics
@@ -25,7 +25,7 @@ DOUBLE_BYTES, CACHE_LINE_BYTES = 8, 64
 
 @intrinsic(prefer_literal=True)
 def ask(typing_context, K, cells, annotator, label, first, end):
-    """Bring the cells of rows first … end − 1 close to the processor."""
+    """Prefetch the cells of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
@@ -40,7 +40,7 @@ def ask(typing_context, K, cells, annotator, label, first, end):
 
 @intrinsic(prefer_literal=True)
 def times(typing_context, K, cells, annotator, label, first, end, start, at, q):
-    """`q` (K,) = row `at` of `start` (rows, K) times the table's cells of rows first … end − 1."""
+    """Set `q` (K,) to row `at` of `start` (rows, K) times the table's cells of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
@@ -74,7 +74,7 @@ def plus(typing_context, K, cells, annotator, label, first, end, q):
 
 @intrinsic(prefer_literal=True)
 def settle(typing_context, K, q, sums):
-    """Σ q; `q` (K,) is divided by it and added to `sums` (K,)."""
+    """Return Σ q; divide `q` (K,) by it and add it to `sums` (K,)."""
 
     def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)

@@ -47,7 +47,7 @@ from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log
 from dissensus.models.em import cached_by_params, run_em
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdModel, expected_population, unknown_logs
-from dissensus.models.methods.mace import GRID, draw_by_figures
+from dissensus.models.methods.mace import GRID, draw_by_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
 
 MAX_COMMUNITIES = 8  # largest number of communities tried
@@ -131,7 +131,7 @@ class CommunityBCC(CrowdModel[Communities]):
             cuts = np.quantile(figure, np.arange(1, M) / M, method="lower")
             group: IntArray = (figure[:, None] > cuts).sum(axis=1)
         else:
-            group = (draw_by_figures(rng, hits, total) % np.uint64(M)).astype(np.int64)
+            group = (draw_by_counts(rng, hits, total) % np.uint64(M)).astype(np.int64)
         logs = np.zeros((M, *expected.shape))
         np.add.at(logs, group, expected_log(counts + expected))
         members = np.bincount(group, minlength=M).astype(np.float64)
