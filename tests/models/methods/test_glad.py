@@ -181,7 +181,7 @@ def test_one_pass_from_anywhere_raises_the_objective():
             walk, out = AbilityPass(1 / model.easiness_sd**2), {"easiness": easiness}
             sums = engine.run(walk, wild, out)
             before = sums.evidence + model.log_prior(wild)
-            after = Skills(*model._maximise(sums, easiness.copy(), engine.has_labels()), wild.prior)
+            after = Skills(*model._m_step(sums, easiness.copy(), engine.has_labels()), wild.prior)
             assert engine.run(walk, after, out).evidence + model.log_prior(after) > before
 
 
