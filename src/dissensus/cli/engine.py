@@ -15,7 +15,7 @@ import numpy as np
 
 from dissensus.cli import folder, keywords, results, show
 from dissensus.cli.options import Engine, Source
-from dissensus.compute.engines import Disk, Spark, Torch, beside
+from dissensus.compute.engines import Disk, Spark, Torch, codes_folder
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
 from dissensus.models.base import Aggregator, methods
 from dissensus.table import names as naming
@@ -65,7 +65,7 @@ def read_elsewhere(source: Source, options: Any) -> Any:
             raise UnreadableFile(f"{source.file} is a folder; name its files: '{source.file}/*.parquet'.")
         check_parquet(source.file, "disk")
         with show.waiting(f"sorting and coding {source.file}"):
-            place = options.folder or beside(source.file)
+            place = options.folder or codes_folder(source.file)
             table: Any = code(source.file, place, **columns, memory_gb=options.memory_gb)
         found = table.meta["made_of"]["columns"]
     else:

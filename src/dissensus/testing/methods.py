@@ -339,7 +339,7 @@ def check_keyword_limits(method: Method) -> None:
 
 @_check
 def check_convergence_warning(method: Method) -> None:
-    """A fit that `max_iter` ends warns, and says so in its results."""
+    """A fit that `max_iter` ends warns, and is not `converged_`."""
     if "max_iter" not in method.declared():
         return
     limits = {"max_iter": 2, "tol": 0, "restarts": 1}
@@ -466,7 +466,7 @@ def check_saving(method: Method) -> None:
 
 @_check
 def check_updates(method: Method) -> None:
-    """A method without `partial_fit` says so; an updated model is saved, scored, and knows its gold."""
+    """A method without `partial_fit` raises NoPartialFit; an updated model is saved, scored, and keeps its gold."""
     table = make_table(method, "A>K")
     model = fit_quietly(method, table)
     new = Annotations.from_arrays([900, 900, 3], [0, 77, 77], [0, 1, 1])
@@ -474,7 +474,7 @@ def check_updates(method: Method) -> None:
         with expect_error(NoPartialFit):
             model.partial_fit(new)
         return
-    model.partial_fit(new, gold=np.array([-1, 1]))  # of items 3 and 900
+    model.partial_fit(new, gold=np.array([-1, 1]))  # gold of items 3 and 900
     assert model.predict()[-1] == 1
     with tempfile.TemporaryDirectory() as folder:
         save(model, Path(folder))

@@ -53,7 +53,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
     full, coin, vector = shape == FULL, shape == COIN, n_classes > 0
 
     @compiled
-    def walk(
+    def process_items(
         start, stop, item_ptr, annotator, label, weight, prior, given, chunk, gold, cells, prior_counts, posterior
     ):
         """Process items start … stop − 1, add to the counts and `prior_counts` (K,); return their log evidence.
@@ -175,7 +175,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
             prior_counts[k] += sums[k]
         return evidence + np.log(product)
 
-    return walk
+    return process_items
 
 
 @compiled

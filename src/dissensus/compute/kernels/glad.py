@@ -12,8 +12,8 @@ at the old x and lies below it everywhere else (Jaakkola & Jordan 2000):
 
 In β_i, given α, this and the prior of b_i are a function of one number, B β − ½ A β² − ½ τ b², which is maximised
 without another pass over the rows; in α_j, given β, a parabola, whose two sums are scattered by annotator. This takes
-one exponential per row. `walk_on` is the pass over whole arrays, of NumPy for short tables or of torch, and the oracle
-of `walk`.
+one exponential per row. `process_arrays` is the pass over whole arrays, of NumPy for short tables or of torch, and the
+oracle of `process_items`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MIN_STEP = 1e-6  # a shorter step ends the maximisation
 
 
 @compiled
-def walk(
+def process_items(
     start, stop, rows, ability, easiness, log_prior, precision, gold, next_easiness, pull, curvature, prior_counts,
     posterior,
 ):  # fmt: skip
@@ -61,7 +61,7 @@ def walk(
             size = abs(x)
             e = np.exp(-size)
             q[label[row]] += w * (x + log_wrong)
-            evidence -= w * (max(x, 0.0) + log_wrong)  # with the next lines: log P(y | z ≠ y)
+            evidence -= w * (max(x, 0.0) + log_wrong)  # log P(y | z ≠ y), together with the next lines
             if weight is not None:
                 evidence -= w * np.log1p(e)
             else:  # one logarithm for many rows
@@ -81,7 +81,7 @@ def walk(
             w, alpha = entry(weight, row, 1.0), ability[annotator[row]]
             slope += w * (q[label[row]] - 0.5) * alpha
             square += w * bend[row - first] * alpha * alpha
-        b = _climb(slope, square, precision, easiness[i])
+        b = _maximise(slope, square, precision, easiness[i])
         next_easiness[i] = b
         beta = np.exp(b)
         for row in range(first, end):
@@ -92,7 +92,7 @@ def walk(
 
 
 @compiled
-def _climb(slope, square, precision, b):
+def _maximise(slope, square, precision, b):
     """Return a b with a larger B eᵇ − ½ A e²ᵇ − ½ τ b² than the given one, by Newton steps, halved if too long."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b
@@ -115,8 +115,8 @@ def _climb(slope, square, precision, b):
     return b
 
 
-def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
-    """Return `_climb` of many numbers at once; each stops by its own step."""
+def maximise(slope: Any, square: Any, precision: float, b: Any) -> Any:
+    """Return `_maximise` of many numbers at once; each stops by its own step."""
     xp = array_library(b)
 
     def height(at: Any) -> Any:
@@ -143,10 +143,10 @@ def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
     return b
 
 
-def walk_on(
+def process_arrays(
     chunk: Chunk, ability: Any, easiness: Any, log_prior: Any, precision: float, fixed: Any = None
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """Run `walk` over all items of a chunk: log evidence, classes (K,), pull and curvature (A,), posterior, next b.
+    """Process all items of a chunk: return log evidence, classes (K,), pull and curvature (A,), posterior, next b.
 
     `log_prior` is (K,) or (I, K); items that are `fixed` (I,) keep their b.
     """
@@ -160,7 +160,7 @@ def walk_on(
     right = q.reshape(-1)[chunk.item_label]
     pull, bend = chunk.apply_weights(right - 0.5), chunk.apply_weights(bend)
     of_item = chunk.sum_by_item(xp.stack([pull * alpha, bend * alpha**2], 1))  # B and A
-    b = climb(of_item[:, 0], of_item[:, 1], precision, easiness)
+    b = maximise(of_item[:, 0], of_item[:, 1], precision, easiness)
     if fixed is not None:
         b = xp.where(fixed, easiness, b)
     beta = xp.exp(b)[item]

@@ -3,7 +3,7 @@
 An edge is an item and an annotator who labelled it, with the annotator's answer a: −1 or 1, or a signed weight. Edges
 stand in the order of items. Of the two messages of an edge only the item's, x, is kept. The annotator's, y, is made
 when it is read: of Y − a·h and Q − |a·h|, where Y = Σ a·h and Q = Σ |a·h| over the annotator's edges and h is
-x/(1 + |x|). So a pass is one walk over the edges.
+x/(1 + |x|). So a pass reads every edge once.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ SETTLED = 1e-8  # change of an item's posterior that ends its rounds
 
 
 @compiled
-def walk(
+def process_items(
     start, stop, rows, confusion, log_confusion, log_prior, penalty, gold, special, rounds, fresh, before, posterior,
     counts, expected, plain,
 ):  # fmt: skip
@@ -74,7 +74,7 @@ def walk(
                 q[k], new[k] = new[k], log_votes[k]
                 lively[k] = i < special and (q[k] * total) ** 2 > FAINT * penalty
                 if lively[k]:
-                    _climb(
+                    _maximise(
                         first, end, annotator, weight, confusion, k, q[k], votes, total, penalty, tau[k], power[k],
                         inverse[k],
                     )  # fmt: skip
@@ -110,7 +110,7 @@ def walk(
 
 
 @compiled
-def _climb(first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse):
+def _maximise(first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse):
     """Set τ[k, :] (K,) to the best one of an item that is of class k with probability `share`.
 
     `votes` (K,), in `total`, are its labels. Leaves e^τ in `power` (K,) and weight / Z of its rows in `inverse`.
@@ -200,7 +200,7 @@ def effects(cell, rows, confusion, penalty, posterior, out):
         votes[:] = 0.0
         for row in range(first, end):
             votes[label[row]] += entry(weight, row, 1.0)
-        _climb(
+        _maximise(
             first, end, annotator, weight, confusion, k, posterior[i, k], votes, votes.sum(), penalty, tau, power,
             inverse,
         )  # fmt: skip

@@ -37,12 +37,12 @@ def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, 
     """Vote on items start … stop − 1; add labels that agree with the outcome to `hits` (A,), and all to `total`.
 
     A row counts weight · skill; `sums` (K,) gets the votes. The outcome is the class with the largest sum, or the known
-    one; classes within `TIE` of the largest share it. Only items of several annotators or of known class tell about
-    anybody, unless those `alone` count too.
+    one; classes within `TIE` of the largest share it. Only items with several annotators or of known class count for
+    `hits` and `total`, unless `alone` is set.
 
-    Where `posterior` (I, K) is not empty it gets, and is, the outcome of all items: the shares of the votes, the prior
-    (K,) without votes; where the largest are tied, shares are multiplied by `lean` (K,), unless empty, and sum to one
-    again. All items tell then, and `item_total` (I,) gets the weight of the rows.
+    If `posterior` (I, K) is not empty it gets the outcome of all items: the shares of the votes, or the prior (K,)
+    without votes; shares of tied classes are multiplied by `lean` (K,), unless empty, and normalised. All items count
+    then, and `item_total` (I,) gets the weight of the rows.
     """
     item_ptr, annotator, label, weight = rows
     K = sums.size
@@ -133,7 +133,7 @@ def shares(votes: Any, prior: Any, lean: Any) -> Any:
 
 
 def several_annotators(item_ptr: Any, annotator: Any) -> Any:
-    """(I,) which items have labels of several annotators; their rows are in order."""
+    """(I,) Return which items have labels of several annotators; rows are sorted."""
     busy = item_ptr[1:] > item_ptr[:-1]
     several = busy & True
     several[busy] = annotator[item_ptr[:-1][busy]] != annotator[item_ptr[1:][busy] - 1]

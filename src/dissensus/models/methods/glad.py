@@ -139,7 +139,7 @@ class GLAD(EMAggregator[Skills]):
         for _ in range(MAX_UPDATE_PASSES):
             last, (_, _, pull, curvature, posterior, easiness) = (
                 posterior,
-                kernels.walk_on(chunk, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
+                kernels.process_arrays(chunk, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
             )
             pull, curvature = self.pull_[annotator] + pull, self.curvature_[annotator] + curvature
             ability = (pull + precision * MEAN_ABILITY) / (curvature + precision)
@@ -186,11 +186,11 @@ class GLAD(EMAggregator[Skills]):
         tau, tau_b, a, b = 1 / self.ability_sd**2, 1 / self.easiness_sd**2, ability[busy], easiness[labelled]
         if not a.size:
             return ability, easiness
-        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form that `climb` maximises
+        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form for `maximise`.
         middle = float(b.mean())
         slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
         square = tau * float(a @ a) * np.exp(2 * middle)
-        t = middle + kernels.climb(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
+        t = middle + kernels.maximise(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
     def log_prior(self, params: Skills) -> float:
@@ -223,11 +223,13 @@ class AbilityPass(Pass[Skills, AbilitySums]):
 
     def array_form(self, chunk: Chunk, params: Skills) -> tuple[Any, ...]:
         easiness, log_prior = chunk.item_values(params.easiness), chunk.to_backend(np.log(params.prior))
-        return kernels.walk_on(chunk, chunk.to_backend(params.ability), easiness, log_prior, self.easiness_precision)
+        return kernels.process_arrays(
+            chunk, chunk.to_backend(params.ability), easiness, log_prior, self.easiness_precision
+        )
 
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
         params, (_, classes, pull, curvature) = worker.params, worker.sums
-        worker.sums[0] += kernels.walk(
+        worker.sums[0] += kernels.process_items(
             chunk.start, chunk.stop, chunk.rows, params.ability, chunk.item_values(params.easiness),
             np.log(params.prior), self.easiness_precision, chunk.gold, out["easiness"], pull, curvature,
             classes, out.get("posterior", np.empty((0, classes.size))),

@@ -263,7 +263,7 @@ class FusedPass:
         log_confusion = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))
         before = self.posterior if params.belief is None else params.belief
         parts, (counts, expected, plain) = self.pool.sums(
-            lambda start, stop, *sums: kernels.walk(
+            lambda start, stop, *sums: kernels.process_items(
                 start, stop, rows.arrays, confusion, log_confusion, log_prior, self.penalty, self.gold, self.special,
                 rounds, params.belief is None, before, self.posterior, *sums,
             ),
