@@ -188,13 +188,13 @@ def test_what_is_no_parquet_is_not_sent_to_spark(cli, parquet, monkeypatch):
     monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda _: pytest.fail("Spark was started"))
     result = cli("aggregate", "labels.csv", "--engine", "spark")
     assert result.exit_code == 1
-    assert "labels.csv is no Parquet file, which engine='spark' needs; convert it" in result.stderr
+    assert "labels.csv is not a Parquet file" in result.stderr
 
 
 def test_what_is_no_parquet(cli, parquet):
     engine = engine_of("disk")
     for source, message in (
-        ("labels.csv", "labels.csv is no Parquet file, which --engine disk needs"),
+        ("labels.csv", "labels.csv is not a Parquet file"),
         (".", "is a folder; name its files"),
         ("none.parquet", "no such file: none.parquet"),
     ):

@@ -311,7 +311,7 @@ def check_wrong_arguments(method: Method) -> None:
     model = fit_quietly(method, make_table(method, "A>K"))
     for wrong in ("labels.csv", dissensus.Questions({})):
         with expect_error(NotATable, caller="fit"):
-            method().fit(wrong)  # type: ignore[arg-type]
+            method().fit(wrong)
         with expect_error(NotATable, caller="partial_fit"):
             model.partial_fit(wrong)
     empty = Annotations.from_arrays(["a"], ["x"], ["?"], abstain="?", classes=["yes", "no"])
@@ -403,6 +403,7 @@ def check_gold(method: Method) -> None:
     gold = np.full(table.n_items, -1)
     gold[:5] = np.array([3, 2, 1, 0, 3]) % table.n_classes
     np.testing.assert_array_equal(fit_quietly(method, table, gold=gold).predict()[:5], gold[:5])
+    bad: Any
     for bad, error in ((gold[:-1], GoldShape), (gold + 0.5, GoldShape), (0 * gold + table.n_classes, GoldCode)):
         with expect_error(error):
             method().fit(table, gold=bad)
