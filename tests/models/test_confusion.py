@@ -15,7 +15,6 @@ from dissensus.compute.engines.local import Local, Threads
 from dissensus.compute.kernels.confusion import chunk_rows
 from dissensus.compute.rows import expand_rows
 from dissensus.exceptions import ConvergenceWarning
-from dissensus.models import focus
 from dissensus.models.confusion import (
     ClassParams,
     ConfusionModel,
@@ -526,7 +525,7 @@ def test_a_fit_that_turns_to_the_items_in_doubt_ends_where_one_that_does_not_doe
     keywords = {"tol": 1e-12, "max_iter": 5000, "restarts": 1, "dependence": None}
     plain = family_method(name)(**keywords).fit(table, gold=gold)
     sizes, sweep = [], Local.run
-    monkeypatch.setattr(focus, "MIN_FOCUS_ROWS", 10_000)
+    monkeypatch.setattr("dissensus.models.confusion.MIN_FOCUS_ROWS", 10_000)
     monkeypatch.setattr(Local, "run", lambda self, *a: sizes.append(self.rows.annotator.size) or sweep(self, *a))
     focused = family_method(name)(**keywords).fit(table, gold=gold)
     assert set(sizes) == {len(table), min(sizes)}

@@ -93,7 +93,7 @@ def test_evidence_is_that_of_a_literal_loop():
 def test_probabilities_are_raised_to_the_least_mean_and_never_lowered():
     rng = np.random.default_rng(0)
     p, of = rng.uniform(0.1, 0.9, 300), np.arange(300) % 3
-    raised = copies._raised(p, of, np.array([0.0, 0.7, 0.9]))
+    raised = copies._raise_mean(p, of, np.array([0.0, 0.7, 0.9]))
     np.testing.assert_allclose(raised[of == 0], p[of == 0])
     assert [raised[of == a].mean() for a in (1, 2)] == pytest.approx([0.7, 0.9], abs=1e-3)
 

@@ -24,7 +24,7 @@ from dissensus.cli.settings import parse as settings_of
 from dissensus.cli.source import Gold, Source, SourceOfTables
 from dissensus.common.exceptions import OutOfRange
 from dissensus.common.registry import DEFAULT_METHOD
-from dissensus.compute.engines import Disk, Spark, Torch, beside
+from dissensus.compute.engines import Disk, Spark, Torch, codes_folder
 from dissensus.exceptions import BadParameter
 from dissensus.messages import ParameterName
 from dissensus.models.base import Aggregator, methods
@@ -100,7 +100,7 @@ def read_elsewhere(source: Source, options: Any) -> Any:
             raise faults.FolderOfFiles(folder=source.file)
         check_parquet(source.file, "disk")
         with show.waiting(f"sorting and coding {source.file}"):
-            place = options.folder or beside(source.file)
+            place = options.folder or codes_folder(source.file)
             table: Any = code(source.file, place, **columns, memory_gb=options.memory_gb)
         found = table.meta["made_of"]["columns"]
     else:

@@ -1,9 +1,8 @@
 """Sums over a chunk of items in whole-array operations.
 
-A `Chunk` is a range of items with their rows: kernels loop
-over it, and the array form of a pass (its readable form, the oracle of the kernels, and what runs on short tables and
-in torch) uses its sums. Arrays are NumPy's, or tensors of torch (`kernels.on_torch.TorchChunk`): both libraries give
-their operations the same names, and what they do differently is in `Chunk`.
+A `Chunk` is a range of items with their rows: kernels loop over it, and the array form of a pass (its readable form,
+the oracle of the kernels, used on short tables and in torch) uses its sums. Arrays are NumPy's, or tensors of torch
+(`kernels.on_torch.TorchChunk`): both libraries have the same names for most operations; the others are in `Chunk`.
 
 A pass of the confusion family is described by two constants:
 
@@ -15,7 +14,7 @@ A pass of the confusion family is described by two constants:
 | ONES | 1 for every class: the counts are those of the labels | | | |
 
 In OWN and COIN a label changes the odds of its own class alone: the likelihood is the odds if true = given, else 1,
-times a factor that all classes share; the label counts say how many of an annotator's labels are right.
+times a factor that all classes share; the label counts are the expected numbers of right labels.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MIN_KERNEL_ROWS = 20_000  # rows; shorter tables are not worth the second that n
 class Chunk:
     """Items start … stop − 1 of some rows, with their gold labels and sums over them.
 
-    Item 0 of the rows is item `first` of the whole table. The sums are over all items of the rows: array forms walk
+    Item 0 of the rows is item `first` of the whole table. The sums are over all items of the rows: array forms process
     whole chunks, and only kernels get a range.
     """
 

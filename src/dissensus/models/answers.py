@@ -1,4 +1,4 @@
-"""The contracts of methods whose answers are no classes with probabilities: numbers, rankings, sets, objects, spans."""
+"""The contracts of methods whose answers are not single classes: numbers, rankings, sets, objects, spans."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from dissensus.table.spans import spans_of
 
 
 class AnswerModel(Aggregator, ABC):
-    """A method that says itself what its answers are."""
+    """A method with its own form of answers."""
 
-    frames: ClassVar[tuple[str, ...]] = ("items", "annotators")  # what `to_frame` makes
+    frames: ClassVar[tuple[str, ...]] = ("items", "annotators")  # kinds of frame that `to_frame` makes
     takes_earlier: ClassVar = False
 
     @abstractmethod
     def answers_for(self, table: Annotations) -> dict[str, Any]:
-        """The results with one row per item, for the items of another table."""
+        """Return the results with one row per item, for the items of another table."""
 
     @abstractmethod
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
-        """What a summary says of the answers; with known answers (I,) also how good they are."""
+        """Return a summary of the answers; with gold answers (I,) also their accuracy."""
 
 
 class SpanModel(Aggregator, ABC):
-    """A method for spans: answers are tags of places, see `table.spans`, and none of them is illegal."""
+    """A method for spans: answers are legal tags of positions, see `table.spans`."""
 
     kinds: ClassVar[tuple[str, ...]] = ("spans",)
 
     tags_: Annotated[IntArray, "I code:K"]  # codes into classes_
-    span_probability_: Annotated[FloatArray, "I share?"]  # of the span that begins at an item; NaN at other items
+    span_probability_: Annotated[FloatArray, "I share?"]  # of the span that begins at the item; else NaN
 
     @abstractmethod
     def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Posterior (I, K), tags (I,) and probabilities of their spans (I,) of a new table."""
+        """Return posterior (I, K), tags (I,) and probabilities of their spans (I,) for a new table."""
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
         """(I, K) P(tag of item | all annotations of its sequence); see `Aggregator.predict_proba`."""
@@ -54,7 +54,7 @@ class SpanModel(Aggregator, ABC):
         return self.classes_[self.tags_ if table is None else self.answer(table)[1]]
 
     def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
-        """The spans that the tags say: document, start, end (exclusive), label, probability of the whole span."""
+        """Return the spans: document, start, end (exclusive), label, probability of the whole span."""
         self._check_fitted()
         return as_frame(spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend)
 
@@ -67,7 +67,7 @@ class SpanModel(Aggregator, ABC):
 
 
 def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
-    """How sure answers with a `confidence_` are, and how many are right."""
+    """Return the mean confidence of answers with a `confidence_`, and their accuracy."""
     from dissensus.evaluation import bootstrap
 
     about: dict[str, Any] = {"mean_confidence": float(model.confidence_.mean()), "dependence": model.dependence_}
@@ -79,7 +79,7 @@ def about_confidence(model: Any, gold: IntArray | None) -> dict[str, Any]:
 
 
 def check_values(gold: Any, table: Annotations) -> FloatArray | None:
-    """`gold` as floats (I,), NaN where unknown; None where nothing is known."""
+    """Return gold as floats (I,), NaN where unknown; None without gold."""
     if gold is None:
         return None
     values = unmasked(gold, np.nan)

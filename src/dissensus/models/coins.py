@@ -1,4 +1,4 @@
-"""Models with one accuracy per annotator: a label is right with probability p, else any wrong one is as likely."""
+"""Models with one accuracy per annotator: a label is right with probability p, wrong labels are equally likely."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dissensus.models.confusion import (
 class Coins(ClassParams):
     """The parameters: π (K,) and the coins (A, 2) [right, wrong].
 
-    Both p and 1 − p are kept: 1 − p of a nearly perfect annotator would have lost its digits.
+    Both p and 1 − p are stored: computed from p, 1 − p of a nearly perfect annotator would have no digits left.
     """
 
     coin: FloatArray = em_parameter(SIMPLEX, "A 2")
 
     def label_likelihood(self) -> OwnLabelLikelihood:
-        """P and (1 − p)/(K − 1)."""
+        """Return p and (1 − p)/(K − 1)."""
         return OwnLabelLikelihood(self.coin[:, :1], self.coin[:, 1:] / max(self.prior.size - 1, 1))
 
 
@@ -40,11 +40,11 @@ class CoinModel(ConfusionModel[Coins]):
     population_coin_: Annotated[FloatArray, "1 2 share"]
 
     def label_likelihood(self, params: Coins) -> OwnLabelLikelihood:
-        """Those of the coins."""
+        """Return the likelihood of the coins."""
         return params.label_likelihood()
 
     def set_derived_results(self) -> None:
-        """The coin (1, 2) of an annotator who was not there."""
+        """Set the coin (1, 2) of an unseen annotator."""
         self.population_coin_ = self.population_params(self._params()).coin
 
     @property

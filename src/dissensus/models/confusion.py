@@ -443,7 +443,9 @@ class ConfusionModel(EMAggregator[P], Generic[P]):
         if likelihood is not learnt:
             counts = engine.run(pass_, EStepParams.of(params.prior, learnt))
             self.labels_ = counts.labels
-        self.trace_ = np.append(self.trace_, self._objective(counts, params, learnt))  # of what is returned
+        self.trace_ = np.append(
+            self.trace_, self._objective(counts, params, learnt)
+        )  # the objective of the returned parameters
         self.set_derived_results()
 
     # Results

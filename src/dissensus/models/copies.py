@@ -1,9 +1,9 @@
-"""Groups of annotators who copy: they agree on labels, wrong ones too, that nobody outside leads us to expect.
+"""Groups of copying annotators: they agree on labels, also wrong ones, more than other annotators' labels explain.
 
 *Proposal.* Two annotators agree on an item's label y with probability p, the share of the item's other votes for y
-(calibrated on all pairs of this table, so that items that mislead everybody explain their own agreement). If the second
-copies at rate ρ it is ρ + (1 − ρ) p. The log likelihood ratio over the items that two share, a mixture over ρ, needs
-no model that a large block of copies might have captured. An annotator and all who fit it is a proposal.
+(calibrated on all pairs of this table, so that items that mislead all annotators explain their own agreement). If the
+second copies at rate ρ it is ρ + (1 − ρ) p. The log likelihood ratio over the items that two share, a mixture over ρ,
+needs no model that a large group of copies might have biased. An annotator and all who agree with it are a proposal.
 
 *Test.* The proposed group S counts as one vote, or not at all, and the rest is fitted again: skills s_k from the
 agreement of all who are not in the same group, E[(K·agree − 1) / (K − 1)] = s_j s_k, and the posterior of every item
@@ -11,10 +11,10 @@ without S, d_i being its design effect (`models.tempering`),
 
     q_i(c) ∝ π_c exp(Σ_k w_k [y_ik = c] / d_i)      w_k = log(a_k (K − 1) / (1 − a_k)), a_k = P(k right)
 
-from which follows how probable it is that k says by itself what S says. It is raised until k and S agree as often as
-their skills would make them, or k's habit of giving one label: experts agree because all are right, and those who
-always say "no" copy nobody. Whoever agrees much more is a member; this is repeated until the group stays as it is.
-Accepted groups are collapsed, and the search starts again.
+from which follows how probable it is that k gives the label of S independently. It is raised until k and S agree as
+often as their skills, or k's preference for one label, explain: experts agree because all are right, and annotators who
+always answer "no" do not copy. Annotators who agree much more are members; this is repeated until the group does not
+change. Accepted groups are collapsed, and the search starts again.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table.annotations import Annotations
 
 RATES = np.array([0.5, 0.8, 0.95])  # shares of copied labels that the alternative mixes
-MIN_COPIED = 0.5  # share of a member's labels
-MIN_GROUP_COPIED = 0.8  # of all labels of a group; experts in a poor crowd come to 0.75
-MAX_GROUP = 0.45  # share of the annotators: nothing tells a majority that copies from one that is right
-MEMBER_ERROR = 0.25  # bound on the chance that somebody who meets the bar is no member; 19 of 13,340 others met it
-GROUP_ERROR = 0.001  # chance that a group is none
-SKILL_LABELS = 20  # of average skill that everybody starts with
-MAX_PROPOSALS = 8  # in a round
-MAX_FAILURES = 4  # proposals in a row that are no group, before a round ends
+MIN_COPIED = 0.5  # least share of copied labels of a member
+MIN_GROUP_COPIED = 0.8  # least share of copied labels of a group; experts in a poor crowd have 0.75
+MAX_GROUP = 0.45  # largest share of annotators: a copying majority looks like one that is right
+MEMBER_ERROR = 0.25  # bound on the probability that an accepted member does not copy; 19 of 13,340 others passed
+GROUP_ERROR = 0.001  # probability that an accepted group does not copy
+SKILL_LABELS = 20  # pseudo-labels of average skill of every annotator
+MAX_PROPOSALS = 8  # proposals per round
+MAX_FAILURES = 4  # consecutive rejected proposals that end a round
 MAX_ROUNDS = 6
-MAX_ROWS = 25_000  # labels that are looked at; of a larger table some items
-MAX_PAIRS = 3_000_000  # pairs of labels that proposals are made from; beyond it some items are left out
+MAX_ROWS = 25_000  # rows that are searched; larger tables are sampled by item
+MAX_PAIRS = 3_000_000  # pairs of labels for proposals; beyond it items are sampled
 MAX_CALIBRATION_PAIRS = 30_000
-Tempering = Callable[[FloatArray], FloatArray]
-EDGES = expit(np.linspace(-4.5, 4.5, 19))  # of the bins of p
-TINY = 0.01
+Calibration = Callable[[FloatArray], FloatArray]
+EDGES = expit(np.linspace(-4.5, 4.5, 19))  # edges of the bins of p
+TINY = 0.01  # least distance of a probability from 0 and 1
 
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """Who copies; arrays have one entry per annotator, 0 for those in no group."""
+    """Groups of copying annotators; arrays have one entry per annotator, 0 for annotators without a group."""
 
     groups: tuple[tuple[int, ...], ...]  # the largest first
-    unit: IntArray  # (A,) the lowest code of the own group, the own code without one
-    shared: IntArray  # (A,) labels on items that others of the group have labelled too
-    agreed: IntArray  # (A,) of those, how many are the group's label
-    expected: FloatArray  # (A,) how many would be without copying
-    copied: FloatArray  # (A,) share of the labels that are copied
+    unit: IntArray  # (A,) the lowest code of the annotator's group, its own code without one
+    shared: IntArray  # (A,) labels on items that others of the group labelled too
+    agreed: IntArray  # (A,) number of those that are the group's label
+    expected: FloatArray  # (A,) number expected without copying
+    copied: FloatArray  # (A,) share of copied labels
     probability: FloatArray  # (A,) P(copies with its group | labels)
 
 
-_found: WeakKeyDictionary[Annotations, Copies] = WeakKeyDictionary()  # a fit and a diagnosis ask for the same
+_found: WeakKeyDictionary[Annotations, Copies] = WeakKeyDictionary()  # a fit and a diagnosis search the same table
 
 
 def find_copies(table: Annotations) -> Copies:
-    """Find the groups of a table; of several labels of one annotator for an item the first counts."""
+    """Find the groups of a table; only the first label of an annotator for an item counts."""
     if table not in _found:
         few = table if table.weight is None or table.weight.all() else table.select(rows=table.weight > 0)
         if len(few) > MAX_ROWS:
@@ -79,9 +79,9 @@ def find_copies(table: Annotations) -> Copies:
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """Agreement of everybody with one group."""
+    """Agreement of every annotator with one group."""
 
-    evidence: FloatArray  # (A,) nats for copying it
+    evidence: FloatArray  # (A,) log likelihood ratio of copying it
     shared: IntArray
     agreed: IntArray
     expected: FloatArray
@@ -92,12 +92,12 @@ class _Fit:
 
 
 class _Search:
-    """Rows of the table, and the model of those who do not copy."""
+    """Rows of the table, and the model of annotators who do not copy."""
 
     def __init__(self, table: Annotations):
-        once = pair_starts(table.item, table.annotator)
+        first = pair_starts(table.item, table.annotator)
         self.item, self.annotator, self.label = (
-            column[once].astype(np.int64) for column in (table.item, table.annotator, table.label)
+            column[first].astype(np.int64) for column in (table.item, table.annotator, table.label)
         )
         self.A, self.K, self.I = table.n_annotators, table.n_classes, table.n_items
         self.given = np.bincount(self.label * self.A + self.annotator, minlength=self.K * self.A).reshape(-1, self.A)
@@ -112,17 +112,17 @@ class _Search:
         self.fitted: IntArray | None = None  # units of the last full model
 
     def run(self) -> Copies:
-        """See the module."""
+        """Run the search that the module describes."""
         for _ in range(MAX_ROUNDS if self.first.size and self.K > 1 else 0):
             if not self._round():
                 break
         shared, agreed = np.zeros(self.A, np.int64), np.zeros(self.A, np.int64)
         expected, copied, probability = np.zeros((3, self.A))
-        groups = [np.flatnonzero(self.unit == one) for one in np.flatnonzero(np.bincount(self.unit) > 1)]
+        groups = [np.flatnonzero(self.unit == code) for code in np.flatnonzero(np.bincount(self.unit) > 1)]
         if groups:
             self._model(self.unit)
         for group in groups:
-            fit = self._against(group)
+            fit = self._compare(group)
             shared[group], agreed[group], expected[group] = fit.shared[group], fit.agreed[group], fit.expected[group]
             copied[group] = np.clip(fit.copied[group], 0, 1)
             probability[group] = expit(fit.evidence[group] + logit(self._share(group)))
@@ -130,9 +130,9 @@ class _Search:
         return Copies(tuple(ordered), *map(read_only, (self.unit, shared, agreed, expected, copied, probability)))
 
     def _round(self) -> bool:
-        """Propose groups and accept those that pass the test; True where one is new or has grown."""
+        """Propose groups and accept those that pass the test; return whether one is new or has grown."""
         self._model(self.unit)
-        near = self._near()
+        near = self._pair_evidence()
         score = np.bincount(self.unit, np.bincount(self.first, near, self.A) + np.bincount(self.second, near, self.A))
         taken, grown, failures = np.zeros(self.A, np.bool_), False, 0
         for seed in np.argsort(-score, kind="stable")[:MAX_PROPOSALS]:
@@ -155,19 +155,19 @@ class _Search:
             taken[group] = True
         return grown
 
-    def _near(self) -> FloatArray:
-        """(P,) nats by which copying explains each pair better than chance, above one; 0 within a group."""
+    def _pair_evidence(self) -> FloatArray:
+        """(P,) log likelihood ratio of copying of each pair, as far as above 1 nat; 0 within a group."""
         i, y = self.item[self.left], self.label[self.left]
         votes = self.votes[y, i] - self.unit_votes[y, self.left] - self.unit_votes[y, self.right]
         others = np.maximum(self.voters[i] - 2, 0)
         p = np.clip((np.maximum(votes, 0) + 2 * self.prior[y]) / (others + 2), TINY, 1 - TINY)
         apart = self.unit[self.first] != self.unit[self.second]
-        counted = apart[self.pair] & (others > 0)  # where nobody else has labelled an item, two may well agree
+        counted = apart[self.pair] & (others > 0)  # without other labels of the item, agreement shows nothing
         p, agree = _calibration(p[counted], self.agree[counted])(p[counted]), self.agree[counted]
         return np.where(apart, np.maximum(_evidence(p, agree, self.pair[counted], self.first.size) - 1, 0), 0)
 
     def _grow(self, group: IntArray) -> IntArray | None:
-        """Repeat test and fit until the members stay the same; None where the group does not pass."""
+        """Repeat test and fit until the members stay the same; return None if the group does not pass."""
         refit = False
         for bar in (1.0, 2.0, *[None] * 6):
             if group.size < 2 or (bar is None and group.size > max(MAX_GROUP * (self.n > 0).sum(), 2)):
@@ -176,28 +176,28 @@ class _Search:
             unit[np.isin(unit, unit[group])] = unit[group].min()
             group = np.flatnonzero(unit == unit[group].min())
             self._model(unit, full=refit)
-            fit = self._against(group)
+            fit = self._compare(group)
             least = bar if bar is not None else max(-logit(self._share(group)) - np.log(MEMBER_ERROR), 2.0)
             found = np.flatnonzero((fit.evidence > least) & (fit.copied > MIN_COPIED))
             last, group, refit = group, found, True
             if bar is None and np.array_equal(found, last):
                 break
-        group = np.intersect1d(group, last)  # a few may come and go
+        group = np.intersect1d(group, last)  # a few may alternate
         if group.size < 2:
             return None
-        fit = self._against(group)
+        fit = self._compare(group)
         group = group[(fit.evidence[group] > 2) & (fit.copied[group] > MIN_COPIED)]
-        evidence = fit.evidence[group].sum() / (2 if group.size == 2 else 1)  # of two, both sides are one
+        evidence = fit.evidence[group].sum() / (2 if group.size == 2 else 1)  # a pair is counted from both sides
         tried = self.first.size if group.size == 2 else self.A**3
-        excess, room = ((one - fit.expected)[group].sum() for one in (fit.agreed, fit.shared))
+        excess, room = ((count - fit.expected)[group].sum() for count in (fit.agreed, fit.shared))
         return group if evidence > np.log(tried / GROUP_ERROR) and excess > MIN_GROUP_COPIED * room else None
 
     def _share(self, group: IntArray) -> float:
-        """Prior probability that somebody copies with a group."""
+        """Return the prior probability that an annotator copies with a group."""
         return float(np.clip((group.size - 1) / self.A, 1 / self.A, 0.5))
 
     def _model(self, unit: IntArray, full: bool = True) -> None:
-        """Skills, class shares and votes where each unit has one vote on an item."""
+        """Set skills, class shares and votes if each unit has one vote on an item."""
         if full and self.fitted is not None and np.array_equal(unit, self.fitted):
             return
         K, self.fitted = self.K, unit.copy() if full else None
@@ -216,9 +216,9 @@ class _Search:
             start = 0.7 * np.eye(K) + 0.3 / K
             self.confusion = start
             for _ in range(5):
-                seen = q * self.confusion[:, self.label]
-                seen *= weight / seen.sum(axis=0)
-                counts = np.stack([np.bincount(self.label, one, K) for one in seen]) + start / 2
+                joint = q * self.confusion[:, self.label]
+                joint *= weight / joint.sum(axis=0)
+                counts = np.stack([np.bincount(self.label, row, K) for row in joint]) + start / 2
                 self.confusion = counts / counts.sum(axis=1, keepdims=True)
         left, right, agree = self.sample
         apart = unit[self.annotator[left]] != unit[self.annotator[right]]
@@ -229,32 +229,32 @@ class _Search:
         p = self._predicted(log, votes, self.voters[i] - 2, self.annotator[right], y)
         self.calibrated = _calibration(p, agree[apart])
 
-    def _by_label(self, value: FloatArray, of: IntArray, n: int) -> FloatArray:
+    def _by_label(self, value: FloatArray, code: IntArray, n: int) -> FloatArray:
         """(K, n) sums of values (N,) by label and code."""
-        return np.bincount(self.label * n + of, value, self.K * n).reshape(self.K, n).astype(np.float64, copy=False)
+        return np.bincount(self.label * n + code, value, self.K * n).reshape(self.K, n).astype(np.float64, copy=False)
 
     def _fit_skills(self, weight: FloatArray, slot: IntArray) -> None:
-        """Skills s by alternating least squares over all pairs of different units on an item."""
+        """Set skills s by alternating least squares over all pairs of different units on an item."""
         K, item = self.K, self.item
-        shared = np.flatnonzero(weight < 1)  # rows that are not all of their unit's vote
+        shared = np.flatnonzero(weight < 1)  # rows that are a part of their unit's vote
 
-        def of_others(value: FloatArray, on: IntArray, own: IntArray) -> FloatArray:
-            """(N,) sums of the values with the same code in `on`, less those of the row's unit, the same in `own`."""
-            mine = value.copy()
-            mine[shared] = np.bincount(own, value[shared])[own]
-            return np.asarray(np.bincount(on, value)[on] - mine)
+        def other_sums(value: FloatArray, group: IntArray, own: IntArray) -> FloatArray:
+            """(N,) sums of the values of the row's group, less those of its unit; `own` codes groups of units."""
+            unit_sum = value.copy()
+            unit_sum[shared] = np.bincount(own, value[shared])[own]
+            return np.asarray(np.bincount(group, value)[group] - unit_sum)
 
         same_item, same_slot = item * K + self.label, np.unique((slot * K + self.label)[shared], return_inverse=True)[1]
         slot = slot[shared]
-        agreed = of_others(weight, same_item, same_slot)
+        agreed = other_sums(weight, same_item, same_slot)
         average = (K * agreed.sum() / max((self.voters[item] - 1).sum(), 1) - 1) / (K - 1)
         mean = np.sqrt(max(average, 0.01))
         skill = np.full(self.A, mean)
         for _ in range(12):
-            mine = weight * skill[self.annotator]
-            agreed, everybody = of_others(mine, same_item, same_slot), of_others(mine, item, slot)
-            square = of_others(mine * skill[self.annotator], item, slot)
-            top = np.bincount(self.annotator, (K * agreed - everybody) / (K - 1), self.A) + SKILL_LABELS * mean**3
+            vote = weight * skill[self.annotator]
+            agreed, total = other_sums(vote, same_item, same_slot), other_sums(vote, item, slot)
+            square = other_sums(vote * skill[self.annotator], item, slot)
+            top = np.bincount(self.annotator, (K * agreed - total) / (K - 1), self.A) + SKILL_LABELS * mean**3
             bottom = np.bincount(self.annotator, square, self.A) + SKILL_LABELS * mean**2
             skill = (skill + np.clip(top / bottom, -1, 1)) / 2
         self.skill = skill
@@ -262,7 +262,7 @@ class _Search:
         self.average = max(float((self.accuracy * self.n).sum() / self.n.sum()), 1 / K + 0.05)
 
     def _posterior(self, log: FloatArray, voters: FloatArray) -> FloatArray:
-        """(K, n); log is a mean of at most 1/ρ votes of bounded accuracy, so nothing overflows."""
+        """(K, n) posterior; the logs sum at most 1/ρ votes of bounded accuracy, so nothing overflows."""
         log /= design_effect(voters, DEFAULT_CORRELATION)
         q = np.exp(log, out=log)
         q *= self.prior[:, None]
@@ -272,7 +272,7 @@ class _Search:
     def _predicted(
         self, log: FloatArray, votes: FloatArray, voters: FloatArray, annotator: IntArray, label: IntArray
     ) -> FloatArray:
-        """(n,) P(annotator gives label), by what others say of the item: their votes for it, and what all mean."""
+        """(n,) P(annotator gives label), from the other votes for the item and from its posterior."""
         q, chance = self._posterior(log, voters), 1 / self.K
         accuracy = self.accuracy[annotator]
         like_crowd = np.clip((accuracy - chance) / (self.average - chance), 0, 1)
@@ -283,42 +283,48 @@ class _Search:
         p = (1 - expert) * p + expert * certain
         return np.asarray(np.clip((np.maximum(votes, 0) + 2 * p) / (np.maximum(voters, 0) + 2), TINY, 1 - TINY))
 
-    def _against(self, group: IntArray) -> _Fit:
-        """Hold everybody's labels to those of a group that is one unit; members leave themselves out."""
+    def _compare(self, group: IntArray) -> _Fit:
+        """Compare each annotator's labels with the group's, leaving the annotator out."""
         inside = np.zeros(self.A, np.bool_)
         inside[group] = True
         member = inside[self.annotator]
         at = np.flatnonzero(member)
-        said = np.bincount(self.label[at] * self.I + self.item[at], minlength=self.K * self.I).reshape(-1, self.I)
+        votes_of_group = np.bincount(self.label[at] * self.I + self.item[at], minlength=self.K * self.I)
+        votes_of_group = votes_of_group.reshape(-1, self.I)
         first = at[np.unique(self.item[at], return_index=True)[1]]  # a row of the group on each of its items
         group_votes, group_log = np.zeros((2, self.K, self.I))
         group_votes[:, self.item[first]], group_log[:, self.item[first]] = (
             self.unit_votes[:, first],
             self.unit_log[:, first],
         )
-        alone = self.voters[self.item] - 1 - ~member <= 0  # nobody outside says what would be expected
-        rows = np.flatnonzero((said.sum(axis=0)[self.item] > member) & ~alone)
-        i, who, inner = self.item[rows], self.annotator[rows], member[rows]
-        theirs = said[:, i]
-        theirs[self.label[rows], np.arange(rows.size)] -= inner
-        label = theirs.argmax(axis=0)
+        alone = self.voters[self.item] - 1 - ~member <= 0  # without labels of others, no label is expected
+        rows = np.flatnonzero((votes_of_group.sum(axis=0)[self.item] > member) & ~alone)
+        i, annotator, inner = self.item[rows], self.annotator[rows], member[rows]
+        others = votes_of_group[:, i]
+        others[self.label[rows], np.arange(rows.size)] -= inner
+        label = others.argmax(axis=0)
         votes = self.votes[label, i] - group_votes[label, i] - ~inner * self.unit_votes[label, rows]
         log = self.log[:, i] - group_log[:, i] - ~inner * self.unit_log[:, rows]
-        p = self.calibrated(self._predicted(log, votes, self.voters[i] - 1 - ~inner, who, label))
+        p = self.calibrated(self._predicted(log, votes, self.voters[i] - 1 - ~inner, annotator, label))
 
-        shared, agreed = np.bincount(who, minlength=self.A), np.bincount(who, self.label[rows] == label, self.A)
-        habit = np.bincount(who, self.given[label, who] / self.n[who], self.A) / np.maximum(shared, 1)
+        shared, agreed = (
+            np.bincount(annotator, minlength=self.A),
+            np.bincount(annotator, self.label[rows] == label, self.A),
+        )
+        preference = np.bincount(annotator, self.given[label, annotator] / self.n[annotator], self.A) / np.maximum(
+            shared, 1
+        )
         mean = np.clip(np.average(self.skill[group], weights=self.n[group]), 0, 0.99)
-        members = theirs.sum(axis=0).mean() if rows.size else 1.0  # who say it, on average
-        plurality = erf(np.sqrt(members) * erfinv(mean))  # the skill of so many by themselves
+        members = others.sum(axis=0).mean() if rows.size else 1.0  # mean number of other members on an item
+        plurality = erf(np.sqrt(members) * erfinv(mean))  # skill of the plurality of independent annotators
         by_skill = (1 + (self.K - 1) * np.maximum(self.skill * plurality, 0)) / self.K
-        p = _raised(p, who, np.minimum(np.maximum(by_skill, habit), 1 - TINY))
-        evidence = _evidence(p, self.label[rows] == label, who, self.A)
-        return _Fit(evidence, shared, agreed.astype(np.int64), np.bincount(who, p, self.A).astype(np.float64))
+        p = _raise_mean(p, annotator, np.minimum(np.maximum(by_skill, preference), 1 - TINY))
+        evidence = _evidence(p, self.label[rows] == label, annotator, self.A)
+        return _Fit(evidence, shared, agreed.astype(np.int64), np.bincount(annotator, p, self.A).astype(np.float64))
 
 
 def _pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
-    """Pairs of rows of the same item, of all items or of as many as there is room for."""
+    """Return pairs of rows of the same item, of a sample of items if there are more than `MAX_PAIRS`."""
     start, pairs = np.cumsum(per_item) - per_item, per_item * (per_item - 1) // 2
     used = np.arange(per_item.size)
     if pairs.sum() > MAX_PAIRS:
@@ -327,8 +333,8 @@ def _pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
     return pairs_of_ranges(start[used], per_item[used])
 
 
-def _calibration(p: FloatArray, agree: BoolArray) -> Tempering:
-    """How often pairs with about this p do agree, as a function of p."""
+def _calibration(p: FloatArray, agree: BoolArray) -> Calibration:
+    """Return the observed rate of agreement of pairs as a function of p."""
     place = np.digitize(p, EDGES)
     n, hits, expected = (np.bincount(place, value, EDGES.size + 1) for value in (None, agree, p))
     if not n.any():
@@ -338,17 +344,17 @@ def _calibration(p: FloatArray, agree: BoolArray) -> Tempering:
     return lambda p: rate[np.digitize(p, EDGES)]
 
 
-def _evidence(p: FloatArray, hit: BoolArray, of: IntArray, n: int) -> FloatArray:
-    """(n,) log likelihood ratio of copying at some rate against chance p."""
-    sums = [np.bincount(of, np.log(np.where(hit, rate / p, 0) + 1 - rate), n) for rate in RATES]
+def _evidence(p: FloatArray, hit: BoolArray, code: IntArray, n: int) -> FloatArray:
+    """(n,) log likelihood ratio of copying at some rate against chance p, by code."""
+    sums = [np.bincount(code, np.log(np.where(hit, rate / p, 0) + 1 - rate), n) for rate in RATES]
     return np.asarray(logsumexp(sums, axis=0) - np.log(RATES.size))
 
 
-def _raised(p: FloatArray, of: IntArray, least: FloatArray) -> FloatArray:
-    """Add a constant to everybody's logit p where their mean is below `least`, so that it is not."""
-    n, x, shift = np.maximum(np.bincount(of, minlength=least.size), 1), logit(p), np.zeros(least.size)
+def _raise_mean(p: FloatArray, code: IntArray, least: FloatArray) -> FloatArray:
+    """Add a constant to the logits of p of each annotator whose mean is below `least`, so that it reaches it."""
+    n, x, shift = np.maximum(np.bincount(code, minlength=least.size), 1), logit(p), np.zeros(least.size)
     for _ in range(8):  # Newton's steps
-        p = expit(x + shift[of])
-        slope = np.maximum(np.bincount(of, p * (1 - p), least.size) / n, 0.02)
-        shift = np.clip(shift + np.clip((least - np.bincount(of, p, least.size) / n) / slope, -1, 1), 0, 5)
-    return np.asarray(np.clip(expit(x + shift[of]), TINY, 1 - TINY))
+        p = expit(x + shift[code])
+        slope = np.maximum(np.bincount(code, p * (1 - p), least.size) / n, 0.02)
+        shift = np.clip(shift + np.clip((least - np.bincount(code, p, least.size) / n) / slope, -1, 1), 0, 5)
+    return np.asarray(np.clip(expit(x + shift[code]), TINY, 1 - TINY))

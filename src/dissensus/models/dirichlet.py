@@ -8,32 +8,32 @@ from scipy.special import gammaln, polygamma, psi
 from dissensus.common.types import FloatArray
 
 MIN_ALPHA = 0.05  # smallest learnt α: ψ(0.05) = −20.5, so that exp(E log Θ) stays above 1e-18, see kernels.confusion
-FIXED_POINT_STEPS = 5  # in one M step
+FIXED_POINT_STEPS = 5  # steps per M step
 
 
 def expected_log(counts: FloatArray) -> FloatArray:
-    """E log of probabilities that are Dirichlet(counts)."""
+    """Return E log of probabilities that are Dirichlet(counts)."""
     return np.asarray(psi(counts) - psi(counts.sum(axis=-1, keepdims=True)))
 
 
 def log_normaliser(counts: FloatArray) -> FloatArray:
-    """Log B = Σ log Γ(counts) − log Γ(Σ counts)."""
+    """Return log B = Σ log Γ(counts) − log Γ(Σ counts)."""
     return np.asarray(gammaln(counts).sum(axis=-1) - gammaln(counts.sum(axis=-1)))
 
 
 def divergence(counts: FloatArray, prior: FloatArray, logs: FloatArray) -> float:
-    """Σ_a KL(Dirichlet(counts_a) ‖ Dirichlet(prior)); `logs` are the `expected_log` of the counts (A, …)."""
+    """Return Σ_a KL(Dirichlet(counts_a) ‖ Dirichlet(prior)); `logs` are the `expected_log` of the counts (A, …)."""
     normalisers = log_normaliser(prior).sum() * len(counts) - log_normaliser(counts).sum()
     return float(normalisers + ((counts - prior) * logs).sum())
 
 
 def mean_log_density(alpha: FloatArray, mean: FloatArray) -> FloatArray:
-    """Mean log density under Dirichlet(α) of samples whose mean logarithms are `mean`."""
+    """Return the mean log density under Dirichlet(α) of samples with mean logarithms `mean`."""
     return np.asarray(((alpha - 1) * mean).sum(axis=-1) - log_normaliser(alpha))
 
 
 def fixed_point(mean: FloatArray, alpha: FloatArray) -> FloatArray:
-    """An α that fits samples with mean logarithms `mean` better, row by row (Minka 2000)."""
+    """Return an α that fits samples with mean logarithms `mean` better, row by row (Minka 2000)."""
     best = alpha
     for _ in range(FIXED_POINT_STEPS):
         new = np.maximum(inverse_psi(psi(best.sum(axis=-1, keepdims=True)) + mean), MIN_ALPHA)
@@ -43,7 +43,7 @@ def fixed_point(mean: FloatArray, alpha: FloatArray) -> FloatArray:
 
 
 def inverse_psi(value: FloatArray) -> FloatArray:
-    """ψ⁻¹ by Newton's method from Minka's start (2000, appendix C)."""
+    """Return ψ⁻¹ by Newton's method from Minka's start (2000, appendix C)."""
     x = np.where(value >= -2.22, np.exp(value) + 0.5, -1 / np.minimum(value - psi(1.0), -1))
     for _ in range(5):
         x = x - (psi(x) - value) / polygamma(1, x)

@@ -1,8 +1,8 @@
-"""What is known of annotators from before a table: counts of their labels on items whose class was known.
+"""Earlier counts of annotators: counts of their labels on items of known class, from before a table.
 
-Such counts say what so many labels on items of known class would say. So they become just that: one item of each class
-whose class is known, with a row for every count, weighted by it. Every method that takes weights and known classes can
-use them, and does not know about it. (Each class counts one item more in a learnt prior.)
+Such counts are evidence like labels on gold items. So they are added as one gold item of each class, with a row for
+every count, weighted by it. Every method with weights and gold can use them without further code. (Each class counts
+one additional item in a learnt prior.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Earlier = Mapping[Any, Any] | FloatArray
 
 
 def check_earlier(earlier: Earlier, table: Annotations) -> FloatArray:
-    """(A, K, K) counts [annotator, true, given]; annotators that are not in the table are left out."""
+    """(A, K, K) Return counts [annotator, true, given]; annotators that are not in the table are skipped."""
     A, K = table.n_annotators, table.n_classes
     if isinstance(earlier, Mapping):
         counts = np.zeros((A, K, K))
@@ -52,13 +52,13 @@ def check_earlier(earlier: Earlier, table: Annotations) -> FloatArray:
 
 
 def with_earlier(table: Annotations, gold: IntArray | None, counts: FloatArray) -> tuple[Annotations, IntArray]:
-    """The table and its gold with one more item of each class at the end, labelled as `counts` (A, K, K) say."""
+    """Return the table and its gold with an item of each class added, labelled according to `counts` (A, K, K)."""
     true, annotator, label = np.nonzero(counts.transpose(1, 0, 2))  # in the order of the table's rows
     weight = table.row_weights
     proba = None if table.proba is None else np.concatenate([table.proba, np.eye(table.n_classes)[label]])
     names = np.empty(table.n_classes, object)
     names[:] = [f"known to be {name}" for name in table.classes]
-    more = Annotations(
+    extended = Annotations(
         np.concatenate([table.annotator, annotator.astype(np.int32)]),
         np.concatenate([table.label, label.astype(table.label.dtype)]),
         np.concatenate([table.item_ptr, table.item_ptr[-1] + group_starts(true, table.n_classes)[1:]]),
@@ -69,5 +69,5 @@ def with_earlier(table: Annotations, gold: IntArray | None, counts: FloatArray) 
         proba,
         table.kind,
     )
-    before = np.full(table.n_items, -1, np.int32) if gold is None else gold
-    return more, np.concatenate([before, np.arange(table.n_classes, dtype=np.int32)])
+    known = np.full(table.n_items, -1, np.int32) if gold is None else gold
+    return extended, np.concatenate([known, np.arange(table.n_classes, dtype=np.int32)])

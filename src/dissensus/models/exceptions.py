@@ -54,14 +54,14 @@ class TooManyClasses(DataError):
 
 
 class NoEarlierCounts(DataError):
-    template = "{method} cannot use earlier counts of annotators{where}; leave them out."
+    template = "{method} cannot use earlier counts of annotators{table}; leave them out."
     method: str
-    reason: str
+    where: str
 
     @property
-    def where(self) -> str:
-        """The kind of table, if that is the reason."""
-        return f" {self.reason}" if self.reason else ""
+    def table(self) -> str:
+        """Name the table, if that is the reason."""
+        return f" with a table {self.where}" if self.where else ""
 
 
 class EarlierShape(DataError):

@@ -137,8 +137,7 @@ def add_earlier(
 ) -> tuple[Annotations, IntArray | None]:
     """Return the table and gold with items added that stand for what is known of annotators from before."""
     if not (model.takes_earlier and isinstance(data, Annotations)):
-        reason = "" if isinstance(data, Annotations) else f"of a table {data.where}"
-        raise NoEarlierCounts(method=type(model).__name__, reason=reason)
+        raise NoEarlierCounts(method=type(model).__name__, where=getattr(data, "where", ""))
     return with_earlier(data, gold, check_earlier(earlier, data))
 
 

@@ -1,15 +1,15 @@
-"""What gold says about the judges of a panel: a weight for each, learnt together with how far to trust all of them.
+"""Weights of the judges of a panel, learnt from gold together with a trust in the whole panel.
 
-For panels: few annotators who label nearly every item. With x_ij(c) what judge j says for class c of item i,
+A panel is a few annotators who label nearly every item. With x_ij(c) the score of judge j for class c of item i,
 
     P(z_i = c) ∝ exp(a log q_i(c) + b_c + Σ_j w_j x_ij(c))      a ~ N(1, s²)   b_c ~ N(0, t²)   w_j ~ N(0, τ²)
 
-q is the posterior without gold, so that without gold nothing changes; scores have none (no a). A vote is
-x_ij(c) = [y_ij = c] − 1/K. A score is its rank among the judge's own, scaled to a standard deviation of 1: judges use
-scales differently, and ranks had less log loss than scores on the panel with both. Between more than two classes each
+q is the posterior without gold, so that without gold nothing changes; numeric scores have none (no a). A vote is
+x_ij(c) = [y_ij = c] − 1/K. A numeric score is replaced by its rank among the judge's own, scaled to an SD of 1: judges
+use scales differently, and ranks had less log loss than scores on the panel with both. With more than two classes each
 judge's score has a weight for every class.
 
-Items that are labelled by the whole panel get Σ_j w_j x_ij of variance n τ² (n judges an item) before gold is seen.
+A priori, items with labels of the whole panel have Σ_j w_j x_ij of variance n τ² (n judges per item).
 `PANEL_SD`² = n τ² is the middle of a prior on log τ; τ = 0 has a probability of its own. The posterior averages over τ,
 s and t by evidence (Laplace), and over w given τ (MacKay 1992: logits are divided by √(1 + π v/8), v their variance).
 """
@@ -27,26 +27,26 @@ from scipy.stats import rankdata
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.table.annotations import Annotations
 
-PANEL_SD = 1.2  # of the log odds that all judges of an item add
+PANEL_SD = 1.2  # SD of the sum of log odds of all judges of an item
 SPREAD = 0.5  # SD of the prior of log τ
-SCALES = np.array([0.35, 0.65, 1.1, 2.0])  # τ that are averaged over, times its prior middle
+SCALES = np.array([0.35, 0.65, 1.1, 2.0])  # τ that are averaged over, in multiples of its prior median
 NO_WEIGHTS = 0.3  # prior probability of τ = 0
-TRUSTS = ((0.1, 0.1), (1.0, 0.5))  # SD of b, and of a around 1, that are averaged over: panels that are right, or off
-MIN_COVERAGE = 0.7  # share of the items that a judge of a panel labels
-MIN_PANEL_SHARE = 0.8  # of all labels, that judges of a panel give
+TRUSTS = ((0.1, 0.1), (1.0, 0.5))  # SD of b, and of a around 1, that are averaged over
+MIN_COVERAGE = 0.7  # least share of the items that a judge of a panel labels
+MIN_PANEL_SHARE = 0.8  # least share of the labels given by judges of the panel
 MAX_JUDGES = 100
-MAX_GOLD = 2_000  # known items that are learnt from, spread evenly
+MAX_GOLD = 2_000  # gold items used for training, at even distances
 MAX_CELLS = 2**24  # numbers in an array of features
 NEWTON_STEPS = 25
 TINY = 1e-9
 
 
 def panel_judges(table: Annotations) -> IntArray:
-    """Codes of the annotators who make a panel; empty where the table is none."""
-    judged = int(np.count_nonzero(np.diff(table.item_ptr)))
+    """Return codes of the annotators of a panel; empty if the table is not from a panel."""
+    labelled = int(np.count_nonzero(np.diff(table.item_ptr)))
     pairs = np.unique(table.item.astype(np.int64) * table.n_annotators + table.annotator)
     items = np.bincount(pairs % table.n_annotators, minlength=table.n_annotators)
-    judges = np.flatnonzero(items >= MIN_COVERAGE * judged)
+    judges = np.flatnonzero(items >= MIN_COVERAGE * labelled)
     labels = table.per_annotator[judges].sum()
     is_panel = 1 < judges.size <= MAX_JUDGES and labels >= MIN_PANEL_SHARE * len(table)
     return judges if is_panel else judges[:0]
@@ -54,7 +54,7 @@ def panel_judges(table: Annotations) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """A panel of judges, what they say and, of votes, the posterior (I, K) without gold."""
+    """A panel of judges with their labels and, for votes, the posterior (I, K) without gold."""
 
     table: Annotations
     judges: IntArray  # codes
@@ -62,13 +62,13 @@ class Panel:
     free: FloatArray | None = None
 
     def features(self, items: IntArray) -> FloatArray:
-        """(m, K, D) what multiplies weights of judges, then b, then a."""
+        """(m, K, D) features of the weights of judges, of b and of a, in this order."""
         contrast = np.array([[-0.5], [0.5]]) if self.n_classes == 2 else np.eye(self.n_classes) - 1 / self.n_classes
-        said = self._said(items)  # (m, J, K), or of scores (m, J)
-        if said.ndim == 2:
-            parts = (said[:, None, :, None] * contrast[None, :, None, :]).reshape(items.size, self.n_classes, -1)
+        scores = self._scores(items)  # (m, J, K), or (m, J) for numeric scores
+        if scores.ndim == 2:
+            parts = (scores[:, None, :, None] * contrast[None, :, None, :]).reshape(items.size, self.n_classes, -1)
         else:
-            parts = said.swapaxes(1, 2)
+            parts = scores.swapaxes(1, 2)
         shift = np.broadcast_to(contrast, (items.size, *contrast.shape))
         own = [] if self.free is None else [np.log(np.maximum(self.free[items], TINY))[:, :, None]]
         return np.concatenate([parts, shift, *own], axis=2)
@@ -88,7 +88,7 @@ class Panel:
             sd = np.concatenate([np.full(n_weights, scale * middle), np.full(P, shift_sd), np.full(own, slope_sd)])
             used = sd > 0
             weight, covariance, evidence = laplace(x[:, :, used], gold, mean[used], sd[used], start[used])
-            start[used] = weight  # the next one is near
+            start[used] = weight  # the next maximum is near
             prior = np.log(NO_WEIGHTS) if not scale else np.log(1 - NO_WEIGHTS) + np.log(_spread()[scale == SCALES][0])
             fits.append((used, weight, covariance))
             scores.append(evidence + prior)
@@ -99,8 +99,8 @@ class Panel:
         inside = np.isin(self.table.annotator, self.judges)
         return float(inside.sum() / max(np.count_nonzero(np.diff(self.table.item_ptr)), 1))
 
-    def _said(self, items: IntArray, scores: FloatArray | None = None) -> FloatArray:
-        """(m, J, K) shares of a judge's votes less 1/K, or (m, J) means of scores (N,)."""
+    def _scores(self, items: IntArray, scores: FloatArray | None = None) -> FloatArray:
+        """(m, J, K) Return shares of a judge's votes less 1/K, or (m, J) means of scores (N,)."""
         table, J = self.table, self.judges.size
         column = np.full(table.n_annotators, -1)
         column[self.judges] = np.arange(J)
@@ -127,7 +127,7 @@ class Panel:
 
     def raw_scores(self, items: IntArray) -> FloatArray:
         """(m, J) scores, standardised by judge; 0 where a judge gave none."""
-        return self._said(items, self._standardised(ranks=False))
+        return self._scores(items, self._standardised(ranks=False))
 
     def _standardised(self, ranks: bool = True) -> FloatArray:
         """(N,) scores, or their ranks among those of the same judge, of mean 0 and standard deviation 1."""
@@ -142,10 +142,10 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class Learnt:
-    """A panel with what gold said about it."""
+    """A panel with the weights learnt from gold."""
 
     panel: Panel
-    fits: list[tuple[BoolArray, FloatArray, FloatArray]]  # for each τ: what is used, its weights and their covariance
+    fits: list[tuple[BoolArray, FloatArray, FloatArray]]  # for each τ: used features, their weights and covariance
     share: FloatArray  # probability of each τ
 
     def posterior(self, items: IntArray) -> FloatArray:
@@ -173,7 +173,7 @@ class Learnt:
 def laplace(
     x: FloatArray, gold: IntArray, mean: FloatArray, sd: FloatArray, start: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Weights (D,) of features (n, K, D) with the prior N(mean, sd²), their covariance, and the log evidence."""
+    """Return weights (D,) of features (n, K, D) with the prior N(mean, sd²), their covariance, and the log evidence."""
     n, K, D = x.shape
     flat, precision, weight = x.reshape(n * K, D), sd**-2.0, mean if start is None else start
     hit = np.zeros((n, K))
@@ -194,6 +194,6 @@ def laplace(
 
 
 def _spread() -> FloatArray:
-    """Prior probabilities of `SCALES`."""
+    """Return prior probabilities of `SCALES`."""
     density = np.exp(-((np.log(SCALES) / SPREAD) ** 2) / 2)
     return np.asarray(density / density.sum())

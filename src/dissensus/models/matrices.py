@@ -1,4 +1,4 @@
-"""Confusion matrices outside of EM's own loop: pseudo-counts, and Dawid-Skene where items have priors of their own."""
+"""Confusion matrices outside the EM driver: pseudo-counts, and Dawid-Skene with a prior per item."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ PSEUDO = {"low": MIN_PSEUDO, "high": MAX_PSEUDO}  # limits of a keyword
 
 @dataclass(frozen=True)
 class LearntMatrices:
-    """A posterior, and the annotators it rests on."""
+    """A posterior, and the confusion matrices behind it."""
 
     posterior: FloatArray  # (I, K)
     confusion: FloatArray  # (A, K, K) [annotator, true, given]
-    population: FloatArray  # (K, K) [true, given] of an annotator who was not there
-    evidence: float = -np.inf  # log P(labels) by priors and matrices, where EM learnt them
+    population: FloatArray  # (K, K) [true, given] of an unseen annotator
+    evidence: float = -np.inf  # log P(labels) by priors and matrices, if EM learnt them
 
 
 def matrices_by(table: Annotations, posterior: FloatArray, pseudo: FloatArray) -> LearntMatrices:
-    """Confusion matrices by a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
+    """Return confusion matrices by a posterior (I, K) and pseudo-counts (K, K): the M step of Dawid-Skene."""
     counts = soft_counts(table, posterior)
     confusion, population = counts + pseudo, counts.sum(axis=0) + pseudo
     confusion /= confusion.sum(axis=2, keepdims=True)
@@ -44,7 +44,7 @@ def learn_matrices(
     max_passes: int = 50,
     tol: float = 1e-6,
 ) -> LearntMatrices:
-    """Dawid-Skene where every item has a prior (I, K) of its own, by EM until no posterior changes by `tol`."""
+    """Fit Dawid-Skene with a prior (I, K) per item, by EM until no posterior changes by `tol`."""
     learnt, floor = matrices_by(table, prior, pseudo), np.maximum(prior, MIN_BEFORE)
     for _ in range(max_passes):
         with in_memory(table, gold, None) as engine:
@@ -56,22 +56,22 @@ def learn_matrices(
 
 
 def vote_counts(table: Annotations, gold: IntArray | None = None) -> ExpectedCounts:
-    """The same by the shares of the votes, and known classes."""
+    """Return the sums of a pass over the shares of the votes, and gold classes."""
     with in_memory(table, gold, 1) as engine:
         return engine.run(ConfusionPass(VOTES, FULL), None)
 
 
 def class_pseudo(engine: Engine, votes: ExpectedCounts, class_count: float, vote_count: float) -> FloatArray:
-    """(K,) pseudo-counts b of the classes' shares: of every class, and of every annotator as the votes (K,) are."""
+    """(K,) pseudo-counts b of class shares: `class_count` per class, and `vote_count` votes per annotator."""
     crowd = vote_count * np.count_nonzero(engine.per_annotator)
     return np.asarray(class_count + crowd * votes.classes / max(engine.size.n_items, 1))
 
 
 def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0) -> FloatArray:
-    """(K, K) pseudo-counts of an annotator of whom nothing is known, nor of its crowd; symmetric.
+    """(K, K) symmetric pseudo-counts of an unknown annotator of an unknown crowd.
 
-    The wrong labels of a row share W = smoothing·√K and the right one gets margin + W/2: it is thought to be right
-    about half of the time (60 % with 2 classes, 40 % with 100).
+    The wrong labels of a row share W = smoothing·√K and the right one has margin + W/2: an accuracy of about one half
+    (60 % with 2 classes, 40 % with 100).
     """
     wrong = smoothing * np.sqrt(n_classes)
     each = max(wrong / max(n_classes - 1, 1), MIN_PSEUDO)
@@ -79,7 +79,7 @@ def expected_pseudo(n_classes: int, smoothing: float = 0.7, margin: float = 1.0)
 
 
 def leaning(votes: FloatArray, by: float) -> FloatArray:
-    """(K,) classes that all count the same, but for `by` of their shares of the votes (K,); sums to one."""
+    """(K,) uniform shares plus `by` times the shares of the votes (K,), scaled to sum to one."""
     total = votes.sum()
     shares = 1 + by * votes / total if total > 0 else np.ones_like(votes)
     return np.asarray(shares / shares.sum())

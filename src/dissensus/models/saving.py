@@ -1,8 +1,7 @@
 """A fitted aggregator on disk: one file, `model.npz`, of arrays and a JSON header. Never pickle.
 
-Everything that `fit` left in attributes ending in `_` is kept: arrays of numbers as they are, arrays of text as UTF-8
-bytes and offsets, plain values in the header with the method's name and keywords. One file, because two could be of
-two runs.
+All attributes that end in `_` are stored: arrays of numbers as they are, arrays of text as UTF-8 bytes and offsets,
+plain values in the header with the method's name and keywords. It is one file, because two could belong to two runs.
 """
 
 from __future__ import annotations
@@ -39,21 +38,21 @@ DAMAGE = (
     ValueError, KeyError, TypeError, AttributeError, OSError, EOFError, RuntimeError, NotImplementedError,
     zipfile.BadZipFile, zlib.error, MemoryError, RecursionError, IndexError, OverflowError,
 )  # fmt: skip
-"""What NumPy, zipfile and json raise for a file that is not as it was written."""
-FORMAT = 1  # raised when an older reader could not make sense of the file
+"""Errors that NumPy, zipfile and json raise for a damaged file."""
+FORMAT = 1  # increased if older versions cannot read the file
 
-OPTIONAL = "optional "  # results that begin so may be None, or not there
-ROUNDING = 1e-6  # by how much a sum of probabilities may differ from one
-SINGLE_ROUNDING = 1e-3  # the same, computed in single precision
+OPTIONAL = "optional "  # prefix of results that may be None, or missing
+ROUNDING = 1e-6  # largest difference of a sum of probabilities from one
+SINGLE_ROUNDING = 1e-3  # the same in single precision
 
 
 def _is_simplex(x: Any, rounding: float = ROUNDING) -> bool:
     return bool((x >= 0).all() and (np.abs(x.sum(axis=-1) - 1) <= rounding).all())
 
 
-# A method annotates its results with their axes (letters or sizes) and one of these ranges: "A K share". Codes may say
-# of which axes the product is their limit: "A code:C".
-RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of NumPy's types, and what must hold
+# A method annotates its results with their axes (letters or sizes) and one of these ranges: "A K share". Codes may name
+# axes whose product is their limit: "A code:C".
+RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of NumPy types, and a condition
     "names": ("Oiufb", lambda x: x.dtype.kind != "f" or bool(np.isfinite(x).all())),
     "simplex": ("f", _is_simplex),
     "nearly-simplex": ("f", lambda x: _is_simplex(x, SINGLE_ROUNDING)),
@@ -71,7 +70,7 @@ RANGES: dict[str, tuple[str, Callable[[Any], bool]]] = {  # name → kinds of Nu
 
 
 def _check(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
-    """Raise ValueError where what a file holds of a fitted method has other names, types, axes or ranges."""
+    """Raise an error if the results in a file have other names, types, axes or ranges than the method's."""
     schema = kind.results()
     for name, about in schema.items():
         if name not in found and not about.startswith(OPTIONAL):
@@ -83,7 +82,7 @@ def _check(kind: type[Aggregator], found: Mapping[str, Any]) -> None:
 
 
 def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str]) -> None:
-    """Raise ValueError where a stored value has another type, other axes or another range than the schema says."""
+    """Raise an error if a stored value has another type, other axes or another range than in the schema."""
     axes: dict[str, int] = {str(number): number for number in range(1, 6)}
     limits: list[tuple[str, str]] = []
     for name, value in found.items():
@@ -116,10 +115,9 @@ def check_arrays(found: Mapping[str, Any], schema: Mapping[str, str]) -> None:
 
 
 def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
-    """Write a fitted model into `folder` (made if need be) as model.npz; returns the file's path.
+    """Write a fitted model to `folder`, which is created if missing, as model.npz; return the file's path.
 
-    Without `items` all that there is one of per item is left out: such a model scores new tables, and knows none of the
-    items that it was fitted to.
+    Without `items`, results with one row per item are not stored: such a model scores new tables only.
 
     >>> import tempfile
     >>> from dissensus.table.simulate import simulate
@@ -137,11 +135,11 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
     values: dict[str, Any] = {}
     schema = model.results()
     for key, value in vars(model).items():
-        if not key.endswith("_") or key.startswith("_") or key == "items_path_":  # that is a folder of this machine
+        if not key.endswith("_") or key.startswith("_") or key == "items_path_":  # a folder of this machine
             continue
         if not items and schema.get(key, "").removeprefix(OPTIONAL).startswith(("I ", "E ")):
             value = np.empty((0, *value.shape[1:]), value.dtype)
-        if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # kept by another engine
+        if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # stored by another engine
             value = np.asarray(value)
         if isinstance(value, np.ndarray) and value.dtype == object:
             arrays |= {f"{key}:{part}": array for part, array in pack_text(value).items()}
@@ -150,7 +148,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
         else:
             values[key] = value
     registry = _registry(methods.entry_of(type(model)) is not None)
-    # where it was fitted, without the options: they name folders and devices of this machine
+    # Options of the engine are not stored: they name folders and devices of this machine.
     engine = {"engine": engine_name(model.engine)} if "engine" in model.parameter_names() else {}  # type: ignore[attr-defined]
     header = {
         "format": FORMAT,
@@ -165,7 +163,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
 
 
 def load(folder: str | Path) -> Aggregator:
-    """The model that `save` wrote into `folder`, ready to score new tables.
+    """Return the model that `save` wrote to `folder`, ready to score new tables.
 
     >>> import tempfile
     >>> from dissensus.table.simulate import simulate
@@ -224,7 +222,7 @@ def _check_archive(file: IO[bytes]) -> None:
 
 
 def pack_text(names: Names) -> dict[str, Any]:
-    """Turn names into UTF-8 bytes, and where each of them starts."""
+    """Encode names as UTF-8 bytes and the offsets of each."""
     encoded = [str(name).encode() for name in names.tolist()]
     return {
         "bytes": np.frombuffer(b"".join(encoded), np.uint8),

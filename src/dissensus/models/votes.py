@@ -1,14 +1,14 @@
-"""The family of votes: the share of the votes that a class got is its probability; a vote may weigh by a skill.
+"""The family of votes: the probability of a class is its share of the votes, perhaps weighted by skill.
 
     v_i(c) = Σ_{rows of i with y = c} w s_j        q_i(c) = v_i(c) / Σ_c v_i(c)
 
-s_j is 1 in `majority-vote`; `wawa` and `zero-based-skill` learn it from how often an annotator agrees with the outcome
-of the vote. `VotePass` is a vote with given skills.
+s_j is 1 in `majority-vote`; `wawa` and `zero-based-skill` learn it from the annotator's agreement with the outcome.
+`VotePass` is a vote with given skills.
 
-*What annotators say next.* The share of the votes is no probability of being right. A vote is right to take the class
-with the most votes if all annotators are equally good and err in any direction alike, and that model is asked instead:
-q_i(c) ∝ exp(λ v_i(c)) with λ = log p (K − 1) / (1 − p), where p, how often a vote is right, is found by EM; where votes
-weigh by skill, an annotator's λ does too.
+*Likelihoods of further labels.* The share of the votes is not a probability of being right. The class with the most
+votes is the most probable one if all annotators are equally good and all errors equally likely, so likelihoods use
+that model: q_i(c) ∝ exp(λ v_i(c)) with λ = log p (K − 1) / (1 − p), where p, the accuracy of a vote, is estimated by
+EM; with skills, an annotator's λ is scaled by its skill.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from dissensus.models.base import Aggregator, Likelihoods
 from dissensus.models.incremental import updated_copy
 from dissensus.table.annotations import Annotations
 
-RIGHT_TOL, RIGHT_STEPS = 1e-5, 500  # of EM for how often a vote is right
-FIRST_RIGHT = 0.8  # where it begins
+RIGHT_TOL, RIGHT_STEPS = 1e-5, 500  # tolerance and largest number of EM steps for the accuracy of a vote
+FIRST_RIGHT = 0.8  # initial accuracy
 
 
 class VoteModel(Aggregator):
@@ -42,7 +42,7 @@ class VoteModel(Aggregator):
     item_total_: Annotated[FloatArray, "I count"]
 
     def _conclude_on(self, engine: Engine, skill: FloatArray, votes: FloatArray) -> FloatArray:
-        """Set prior and posterior by skills (A,) and all votes (K,); returns (A,) the weight of labels right by it."""
+        """(A,) Set prior and posterior by skills (A,) and all votes (K,); return the weight of labels that agree."""
         K, total = engine.size.n_classes, float(votes.sum())
         self.prior_ = votes / total if total > 0 else np.full(K, 1 / K)
         self.posterior_, self.item_total_ = engine.allocate("posterior", K), engine.allocate("item_total")
@@ -50,26 +50,26 @@ class VoteModel(Aggregator):
         return engine.run(VotePass(True, self.prior_, self._leaning()), skill, out).hits
 
     def _leaning(self) -> FloatArray | None:
-        """(K,) what ties lean to; None: nothing."""
+        """(K,) Return weights of classes that break ties, or None."""
         return None
 
     def _skills(self, known: IntArray) -> FloatArray:
-        """(len(known),) how much a vote weighs, by code into `annotators_`, −1 unseen."""
+        """(len(known),) Return the weight of a vote, by code into `annotators_`, −1 unseen."""
         return np.ones(known.size)
 
     def _population_skill(self) -> float:
-        """What the votes of before weigh, each."""
+        """Return the weight of each earlier vote."""
         return 1.0
 
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """New votes weigh by the skills, those of before by the population's."""
+        """Add votes, weighted by the skills; earlier votes have the population's skill."""
         new, weight = self._votes(table, annotator), self.item_total_[item]
         before = self.posterior_[item] * (weight * self._population_skill())[:, None]
-        of_all = self.prior_ * self.item_total_.sum() + new.sum(axis=0)
-        if of_all.sum() > 0:
-            self.prior_ = of_all / of_all.sum()
+        total = self.prior_ * self.item_total_.sum() + new.sum(axis=0)
+        if total.sum() > 0:
+            self.prior_ = total / total.sum()
         self.item_total_ = updated_copy(self.item_total_, item, weight + table.votes().sum(axis=1))
         return np.asarray(chunks.with_gold(kernels.shares(before + new, self.prior_, self._leaning()), gold))
 
@@ -81,12 +81,12 @@ class VoteModel(Aggregator):
         return np.asarray(kernels.skilled_votes(expand_rows(table), self._skills(known), table.n_classes))
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
-        """The item's votes and one more, shared as all votes are: whoever labels next is like those before."""
+        """(N, K) Return the item's votes plus one distributed as all votes: new annotators are like earlier ones."""
         total = np.append(self.item_total_, 0.0)[item][:, None]  # −1, unseen, takes the last
         return np.asarray((posterior * total + self.prior_) / (total + 1))
 
     def likelihoods(self) -> Likelihoods:
-        """The model under which the vote is right: see the module."""
+        """Return the model under which the vote is optimal, see the module."""
         K = self.classes_.size
         if K == 1:
             return Likelihoods(self.posterior_, lambda _, annotators: np.ones((1, annotators.size, 1, 1)), True)
@@ -102,31 +102,31 @@ class VoteModel(Aggregator):
         empty = self.item_total_ == 0
         belief[empty] = self.posterior_[empty]
 
-        def of(_: IntArray, annotators: IntArray) -> FloatArray:
+        def matrices_of(_: IntArray, annotators: IntArray) -> FloatArray:
             skill = self._skills(annotators) / (self._population_skill() or 1.0)
-            wrong = np.exp(-scale * skill)[:, None, None]  # as likely, to a right label
+            wrong = np.exp(-scale * skill)[:, None, None]  # relative to a right label
             matrices = np.where(np.eye(K, dtype=bool), 1.0, wrong) / (1 + (K - 1) * wrong)
             return np.asarray(matrices[None])
 
-        return Likelihoods(belief, of, True)
+        return Likelihoods(belief, matrices_of, True)
 
 
 @dataclass(frozen=True)
 class Outcome(Sums):
-    """What a vote tells about its annotators."""
+    """The sums of a vote: agreement of annotators, and votes."""
 
     by_annotator: ClassVar = ("hits", "total")
     hits: FloatArray  # (A,) weight of each annotator's labels that agree with the outcome
-    total: FloatArray  # (A,) weight of all its labels on items that can tell
+    total: FloatArray  # (A,) weight of all its labels on informative items
     votes: FloatArray  # (K,) sums of all votes
 
 
 @dataclass(frozen=True, eq=False)
 class VotePass(Pass[FloatArray, Outcome]):
-    """A vote in which annotators have skills (A,), see `kernels.vote`. `alone`: all items tell about annotators.
+    """A vote in which annotators have skills (A,), see `kernels.vote`. `alone`: all items count for skills.
 
-    With a `prior` (K,) the outcome is the shares of the votes, of which ties lean to `lean` (K,): outputs `posterior`
-    and `item_total`.
+    With a `prior` (K,) the outcome is the shares of the votes, with ties broken by `lean` (K,): outputs `posterior` and
+    `item_total`.
     """
 
     alone: bool = False
@@ -136,20 +136,20 @@ class VotePass(Pass[FloatArray, Outcome]):
     sums_type, outputs = Outcome, ("posterior", "item_total")
 
     def zeros(self, size: Size) -> list[Any]:
-        """Hits, total and votes."""
+        """Return zero hits, totals and votes."""
         return [*np.zeros((2, size.n_annotators)), np.zeros(size.n_classes)]
 
     def array_form(self, chunk: Chunk, params: FloatArray) -> tuple[Any, ...]:
-        """`kernels.vote.vote_on`, and the weight of the rows of each item where there is a prior."""
+        """Run `kernels.vote.vote_on`, and return the weight of each item's rows too if there is a prior."""
         own = None if self.prior is None else chunk.sum_by_item(chunk.row_weights()[:, None])[:, 0]
         return *kernels.vote_on(
             chunk, chunk.to_backend(params), self.alone, chunk.to_backend(self.prior), chunk.to_backend(self.lean)
         ), own
 
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
-        """`kernels.vote.vote`."""
+        """Run `kernels.vote.vote`."""
         none, K = np.empty(0), worker.size.n_classes
-        prior, lean = (none if one is None else one for one in (self.prior, self.lean))
+        prior, lean = (none if values is None else values for values in (self.prior, self.lean))
         kernels.vote(
             chunk.start, chunk.stop, chunk.rows, worker.params, chunk.gold, self.alone, prior, lean,
             *worker.sums, out.get("posterior", np.empty((0, K))), out.get("item_total", none),
@@ -157,18 +157,18 @@ class VotePass(Pass[FloatArray, Outcome]):
 
 
 class SkilledVote:
-    """Votes over the items of one table, again and again with other skills."""
+    """Repeated votes over the items of one table with different skills."""
 
     def __init__(self, engine: Engine):
         self.engine, self.pass_ = engine, VotePass()
         self.first = self(np.ones(engine.size.n_annotators))  # all count the same
-        if not self.first.total.any():  # everyone is alone everywhere
+        if not self.first.total.any():  # no item has two annotators
             self.pass_ = VotePass(alone=True)
             self.first = self(np.ones(engine.size.n_annotators))
         self.total = self.first.total
 
     def __call__(self, skill: FloatArray) -> Outcome:
-        """The vote with these skills (A,)."""
+        """Return the vote with these skills (A,)."""
         return self.engine.run(self.pass_, skill)
 
     def agreement(self, hits: FloatArray) -> FloatArray:
@@ -177,5 +177,5 @@ class SkilledVote:
         return np.where(own, hits / np.where(own, self.total, 1), self.population(hits))
 
     def population(self, hits: FloatArray) -> float:
-        """The share of all labels that agree."""
+        """Return the share of all labels that agree."""
         return float(hits.sum() / max(self.total.sum(), np.finfo(float).tiny))

@@ -18,7 +18,8 @@ from dissensus import load, methods, read, save
 from dissensus.compute.engines import Disk
 from dissensus.compute.engines.coding import Coded, code, code_table
 from dissensus.compute.engines.disk import RunFolder
-from dissensus.exceptions import DataError, MissingColumn, UnknownClass, UnreadableFile
+from dissensus.compute.exceptions import BadWeights, BlankNames, CannotSort, NoSuchFile, UnsupportedItemType
+from dissensus.exceptions import DataError, MissingColumn, UnknownClass
 from dissensus.table.simulate import simulate
 from tables import random_table
 
@@ -72,7 +73,7 @@ def test_declared_classes_keep_their_order(tmp_path):
     coded = code(tmp_path / "in" / "0.parquet", tmp_path / "out", classes=[3, 9, 0, 1, 2])
     assert coded.classes.tolist() == [3, 9, 0, 1, 2]
     np.testing.assert_array_equal(coded.classes[rows_of_files(coded)["label"]].sum(), table.classes[table.label].sum())
-    with pytest.raises(UnknownClass, match="outside the 2 classes"):
+    with pytest.raises(UnknownClass):
         code(tmp_path / "in" / "0.parquet", tmp_path / "other", classes=[0, 1])
 
 
@@ -118,17 +119,17 @@ def test_names_are_those_in_memory_or_refused(role, names, tmp_path):
         try:
             table = make()
         except DataError as error:
-            return str(error).rpartition(": ")[2]
+            return type(error)
         return [np.asarray(getattr(table, one)).tolist() for one in ("items", "annotators", "classes")]
 
     on_disk = names_of(lambda: code(tmp_path / "a.parquet", tmp_path / "out", item='it"em'))
     in_memory = names_of(lambda: read(tmp_path / "a.parquet", item='it"em'))
     if (role, names) == ("item", "true"):
-        assert "holds values of type bool" in on_disk
+        assert on_disk is UnsupportedItemType
     elif (role, names) == ("label", "lists"):  # in memory a list of one is that label
-        assert on_disk.endswith("convert it to text or integers.")
+        assert issubclass(on_disk, DataError)
     else:
-        assert str(on_disk)[:50] == str(in_memory)[:50]
+        assert on_disk == in_memory or issubclass(on_disk, in_memory)
 
 
 @pytest.mark.parametrize(
@@ -175,31 +176,46 @@ def test_a_later_fit_leaves_the_arrays_of_an_earlier_one_as_they_were(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("columns", "error", "message"),
+    ("columns", "error", "facts"),
     [
-        ({"item": [1, None], "annotator": [1, 2], "label": [0, 1]}, DataError, "'item': 1 of 2 rows are blank"),
-        ({"item": [1, 2], "annotator": ["a", " "], "label": [0, 1]}, DataError, "'annotator': 1 of 2 rows are blank"),
-        ({"item": [1.5, 2.0], "annotator": [1, 2], "label": [0, 1]}, DataError, "convert it to text or integers"),
-        ({"item": [1, 2], "annotator": [1, 2]}, MissingColumn, "label"),
-        ({"item": [1], "annotator": [1], "label": [0], "weight": [-1.0]}, DataError, "weights are 0 or more"),
+        (
+            {"item": [1, None], "annotator": [1, 2], "label": [0, 1]},
+            BlankNames,
+            {"column": "item", "blank": 1, "total": 2},
+        ),
+        (
+            {"item": [1, 2], "annotator": ["a", " "], "label": [0, 1]},
+            BlankNames,
+            {"column": "annotator", "blank": 1, "total": 2},
+        ),
+        (
+            {"item": [1.5, 2.0], "annotator": [1, 2], "label": [0, 1]},
+            UnsupportedItemType,
+            {"column": "item", "type": "double"},
+        ),
+        ({"item": [1, 2], "annotator": [1, 2]}, MissingColumn, None),
+        ({"item": [1], "annotator": [1], "label": [0], "weight": [-1.0]}, BadWeights, {"bad": 1, "total": 1}),
     ],
 )
-def test_what_is_refused(columns, error, message, tmp_path):
+def test_unusable_tables_are_refused(columns, error, facts, tmp_path):
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    with pytest.raises(error, match=message):
+    with pytest.raises(error) as caught:
         code(tmp_path / "a.parquet", tmp_path / "out")
+    assert facts is None or caught.value.facts == facts
 
 
 def test_files_that_do_not_go_together(tmp_path):
     for name, item in (("a", [1]), ("b", ["x"])):
         pq.write_table(pa.table({"item": item, "annotator": [1], "label": [0]}), tmp_path / f"{name}.parquet")
-    with pytest.raises(UnreadableFile, match=r"cannot be sorted and coded: .* Could not convert string 'x' to INT64.$"):
+    with pytest.raises(CannotSort) as caught:
         code(tmp_path / "*.parquet", tmp_path / "out")
+    assert caught.value.reason.endswith("Could not convert string 'x' to INT64")
 
 
 def test_no_such_file():
-    with pytest.raises(UnreadableFile, match="no such file: nothing"):
+    with pytest.raises(NoSuchFile) as caught:
         methods["wawa"](engine="disk").fit("nothing/*.parquet")
+    assert caught.value.source == "nothing/*.parquet"
 
 
 def test_a_fit_leaves_files_and_arrays_mapped_from_them(tmp_path):

@@ -9,7 +9,7 @@ from scipy.special import psi
 
 from benchmarks.kinds.spans import illegal, ner_mturk
 from dissensus import Annotations
-from dissensus.exceptions import DataError
+from dissensus.models.exceptions import WrongLabelType
 from dissensus.models.matrices import expected_pseudo
 from dissensus.models.methods.bayesian_sequence import BayesianSequence, Expected
 from dissensus.models.tempering import design_effect
@@ -230,7 +230,7 @@ def spans_set(table, tags):
 
 
 def test_labels_of_another_kind_are_refused():
-    with pytest.raises(DataError, match="BayesianSequence is for tags of tokens or characters"):
+    with pytest.raises(WrongLabelType):
         BayesianSequence().fit(Annotations.from_arrays([1, 1, 2], ["a", "b", "a"], ["B-x", "O", "O"]))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, methods, read
-from dissensus.exceptions import BadParameter, DataError
+from dissensus.models.exceptions import NotCompared, NoWinsBothWays, OutcomesNotUsed, UnseenAlternative
 from dissensus.models.methods.bradley_terry import chances, gradient, laplacian
 from dissensus.table.simulate import simulate_kind
 
@@ -144,13 +144,15 @@ def test_rows_in_any_order_weights_and_position():
 
 def test_things_that_cannot_be_ranked_together_are_said():
     split = Annotations.from_pairs(["a", "c"], ["b", "d"], ["left", "right"])
-    with pytest.raises(DataError, match=r"the 4 things fall into 2 groups that are never compared.*'a' and 'c'"):
+    with pytest.raises(NotCompared) as caught:
         methods["bradley-terry"]().fit(split)
+    assert caught.value.facts == {"things": 4, "groups": 2, "first": "'a'", "second": "'c'"}
     unbeaten = Annotations.from_pairs(["a", "b", "c"], ["b", "c", "b"], ["left", "left", "left"])
     assert methods["bradley-terry"]().fit(unbeaten).rank_[0] == 1
-    with pytest.raises(DataError, match=r"never beat each other both ways.*prior='auto'"):
+    with pytest.raises(NoWinsBothWays):
         methods["bradley-terry"](**PLAIN).fit(unbeaten)
-    with pytest.raises(DataError, match="'z' is none of the 3 things"):
+    with pytest.raises(UnseenAlternative) as caught:
         methods["bradley-terry"]().fit(unbeaten).predict(Annotations.from_pairs(["a"], ["z"], ["tie"]))
-    with pytest.raises(BadParameter, match="leave gold out"):
+    assert caught.value.facts == {"alternative": "'z'", "fitted": 3}
+    with pytest.raises(OutcomesNotUsed):
         methods["bradley-terry"]().fit(unbeaten, gold=np.zeros(3, int))

@@ -8,7 +8,8 @@ import pytest
 from dissensus import Annotations, load, save
 from dissensus.evaluation.distances import pair_distances
 from dissensus.exceptions import DataError
-from dissensus.models.methods.closest import Closest, apart_from_others, candidates, scores
+from dissensus.models.exceptions import GoldNotUsed
+from dissensus.models.methods.closest import Closest, candidates, distance_from_others, scores
 from dissensus.models.methods.rover import Rover, combine
 from dissensus.table.simulate import simulate_texts
 
@@ -58,9 +59,9 @@ def test_other_distances(distance, a, b, apart):
 
 
 def test_no_distance_is_refused():
-    with pytest.raises(DataError, match="is no box"):
+    with pytest.raises(DataError):
         pair_distances(["1, 2", "0, 0, 1, 1"], np.array([0]), np.array([1]), "boxes")
-    with pytest.raises(DataError, match="at least 0"):
+    with pytest.raises(DataError):
         pair_distances(["a", "b"], np.array([0]), np.array([1]), lambda a, b: -1)
 
 
@@ -88,7 +89,7 @@ def test_a_round_is_what_a_loop_makes_of_it():
         }
         q = {t: np.exp(-cost) for t, cost in of.items()}
         literal = sum(q[t] * delta(text[r], t) for t in q) / sum(q.values())
-        assert apart_from_others(found, table, weight, error)[r] == pytest.approx(literal)
+        assert distance_from_others(found, table, weight, error)[r] == pytest.approx(literal)
 
 
 def test_truth_and_annotators_are_found_again(drawn):
@@ -129,7 +130,7 @@ def test_order_and_names_change_nothing_and_items_without_labels_stay_empty():
     )
     assert again.confidence_.tolist() == pytest.approx(model.confidence_[:2].tolist())
     assert model.predict(table.select(items=[1])).tolist() == ["a"]
-    with pytest.raises(DataError, match="no use for known labels"):
+    with pytest.raises(GoldNotUsed):
         Closest().fit(table, gold=np.array([0, -1, -1]))
 
 

@@ -157,14 +157,16 @@ def test_learning_never_lowers_the_bound_and_ends_on_top():
     model, step = CommunityBCC(communities=3), 1e-5
     for seed in range(20):
         params = random_params(seed, 9, 3, 3)
-        assert model._height(model.update_hyperparameters(params.counts, params)) >= model._height(params)
+        assert model._log_evidence(model.update_hyperparameters(params.counts, params)) >= model._log_evidence(params)
     for _ in range(700):
         params = model.update_hyperparameters(params.counts, params)
     for at in np.ndindex(3, 3, 3):
         alpha = params.community_concentration
         if alpha[at] > 0.051:  # not at the border
             move = step * np.eye(27)[np.ravel_multi_index(at, (3, 3, 3))].reshape(3, 3, 3)
-            moved = [model._height(replace(params, community_concentration=alpha + sign * move)) for sign in (1, -1)]
+            moved = [
+                model._log_evidence(replace(params, community_concentration=alpha + sign * move)) for sign in (1, -1)
+            ]
             assert abs(moved[0] - moved[1]) / (2 * step) < 1e-3
 
 
@@ -187,7 +189,7 @@ def test_the_bound_is_below_the_log_evidence():
     with placed(table) as engine:
         for _ in range(50):  # the beliefs that fit best, with α, h and π as they are
             bound, after = model.em_step(engine, model.e_step_pass(), params)
-            density = model._height(params) - model.beliefs(params).evidence  # log priors of α and h
+            density = model._log_evidence(params) - model.beliefs(params).evidence  # log priors of α and h
             found = bound - density - model.class_pseudo_ @ np.log(params.prior)
             params = replace(params, counts=after.counts)
     assert found <= np.log(evidence.mean())

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations, load, methods, save
-from dissensus.exceptions import BadParameter, DataError, NotFitted
+from dissensus.exceptions import BadParameter, NotFitted
+from dissensus.models.exceptions import GoldValuesShape, WrongLabelType
 from dissensus.models.methods.gaussian import Gaussian
 from dissensus.table.simulate import simulate_kind
 
@@ -178,11 +179,11 @@ def test_what_it_cannot_do_is_said():
     model = methods["gaussian"]()
     with pytest.raises(NotFitted):
         model.predict()
-    with pytest.raises(DataError, match="Gaussian is for numbers, and the labels of this table are classes"):
+    with pytest.raises(WrongLabelType):
         model.fit(Annotations.from_arrays([0], [0], ["a"]))
     model.fit(SIM.annotations)
     for ask in (model.predict_proba, lambda: model.partial_fit(SIM.annotations), lambda: model.to_frame("confusions")):
         with pytest.raises(BadParameter):
             ask()
-    with pytest.raises(DataError, match="one number per item"):
+    with pytest.raises(GoldValuesShape):
         model.fit(SIM.annotations, gold=np.zeros(3))

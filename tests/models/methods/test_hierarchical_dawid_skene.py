@@ -11,7 +11,7 @@ from dissensus.models.methods.hierarchical_dawid_skene import (
     Crowd,
     HierarchicalDawidSkene,
     expected_population,
-    polished,
+    improve_population,
 )
 from dissensus.table.simulate import simulate
 from models.family import readable_objective
@@ -51,7 +51,7 @@ def test_penalty_is_minus_the_divergences_plus_the_log_priors():
 
 
 def test_population_is_the_one_that_a_search_finds():
-    """By the fixed point and by `polished` in turn, from counts so large that they are the matrices themselves."""
+    """By the fixed point and by `improve_population` in turn, from large counts in proportion to the matrices."""
     rng = np.random.default_rng(3)
     matrices = rng.dirichlet([2.0, 0.8, 1.5], size=(40, 3))
     logs, model = np.log(matrices[:, 0]).sum(axis=0), HierarchicalDawidSkene(known=1e-6)
@@ -101,7 +101,7 @@ def test_polishing_ends_where_a_search_does():
 
     alpha = np.ones((K, K))
     for _ in range(300):
-        after = polished(alpha, counts, known)
+        after = improve_population(alpha, counts, known)
         for c in range(K):
             assert density(after[c], c) >= density(alpha[c], c) - 1e-9
         alpha = after

@@ -38,7 +38,7 @@ def test_evidence_and_posterior_are_those_of_the_integral():
     model = ItemEffect(points=40)
     theta, loading, prior = rng.normal(size=(5, 3, 3)), np.array([0.8, 0.0, 1.3]), np.array([0.2, 0.3, 0.5])
     labels, gold = label_matrix(expand_rows(table), 5, 3), np.array([-1, 2, -1, -1])
-    evidence, posterior = model._judge_items(labels, Effects(prior, loading, theta), gold)
+    evidence, posterior = model.e_step(labels, Effects(prior, loading, theta), gold)
     joint = np.zeros((4, 3))
     for i, c in itertools.product(range(4), range(3)):
         rows = np.flatnonzero(table.item == i)

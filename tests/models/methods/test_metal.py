@@ -10,8 +10,8 @@ from dissensus import Annotations, methods
 from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import metal as kernels
 from dissensus.compute.rows import expand_rows
-from dissensus.exceptions import BadParameter
-from dissensus.models.methods.metal import Known, MeTaL, Moments, gold_counts, known_before
+from dissensus.models.exceptions import WrongClassBalance
+from dissensus.models.methods.metal import MeTaL, Moments, PriorMoments, gold_counts, prior_moments
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, shares_of, some_gold
 
@@ -32,7 +32,7 @@ def pair_moments(table: Annotations, gold=None) -> dict:
     return {pair: (counts, counts.sum()) for pair, counts in C.items() if counts.sum() > 0}
 
 
-def literal_objective(table: Annotations, theta, prior, known: Known, gold=None) -> float:
+def literal_objective(table: Annotations, theta, prior, known: PriorMoments, gold=None) -> float:
     """F; `theta` (A, K, K) [annotator, given, true]."""
     value = 0.0
     for (j, k), (C, n) in pair_moments(table, gold).items():
@@ -51,7 +51,7 @@ def random_case(table: Annotations, seed: int = 0):
     rng = np.random.default_rng(seed)
     A, K = table.n_annotators, table.n_classes
     theta, centre = (rng.dirichlet(np.ones(K), (A, K)).transpose(0, 2, 1).copy() for _ in range(2))
-    return theta, rng.dirichlet(3 * np.ones(K)), Known(centre, rng.uniform(0.1, 2, (A, K)))
+    return theta, rng.dirichlet(3 * np.ones(K)), PriorMoments(centre, rng.uniform(0.1, 2, (A, K)))
 
 
 @pytest.mark.parametrize(("threads", "min_kernel_rows"), [(1, 0), (3, 0), (1, 10**6)])
@@ -192,7 +192,7 @@ def test_pairs_cannot_tell_three_classes_apart_from_a_rotation_of_them():
     assert (turned > 0).all()
     np.testing.assert_allclose(turned.sum(axis=2), 1)
     table = exact_table(theta, prior)
-    nothing = Known(np.zeros((4, 3, 3)), np.zeros((4, 3)))
+    nothing = PriorMoments(np.zeros((4, 3, 3)), np.zeros((4, 3)))
     with Threads(1) as pool:
         moments = Moments(expand_rows(table), pool, None, prior, nothing)
         truth, other = (moments(np.ascontiguousarray(x.transpose(0, 2, 1))) for x in (theta, turned))
@@ -211,7 +211,7 @@ def test_pairs_cannot_tell_the_shares_of_two_classes():
     moved = np.stack([mean + other[1] * spread, mean - other[0] * spread], axis=1)
     assert ((moved > 0) & (moved < 1)).all()
     table = exact_table(theta, prior)
-    nothing = Known(np.zeros((3, 2, 2)), np.zeros((3, 2)))
+    nothing = PriorMoments(np.zeros((3, 2, 2)), np.zeros((3, 2)))
     with Threads(1) as pool:
         for shares, matrices in ((prior, theta), (other, moved)):
             value = Moments(expand_rows(table), pool, None, shares, nothing)(
@@ -314,7 +314,7 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
     pseudo = np.where(np.eye(4) == 1, 0.4 + wrong / 2, wrong / 3)
     population = votes + pseudo
     N = counts.sum(axis=1)
-    known = known_before(population, counts, prior, 3.0)
+    known = prior_moments(population, counts, prior, 3.0)
     for j, c in np.ndindex(N.shape):
         pull = 3.0 * max(prior[c], 0.5 * 2 / 4 * sum(share**2 for share in prior))
         crowd = population[:, c] / population[:, c].sum()
@@ -336,7 +336,7 @@ def test_the_posterior_is_bayes_rule_and_the_matrices_are_smoothed_as_stated(kin
 def test_rare_classes_among_several_are_pulled_to_the_crowd_and_others_as_they_were():
     def strength(*prior):
         K = len(prior)
-        return known_before(np.ones((K, K)), np.zeros((1, K, K)), np.array(prior), 2.0).strength[0]
+        return prior_moments(np.ones((K, K)), np.zeros((1, K, K)), np.array(prior), 2.0).strength[0]
 
     np.testing.assert_allclose(strength(0.9, 0.1), [1.8, 0.2])  # of two, pairs tell all there is to tell
     np.testing.assert_allclose(strength(0.3, 0.25, 0.25, 0.2), [0.6, 0.5, 0.5, 0.4])
@@ -421,8 +421,9 @@ def test_threads_agree():
 
 
 def test_a_class_balance_of_another_length_is_an_error():
-    with pytest.raises(BadParameter, match="class_balance has 3 shares and the table has 4 classes"):
+    with pytest.raises(WrongClassBalance) as caught:
         MeTaL(class_balance=(1, 1, 1)).fit(random_table(1))
+    assert (caught.value.shares, caught.value.n_classes) == (3, 4)
 
 
 @pytest.mark.realdata

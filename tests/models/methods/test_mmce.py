@@ -12,7 +12,7 @@ from dissensus.compute.engines.local import Threads
 from dissensus.compute.kernels import mmce as kernels
 from dissensus.compute.rows import expand_rows
 from dissensus.models.matrices import expected_pseudo
-from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, Effects, Sweep, expected_effect
+from dissensus.models.methods.mmce import MAX_WEIGHT, MMCE, Effects, FusedPass, expected_effect
 from dissensus.table.simulate import simulate
 from models.family import readable_pass
 from tables import KINDS, random_table, shares_of, some_gold
@@ -73,8 +73,8 @@ def best_tau(table: Annotations, sigma, belief, beta: float):
 
 def pass_at(table: Annotations, params: Effects, gold=None, threads: int = 1, rounds: int = 1, special=None):
     with Threads(threads) as pool:
-        sweep = Sweep(expand_rows(table), pool, BETA, gold, table.n_items if special is None else special)
-        return sweep(params, rounds), sweep
+        fused_pass = FusedPass(expand_rows(table), pool, BETA, gold, table.n_items if special is None else special)
+        return fused_pass(params, rounds), fused_pass
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -87,11 +87,11 @@ def test_a_pass_equals_the_literal_loops(kind, with_gold, threads):
     tau = best_tau(table, params.effect, params.belief, BETA)
     assert np.abs(tau).max() > 0.5
     posterior, evidence, seen, expected = literal_posterior(table, params.effect, tau, params.prior, gold)
-    objective, sweep = pass_at(table, params, gold, threads)
+    objective, fused_pass = pass_at(table, params, gold, threads)
     np.testing.assert_allclose(objective, evidence - BETA / 2 * np.square(tau).sum(), rtol=1e-7)
-    np.testing.assert_allclose(sweep.posterior, posterior, atol=1e-5)
-    np.testing.assert_allclose(sweep.sums.seen, seen, atol=1e-4)
-    np.testing.assert_allclose(sweep.sums.expected, expected, atol=1e-4)
+    np.testing.assert_allclose(fused_pass.posterior, posterior, atol=1e-5)
+    np.testing.assert_allclose(fused_pass.sums.seen, seen, atol=1e-4)
+    np.testing.assert_allclose(fused_pass.sums.expected, expected, atol=1e-4)
 
 
 def plain_posterior(table: Annotations, params: Effects) -> np.ndarray:
@@ -121,10 +121,10 @@ def test_sums_of_a_pass_are_the_gradient_of_the_log_evidence(kind):
 def test_items_that_stand_for_many_have_no_effect():
     table = random_table(7)
     params = random_params(8, table)
-    _, sweep = pass_at(table, params, special=5)
+    _, fused_pass = pass_at(table, params, special=5)
     plain = plain_posterior(table, params)
-    np.testing.assert_allclose(sweep.posterior[5:], plain[5:], atol=1e-12)
-    assert np.abs(sweep.posterior[:5] - plain[:5]).max() > 0.01
+    np.testing.assert_allclose(fused_pass.posterior[5:], plain[5:], atol=1e-12)
+    assert np.abs(fused_pass.posterior[:5] - plain[:5]).max() > 0.01
 
 
 def test_newton_never_goes_down_and_its_bound_lies_below():
@@ -189,8 +189,8 @@ def test_one_pass_from_anywhere_raises_the_objective(centre):
     model = MMCE(centre=centre)
     for seed in range(100):
         params = random_params(seed, table, size=1 + seed % 4)
-        before, sweep = pass_at(table, params)
-        after = replace(params, effect=model._learn(params.effect, sweep.sums), belief=sweep.posterior)
+        before, fused_pass = pass_at(table, params)
+        after = replace(params, effect=model._next_effect(params.effect, fused_pass.sums), belief=fused_pass.posterior)
         gain = pass_at(table, after)[0] + model.log_prior(after) - before - model.log_prior(params)
         assert gain > 0
 
@@ -470,8 +470,8 @@ def test_weights_beyond_a_thousand_count_in_proportion(weight):
 def test_any_number_of_classes(n_classes):
     table = random_table(16, n_classes=n_classes, n=301)
     params = random_params(6, table)
-    _, sweep = pass_at(table, params, special=0)
-    np.testing.assert_allclose(sweep.posterior, plain_posterior(table, params), atol=1e-12)
+    _, fused_pass = pass_at(table, params, special=0)
+    np.testing.assert_allclose(fused_pass.posterior, plain_posterior(table, params), atol=1e-12)
     np.testing.assert_allclose(MMCE().fit(table).posterior_.sum(axis=1), 1)
 
 

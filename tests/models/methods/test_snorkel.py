@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import brentq
 
 from dissensus import Annotations, methods
-from dissensus.exceptions import BadParameter
 from dissensus.models.coins import Coins
+from dissensus.models.exceptions import WrongClassBalance
 from dissensus.models.methods.one_coin import OneCoin
 from dissensus.models.methods.snorkel import Snorkel, penalised_logit
 from dissensus.table.simulate import simulate
@@ -144,8 +144,9 @@ def test_a_given_class_balance_is_used_and_need_not_sum_to_one():
     even = Snorkel().fit(table)
     np.testing.assert_allclose(even.prior_, 1 / 3)
     assert given.posterior_[:, 0].mean() > even.posterior_[:, 0].mean() + 0.02
-    with pytest.raises(BadParameter, match="class_balance has 2 shares and the table has 3 classes"):
+    with pytest.raises(WrongClassBalance) as caught:
         Snorkel(class_balance=[0.5, 0.5]).fit(table)
+    assert (caught.value.shares, caught.value.n_classes) == (2, 3)
 
 
 def test_propensity_counts_items_once_and_nothing_from_before():

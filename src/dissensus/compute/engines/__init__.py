@@ -91,8 +91,8 @@ def _pool(model: Any, table: Any) -> Threads:
 class Disk(Local):
     """Annotations on a disk, a few million rows in memory at a time.
 
-    `folder`: where codes, checkpoints and posteriors go; beside the Parquet file where left out. `memory_gb`: of the
-    one sort that makes the codes. `block_rows`: rows that are mapped into memory at once by each thread.
+    `folder`: folder of codes, checkpoints and posteriors; by default next to the Parquet file. `memory_gb`: memory of
+    the sort that makes the codes. `block_rows`: rows that each thread maps into memory at once.
 
     >>> import tempfile
     >>> from dissensus import methods, simulate
@@ -111,7 +111,7 @@ class Disk(Local):
         check_argument("block_rows", self.block_rows, int, low=1)
 
     def load(self, table: Any) -> Any:
-        """Codes on the disk, of a path or pattern, or of a table in memory."""
+        """Return the codes of a path, a pattern or a table in memory."""
         from dissensus.compute.engines.coding import Coded, code, code_table
 
         if isinstance(table, Coded):
@@ -121,24 +121,24 @@ class Disk(Local):
                 raise NoFolderForCodes
             return code_table(table, self.folder)
         if isinstance(table, str | Path):
-            return code(table, self.folder or beside(table), memory_gb=self.memory_gb)
+            return code(table, self.folder or codes_folder(table), memory_gb=self.memory_gb)
         return super().load(table)
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
-        """Files, and a folder for the fit."""
+        """Return the engine that maps the files, with a folder for the fit."""
         from dissensus.compute.engines.disk import DiskEngine, RunFolder
 
         return DiskEngine(table, self.block_rows, _pool(model, table), gold, RunFolder(model, table, gold))
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
-        """On the disk, with the frame of the items as Parquet files."""
-        from dissensus.compute.engines.disk import leave_results
+        """Store results on the disk, and the frame of the items as Parquet files."""
+        from dissensus.compute.engines.disk import store_results
 
-        leave_results(model, table, gold)
+        store_results(model, table, gold)
 
 
-def beside(source: str | Path) -> Path:
-    """The folder of a file's codes where none is named: `labels.parquet` → `labels.parquet.dissensus`."""
+def codes_folder(source: str | Path) -> Path:
+    """Return the default folder of a file's codes: `labels.parquet` → `labels.parquet.dissensus`."""
     from dissensus.compute.engines.coding import without_pattern
 
     folder, pattern = without_pattern(source)
@@ -147,9 +147,9 @@ def beside(source: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class Torch(Local):
-    """Annotations on a GPU. `device` as torch names it; left out: the first GPU, or the CPU where there is none.
+    """Annotations on a GPU. `device` as torch names it; by default the first GPU, or the CPU without one.
 
-    `part_rows`: rows that a pass makes anything of at once; left out: 2^25 on a GPU, 2^20 else.
+    `part_rows`: rows that a pass processes at once; by default 2^25 on a GPU, else 2^20.
 
     >>> Torch(device="cuda:1")
     Torch(device='cuda:1', part_rows=None)
@@ -162,7 +162,7 @@ class Torch(Local):
         check_argument("part_rows", self.part_rows, int | None, low=1)
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
-        """Tensors on the device."""
+        """Return the engine with the tensors on the device."""
         found = need("dissensus.compute.engines.torch", "engine='torch' needs", "learning")
         rows, pool = expand_rows(table), _pool(model, table)
         engine: Engine = found.on_device(rows, table.n_annotators, table.n_classes, gold, self, pool)
@@ -171,11 +171,11 @@ class Torch(Local):
 
 @dataclass(frozen=True)
 class Spark(Local):
-    """Annotations in a Spark cluster, one part of them for each task of a pass.
+    """Annotations in a Spark cluster, one part for each task of a pass.
 
-    `partitions`: how many parts; left out: one for each core, and more where a part would have more than
-    `partition_rows` rows. `master`: the address of the cluster (`spark://host:7077`), where there is no session yet;
-    left out: what Spark's own settings say, or this machine.
+    `partitions`: number of parts; by default one per core, and more if a part would have more than `partition_rows`
+    rows. `master`: address of the cluster (`spark://host:7077`) if there is no session yet; by default Spark's own
+    settings decide, or this machine is used.
 
     >>> Spark(master="spark://host:7077")
     Spark(partitions=None, partition_rows=10000000, master='spark://host:7077')
@@ -192,27 +192,27 @@ class Spark(Local):
             raise BadClusterAddress(master=self.master)
 
     def load(self, table: Any) -> Any:
-        """Parts in the cluster, of a DataFrame, a table of Spark's or a path; a table in memory is sent when placed."""
-        from dissensus.compute.engines.scatter import Scattered, is_frame, scatter
+        """Return the parts in the cluster of a DataFrame, a Spark table or a path; `open` sends tables in memory."""
+        from dissensus.compute.engines.scatter import ClusterTable, is_frame, scatter
 
         if is_frame(table) or isinstance(table, str | Path):
             return scatter(table, options=self)
-        return table if isinstance(table, Scattered) else super().load(table)
+        return table if isinstance(table, ClusterTable) else super().load(table)
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
-        """Parts in the cluster."""
-        from dissensus.compute.engines.scatter import spread_table
+        """Return the engine with the parts in the cluster."""
+        from dissensus.compute.engines.scatter import distribute_table
         from dissensus.compute.engines.spark import SparkEngine
 
-        scattered = spread_table(table, self) if isinstance(table, Annotations) else table
-        return SparkEngine(scattered, _pool(model, table), gold)
+        in_cluster = distribute_table(table, self) if isinstance(table, Annotations) else table
+        return SparkEngine(in_cluster, _pool(model, table), gold)
 
     def store_results(self, model: Any, table: Any, gold: IntArray | None) -> None:
-        """In the cluster; they know the table that they are of."""
+        """Keep results in the cluster, and note their table in the posterior."""
         if not isinstance(table, Annotations):
-            if isinstance(model.posterior_, np.ndarray):  # of a fit in memory
+            if isinstance(model.posterior_, np.ndarray):  # the table was fitted in memory
                 for key in model._per_item_results():
-                    setattr(model, key, table.spread(getattr(model, key)))
+                    setattr(model, key, table.distribute(getattr(model, key)))
             model.posterior_.table = table
 
 

@@ -32,13 +32,13 @@ class Size:
 
     @property
     def short(self) -> bool:
-        """Whether passes use their array form, because a kernel would take longer to load than to save."""
+        """Return whether passes use their array form, because loading a kernel would take longer than it saves."""
         return self.n_rows < chunks.MIN_KERNEL_ROWS
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What a pass adds up over items. The sums of two parts of a table are added with `+`."""
+    """Sums of a pass over items. The sums of two parts of a table are added with `+`."""
 
     by_annotator: ClassVar[tuple[str, ...]] = ()
     """Fields with an entry per annotator; parameters have the same, so that a worker gets those of its annotators."""
@@ -50,8 +50,8 @@ class Sums:
 class RemoteTable(ABC, Named):
     """A table whose rows are not in the memory of this process: names and sizes as of `Annotations`."""
 
-    where: ClassVar[str]  # as in "… on a disk takes no …"
-    engine: ClassVar[str]  # the engine that walks it
+    where: ClassVar[str]  # place of the rows, such as "on a disk"
+    engine: ClassVar[str]  # name of the engine that processes it
     n_annotations: Any
     per_annotator: IntArray
     weighted: bool
@@ -136,9 +136,9 @@ class Pass(Generic[P, S]):
 
 
 class Engine(ABC):
-    """A table, held where passes over it run; `per_annotator` (A,) counts the annotations of each annotator."""
+    """A table where passes over it run; `per_annotator` (A,) counts the annotations of each annotator."""
 
-    checkpoint: Any = None  # where a driver saves its state between passes, such as `disk.RunFolder`
+    checkpoint: Any = None  # a driver saves its state there between passes, such as `disk.RunFolder`
 
     def __init__(self, size: Size, per_annotator: IntArray, pool: Threads, gold: IntArray | None):
         self.size, self.per_annotator, self.pool, self.gold = size, per_annotator, pool, gold
@@ -150,7 +150,7 @@ class Engine(ABC):
 
     @abstractmethod
     def has_labels(self) -> BoolArray:
-        """(I,) which items have annotations."""
+        """(I,) Return which items have annotations."""
 
     def run_cached(self, key: Any, pass_: Pass[Any, S]) -> S:
         """Return the sums of a pass without parameters, computed once; they must not be written into."""

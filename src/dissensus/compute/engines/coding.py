@@ -1,17 +1,18 @@
-"""Parquet larger than memory → files of codes sorted by item, once: what the disk engine maps into memory.
+"""Convert Parquet larger than memory once to files of codes sorted by item, which the disk engine maps into memory.
 
-DuckDB sorts the rows by (item, annotator, label) within a given memory, spilling to the folder, and hands them over in
-batches; the codes of annotators and classes are joined to them on the way. Items need no join: in sorted order, an item
-is new where its name differs from the row before. A folder `codes-…`, named for what it was made of, then holds
+DuckDB sorts the rows by (item, annotator, label) within a given memory, spilling to the folder, and returns them in
+batches, with the codes of annotators and classes joined. Items need no join: in sorted order, an item is new where its
+name differs from that of the row before. A folder `codes-…`, named by a hash of its sources, then holds
 
     annotator.i32 label.i8 (weight.f64)     (N,) codes, rows sorted as in `Annotations`
-    item_ptr.i64                             (I+1,) where the rows of each item begin
+    item_ptr.i64                             (I+1,) first row of each item
     items.arrow                              (I,) names of the items, sorted
-    annotators.parquet classes.parquet       names; of annotators also how many rows each has
-    meta.json                                what it was made of
+    annotators.parquet classes.parquet       names; of annotators also their numbers of rows
+    meta.json                                its sources
 
-It appears whole, and nothing in it changes: other processes may have it mapped into memory. Of runs that code the same
-files at a time one does it, the others wait. Codes of files as they were before are removed once nobody uses them.
+It appears whole and never changes, because other processes may have it mapped into memory. If several runs code the
+same files, one does the work and the others wait. Codes of earlier versions of the files are removed when no process
+uses them.
 
 Names are integers or text, as in `names`; nothing here depends on the order of the files' rows.
 """
@@ -58,12 +59,12 @@ from dissensus.table.io.files import reading
 from dissensus.table.names import encode_labels
 
 META, VERSION = "meta.json", 3
-BATCH = 1_000_000  # rows that DuckDB hands over at a time
-PARQUET = b"PAR1"  # how such a file begins
+BATCH = 1_000_000  # rows per batch from DuckDB
+PARQUET = b"PAR1"  # first bytes of a Parquet file
 
 
 class MappedNames:
-    """Names in an Arrow file that is mapped into memory: as an array, read where it is looked into."""
+    """Names in an Arrow file that is mapped into memory; an array that reads only the names that are used."""
 
     def __init__(self, path: Path):
         self._column = pa.ipc.open_file(pa.memory_map(str(path))).read_all()["name"]
@@ -84,7 +85,7 @@ class MappedNames:
         return naming.to_names(self._column.take(pa.array(np.flatnonzero(at) if at.dtype == bool else at)))
 
     def tolist(self) -> list[Any]:
-        """All of them, in memory."""
+        """Return all names, in memory."""
         return list(self._column.to_pylist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Names:
@@ -92,7 +93,7 @@ class MappedNames:
 
 
 class Coded(RemoteTable):
-    """A table on a disk, as `code` left it: the names and sizes of an `Annotations`, and its rows as files."""
+    """A table on a disk, written by `code`: the names and sizes of an `Annotations`, and its rows as files."""
 
     where, engine = "on a disk", "disk"
 
@@ -101,7 +102,7 @@ class Coded(RemoteTable):
         self._held = HeldFolder(folder, shared=True)
         self.meta = json.loads((folder / META).read_text())
         self.n_annotations = int(self.meta["annotations"])
-        annotators, classes = (pq.read_table(folder / f"{what}.parquet") for what in ("annotators", "classes"))
+        annotators, classes = (pq.read_table(folder / f"{name}.parquet") for name in ("annotators", "classes"))
         self.annotators, self.classes = naming.to_names(annotators["name"]), naming.to_names(classes["name"])
         self.per_annotator = annotators["count"].to_numpy()
         self.items = MappedNames(folder / "items.arrow")
@@ -109,7 +110,7 @@ class Coded(RemoteTable):
         self._check()
 
     def _check(self) -> None:
-        """Raise DataError where a file is not as it was written: the kernels take every code for an address."""
+        """Raise DataError if a file was altered: kernels use codes as addresses without checks."""
         n, sizes = self.n_annotations, {"item_ptr": self.n_items + 1}
         files = _files_of(self.folder, self.n_classes, self.weighted)
         for name, (path, kind) in files.items():
@@ -119,33 +120,33 @@ class Coded(RemoteTable):
         starts = np.fromfile(*files["item_ptr"])
         if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
             raise BadItemOffsets(path=files["item_ptr"][0], rows=n, items=self.n_items)
-        for name, there in (("annotator", self.n_annotators), ("label", self.n_classes)):
+        for name, limit in (("annotator", self.n_annotators), ("label", self.n_classes)):
             path, kind = files[name]
             for start in range(0, n, BATCH):
-                naming.check_codes(np.fromfile(path, kind, BATCH, offset=start * np.dtype(kind).itemsize), there, name)
+                naming.check_codes(np.fromfile(path, kind, BATCH, offset=start * np.dtype(kind).itemsize), limit, name)
 
     def _mapped(self) -> Rows:
-        """All rows, mapped into memory for as long as any of these arrays lives."""
+        """Return all rows, mapped into memory as long as any of these arrays lives."""
         files = _files_of(self.folder, self.n_classes, self.weighted)
         maps: dict[str, Any] = {name: np.memmap(path, kind, "r") for name, (path, kind) in files.items()}
         return Rows(**{"weight": None} | maps)
 
     def all_rows(self) -> Rows:
-        """Every row, in memory."""
-        copies: Any = (None if one is None else np.array(one) for one in self._mapped().arrays)
+        """Return every row, in memory."""
+        copies: Any = (None if array is None else np.array(array) for array in self._mapped().arrays)
         return Rows(*copies)
 
     def rows(self, first: int, end: int) -> Rows:
-        """The rows of items first … end − 1, their offsets counted from the first."""
+        """Return the rows of items first … end − 1, their offsets counted from the first."""
         return self._mapped().between(first, end)
 
     def ranges(self, rows: int) -> list[tuple[int, int]]:
-        """Ranges of items of about so many rows each (one item at least)."""
+        """Return ranges of items with about `rows` rows each, at least one item."""
         return list(pairwise(cuts(self._mapped().item_ptr, rows)))
 
 
 def _files_of(folder: Path, n_classes: int, weighted: bool) -> dict[str, tuple[Path, Any]]:
-    """Array → its file, with the type in its name, and its type."""
+    """Return the file of every array, with the type in its name, and the type."""
     kinds: dict[str, Any] = {"item_ptr": np.int64, "annotator": np.int32, "label": naming.smallest_int(n_classes)}
     if weighted:
         kinds["weight"] = np.float64
@@ -163,10 +164,10 @@ def code(
     memory_gb: float = 1.0,
     **columns: str | None,
 ) -> Coded:
-    """The table in a Parquet file (or all that a pattern such as `labels/*.parquet` names), as codes in `folder`.
+    """Convert a Parquet file, or all files that match a pattern such as `labels/*.parquet`, to codes in `folder`.
 
-    `columns` names item, annotator, label and weight; those left out are found as in `dissensus.read`. What is there
-    already, of the same files, is used again; a sort that was interrupted begins anew.
+    `columns` names item, annotator, label and weight; the others are found as in `dissensus.read`. Existing codes of
+    the same files are reused; an interrupted sort starts again.
     """
     files, folder = _files(source), Path(folder)
     with reading(Path(files[0])):
@@ -191,12 +192,12 @@ def code(
 
 
 def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], None]) -> Coded:
-    """The codes of what they are `made_of`: those that are there, or those that `write` leaves in a new folder."""
+    """Return the existing codes of these sources, or those that `write` writes to a new folder."""
     text = json.dumps(made_of, default=str)
     target = folder / f"codes-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
-    turn = HeldFolder(folder, wait=True)  # until the codes are there
-    with suppress(OSError, ValueError, KeyError, TypeError, pa.ArrowException):  # not there, or damaged
+    lock = HeldFolder(folder, wait=True)  # until the codes are written
+    with suppress(OSError, ValueError, KeyError, TypeError, pa.ArrowException):  # codes are missing or damaged
         if (existing := Coded(target)).meta["made_of"] == json.loads(text):
             return existing
     part = folder / f".codes-{token_hex(4)}.part"
@@ -206,20 +207,20 @@ def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], No
         for path in (*part.iterdir(), part):
             sync(path)
         if target.exists():
-            shutil.rmtree(target)  # what is mapped from it stays until it is let go
+            shutil.rmtree(target)  # memory that other processes mapped from it stays valid
         part.rename(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     for other in (*folder.glob("codes-*"), *folder.glob(".codes-*.part")):
         if other != target and HeldFolder(other).got:
             shutil.rmtree(other, ignore_errors=True)
-    del turn
+    del lock
     return Coded(target)
 
 
-def find_columns(columns: dict[str, Any], there: list[str], engine: str) -> dict[str, str]:
-    """Our names → those of the columns there, of a table with one label per row."""
-    found = Columns(**columns).find(there)
+def find_columns(columns: dict[str, Any], names: list[str], engine: str) -> dict[str, str]:
+    """Return role → column of a table with one label per row."""
+    found = Columns(**columns).find(names)
     for role in ("proba", "question"):
         if role in found:
             raise OneLabelPerRow(engine=engine, role=role)
@@ -227,7 +228,7 @@ def find_columns(columns: dict[str, Any], there: list[str], engine: str) -> dict
 
 
 def check_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad_weights: int = 0) -> None:
-    """Raise DataError where there is no row, a blank name (role → how many) or a weight that is none."""
+    """Raise DataError if there are no rows, blank names (role → number of rows) or invalid weights."""
     if total == 0:
         raise NoRows
     for role, count in blank.items():
@@ -238,7 +239,7 @@ def check_counts(columns: dict[str, str], total: int, blank: dict[str, int], bad
 
 
 def _check(rows: Any, files: list[str], columns: dict[str, str]) -> None:
-    """Make a view `rows` of the files; what no table holds is an error."""
+    """Make a view `rows` of the files; blank names and invalid weights are errors."""
     named = ", ".join("'" + name.replace("'", "''") + "'" for name in files)
     roles = ("item", "annotator", "label")
     quoted = {role: '"' + column.replace('"', '""') + '"' for role, column in columns.items()}
@@ -249,20 +250,20 @@ def _check(rows: Any, files: list[str], columns: dict[str, str]) -> None:
     text = [role for role, kind, *_ in rows.execute("DESCRIBE rows").fetchall() if kind == "VARCHAR"]
     bad = [f"{role} IS NULL" + (f" OR trim({role}) = ''" if role in text else "") for role in roles]
     bad.append("NOT coalesce(weight >= 0 AND weight < 'infinity', FALSE)" if "weight" in columns else "FALSE")
-    counts = ", ".join(f"count(*) FILTER ({one})" for one in bad)
+    counts = ", ".join(f"count(*) FILTER ({condition})" for condition in bad)
     *blank, weights, total = rows.execute(f"SELECT {counts}, count(*) FROM rows").fetchall()[0]  # one scan
     check_counts(columns, total, dict(zip(roles, blank, strict=True)), weights)
 
 
 def _sort(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] | int | None) -> _Writer:
     """Write the view `rows`, sorted and coded."""
-    who, labels = (
+    annotator_names, labels = (
         naming.to_column(rows.sql(f"SELECT DISTINCT {role} AS name FROM rows").to_arrow_table()["name"], role)
         for role in ("annotator", "label")
     )
-    annotators, who_codes = naming.encode(who, "annotator")
+    annotators, annotator_codes = naming.encode(annotator_names, "annotator")
     class_names, label_codes, _ = encode_labels(labels, classes, ())
-    rows.register("annotators", pa.table({"name": pa.array(who), "code": who_codes}))
+    rows.register("annotators", pa.table({"name": pa.array(annotator_names), "code": annotator_codes}))
     rows.register("labels", pa.table({"name": pa.array(labels), "code": label_codes}))
     weight = ", weight" if "weight" in columns else ""
     batches = rows.sql(
@@ -277,7 +278,7 @@ def _sort(rows: Any, columns: dict[str, str], folder: Path, classes: list[Any] |
 
 @contextmanager
 def _sorting(source: str | Path) -> Iterator[None]:
-    """What DuckDB says as one of our errors, in one sentence."""
+    """Raise errors of DuckDB as `CannotSort`, with their first line."""
     try:
         yield
     except Exception as error:
@@ -288,13 +289,13 @@ def _sorting(source: str | Path) -> Iterator[None]:
 
 
 def code_table(table: Annotations, folder: str | Path) -> Coded:
-    """A table in memory as codes in `folder`."""
+    """Write a table in memory as codes in `folder`."""
     if table.proba is not None:
         raise OneLabelPerRow(engine="disk", role="proba")
     check_counts({}, len(table), {})
     arrays = (table.item_ptr, table.annotator, table.label, table.weight)
-    names = [repr(one.tolist()).encode() for one in (table.items, table.annotators, table.classes)]
-    crcs = [zlib.crc32(array.data) for array in arrays if array is not None] + [zlib.crc32(one) for one in names]
+    names = [repr(column.tolist()).encode() for column in (table.items, table.annotators, table.classes)]
+    crcs = [zlib.crc32(array.data) for array in arrays if array is not None] + [zlib.crc32(text) for text in names]
     made_of = {"version": VERSION, "table": crcs}
 
     def write(part: Path) -> None:
@@ -308,7 +309,7 @@ def code_table(table: Annotations, folder: str | Path) -> Coded:
 
 
 class _Writer:
-    """The files of a folder, appended to in the order of the rows."""
+    """Appends rows to the files of a folder, in their order."""
 
     def __init__(self, folder: Path, annotators: Names, classes: Names, weighted: bool):
         self.folder, self.annotators, self.classes = folder, annotators, classes
@@ -323,7 +324,7 @@ class _Writer:
             return
         if not (naming.is_text(item.type) or pa.types.is_integer(item.type)):
             raise UnsupportedItemType(column="item", type=str(item.type))
-        codes = np.asarray(item.dictionary_encode().indices)  # in sorted order a code is new where it changes
+        codes = np.asarray(item.dictionary_encode().indices)  # rows are sorted: an item is new if its code changes
         new = np.flatnonzero(np.diff(codes, prepend=-1))
         if self.last is not None and item[0].as_py() == self.last:
             new = new[1:]
@@ -355,7 +356,7 @@ class _Writer:
             np.asarray(values, kind).tofile(file)
 
     def finish(self, made_of: dict[str, Any]) -> None:
-        """After the last rows: write names, and what it is made of."""
+        """Write names and sources after the last rows."""
         self._append("item_ptr", [self.per_annotator.sum()])
         self.items.close()
         names = pa.table({"name": self.annotators, "count": self.per_annotator})
@@ -367,14 +368,14 @@ class _Writer:
 
 
 def without_pattern(source: str | Path) -> tuple[Path, str]:
-    """The folder of a path or pattern, as far as it has no wildcard, and the rest."""
+    """Split a path or pattern into the folder without wildcards, and the rest."""
     path = Path(source)
     folder = next((parent for parent in path.parents if not set("*?[") & set(str(parent))), Path())
     return folder, str(path.relative_to(folder))
 
 
 def check_parquet(path: str | Path, engine: str) -> None:
-    """An error where a file is there and is no Parquet; of what is not there, and of patterns, others speak."""
+    """Raise an error if a file exists and is not Parquet; patterns and missing files are checked elsewhere."""
     path = Path(path)
     if path.is_file():
         with path.open("rb") as file:
@@ -383,7 +384,7 @@ def check_parquet(path: str | Path, engine: str) -> None:
 
 
 def _files(source: str | Path) -> list[str]:
-    """What the path or pattern names; a file of just that name comes first."""
+    """Return the files that a path or pattern names; a file with exactly that name comes first."""
     folder, pattern = without_pattern(source)
     files = [str(source)] if Path(source).is_file() else sorted(map(str, folder.glob(pattern)))
     if not files:

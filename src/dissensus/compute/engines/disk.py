@@ -1,12 +1,12 @@
-"""Blocks of a table on a disk, mapped into memory one after the other; results and checkpoints in a folder of the fit.
+"""Chunks of a table on a disk, mapped into memory one after the other; results and checkpoints in a folder of the fit.
 
-A block is a range of items with about `Disk.block_rows` rows. Its files are mapped when its turn comes and unmapped
-when the kernels have walked it, so the memory of a pass is that of one block for each thread, the parameters and the
-counts, however long the table is. What a pass writes per item goes to `<name>.npy`, block by block.
+A chunk is a range of items with about `Disk.block_rows` rows. Its files are mapped when it is processed and unmapped
+afterwards, so a pass needs memory for one chunk per thread, the parameters and the counts, however long the table is.
+Results with one entry per item go to `<name>.npy`, chunk by chunk.
 
-Every fit has a folder of its own below that of the codes, named for the method, its keywords and the known classes.
-Between passes the driver's state is there, written whole or not at all: a fit that was killed goes on after the last
-pass that it finished. When the results are written, the state is removed; a later fit begins anew.
+Every fit has its own folder next to that of the codes, named by the method, its keywords and the gold labels. Between
+passes it contains the driver's state, written whole or not at all: a fit that was killed continues after its last
+complete pass. When the results are written, the state is removed; a later fit starts again.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class RunFolder:
 
     def __init__(self, model: Any, coded: Coded, gold: IntArray | None):
         keywords = {k: v for k, v in model.get_params(deep=False).items() if k not in ("engine", "threads")}
-        of = repr((sorted(keywords.items()), coded.meta, None if gold is None else zlib.crc32(gold.tobytes())))
-        name = f"{type(model).__name__}-{zlib.crc32(of.encode()):08x}"
-        for number in count(1):  # another process may be at the same fit
+        key = repr((sorted(keywords.items()), coded.meta, None if gold is None else zlib.crc32(gold.tobytes())))
+        name = f"{type(model).__name__}-{zlib.crc32(key.encode()):08x}"
+        for number in count(1):  # another process may run the same fit
             self.path = coded.folder.parent / (name if number == 1 else f"{name}-{number}")
             self.path.mkdir(exist_ok=True)
             self._held = HeldFolder(self.path)
@@ -49,7 +49,7 @@ class RunFolder:
                 break
 
     def load(self) -> dict[str, Any] | None:
-        """The state after the last pass that was finished."""
+        """Return the state after the last complete pass, or None."""
         damage = suppress(OSError, ValueError, zipfile.BadZipFile)
         with damage, (self.path / STATE).open("rb") as file, np.load(file) as stored:
             return {name: stored[name] for name in stored.files}
@@ -61,27 +61,27 @@ class RunFolder:
             np.savez(file, **state)
 
     def done(self) -> None:
-        """The results are written: a later fit begins anew."""
+        """Remove the state, so that a later fit starts again."""
         (self.path / STATE).unlink(missing_ok=True)
 
 
-def leave_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
-    """Write the frame of all items as Parquet files, and leave results with a row per item on the disk."""
+def store_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
+    """Write the frame of all items as Parquet files, and store results with a row per item on the disk."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if isinstance(model.posterior_, np.ndarray):  # of a fit in memory
+    if isinstance(model.posterior_, np.ndarray):  # the table was fitted in memory
         run = RunFolder(model, coded, gold)
         for key in model._per_item_results():
-            kept = PerItem(run, key.removesuffix("_"), getattr(model, key).shape)
-            kept.write(0, getattr(model, key))
-            setattr(model, key, kept)
+            stored = PerItem(run, key.removesuffix("_"), getattr(model, key).shape)
+            stored.write(0, getattr(model, key))
+            setattr(model, key, stored)
     run = model.posterior_.run
     folder = run.path / "items"
     folder.mkdir(exist_ok=True)
     difficulty = getattr(model, "difficulty_", None)
     for number, (first, stop) in enumerate(coded.ranges(PART_ROWS)):
-        posterior = model.posterior_.open()[first:stop]  # mapped anew: what was read before is let go
+        posterior = model.posterior_.open()[first:stop]  # a new map frees the memory of earlier parts
         hard = None if difficulty is None else difficulty[first:stop]
         columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, hard)
         with atomic(folder / f"part-{number:05d}.parquet") as file:
@@ -99,7 +99,7 @@ class PerItem:
     def __init__(self, run: RunFolder, name: str, shape: tuple[int, ...]):
         self.run, self.shape = run, shape
         path = run.path / f"{name}.npy"
-        path.unlink(missing_ok=True)  # not cut to length: the results of an earlier fit may be mapped from it
+        path.unlink(missing_ok=True)  # not truncated: the results of an earlier fit may be mapped from it
         self._start = np.lib.format.open_memmap(path, "w+", np.float64, shape).offset
         self._file = path.open("r+b")
         weakref.finalize(self, self._file.close)
@@ -110,7 +110,7 @@ class PerItem:
         os.pwrite(self._file.fileno(), np.ascontiguousarray(values).data, self._start + first * self._each)
 
     def open(self) -> FloatArray:
-        """All of it as a read-only array that is mapped into memory where it is looked into."""
+        """Return a read-only array that is mapped into memory."""
         if not self.shape[0]:
             return np.empty(self.shape)
         return np.asarray(np.memmap(self._file, np.float64, "r", self._start, self.shape))
@@ -121,41 +121,41 @@ class DiskEngine(Engine):
 
     def __init__(self, coded: Coded, block_rows: int, pool: Threads, gold: IntArray | None, run: RunFolder):
         super().__init__(coded.size(), coded.per_annotator, pool, gold)
-        self.coded, self.blocks = coded, coded.ranges(block_rows)
+        self.coded, self.chunks = coded, coded.ranges(block_rows)
         self.run_folder = self.checkpoint = run
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """Let every thread process its share of the blocks, one after the other."""
-        n_workers = 1 if pass_.sequential else min(self.pool.threads, len(self.blocks))
+        """Let every thread process its share of the chunks, one after the other."""
+        n_workers = 1 if pass_.sequential else min(self.pool.threads, len(self.chunks))
         workers = pass_.open(params, self.size, n_workers, self.pool)
 
         def work(number: int, start: int, stop: int) -> None:
-            for first, end in self.blocks[start:stop]:
+            for first, end in self.chunks[start:stop]:
                 self._process(pass_, workers[number], first, end, out or {})
 
-        self.pool.map(work, even(len(self.blocks), n_workers))
+        self.pool.map(work, even(len(self.chunks), n_workers))
         return pass_.close(workers, self.pool)
 
     def _process(self, pass_: Pass[P, S], worker: Any, first: int, end: int, out: Mapping[str, Any]) -> None:
         gold = None if self.gold is None else self.gold[first:end]
         arrays = {
-            name: np.empty((end - first, *to.shape[1:])) if isinstance(to, PerItem) else to[first:end]
-            for name, to in out.items()
+            name: np.empty((end - first, *result.shape[1:])) if isinstance(result, PerItem) else result[first:end]
+            for name, result in out.items()
         }
         rows, size = self.coded.rows(first, end), self.size
         pass_.process(Chunk(rows.arrays, gold, size.n_annotators, size.n_classes, first), worker, arrays)
-        for name, to in out.items():
-            if isinstance(to, PerItem):
-                to.write(first, arrays[name])
+        for name, result in out.items():
+            if isinstance(result, PerItem):
+                result.write(first, arrays[name])
 
     def select_rows(self, keep: BoolArray) -> Rows:
         """Return the rows of the items to keep."""
-        return join_rows([self.coded.rows(first, end).select(keep[first:end]) for first, end in self.blocks])
+        return join_rows([self.coded.rows(first, end).select(keep[first:end]) for first, end in self.chunks])
 
     def has_labels(self) -> BoolArray:
-        """(I,) which items have annotations."""
-        return np.concatenate([np.diff(self.coded.rows(first, end).item_ptr) > 0 for first, end in self.blocks])
+        """(I,) Return which items have annotations."""
+        return np.concatenate([np.diff(self.coded.rows(first, end).item_ptr) > 0 for first, end in self.chunks])
 
     def allocate(self, name: str, *shape: int) -> Any:
-        """A file in the fit's folder."""
+        """Return storage in a file of the fit's folder."""
         return PerItem(self.run_folder, name, (self.size.n_items, *shape))

@@ -25,7 +25,7 @@ MIN_THREAD_ROWS = 20_000  # rows below which handing work to a second thread cos
 
 
 def thread_count(threads: int | None, rows: int) -> int:
-    """How many threads to use for this many rows; None: as many as this process may run on."""
+    """Return the number of threads to use for a number of rows; None for all cores that the process may use."""
     if threads is None:
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     elif threads < 1:
@@ -34,19 +34,19 @@ def thread_count(threads: int | None, rows: int) -> int:
 
 
 def balanced(ptr: IntArray, parts: int) -> list[tuple[int, int]]:
-    """Ranges of items that hold about as many rows each."""
+    """Return ranges of items with about the same number of rows."""
     cuts = np.searchsorted(ptr, np.linspace(0, ptr[-1], parts + 1)[1:-1])
     edges = [0, *(int(c) for c in cuts), ptr.size - 1]
     return list(pairwise(edges))
 
 
 def cuts(ptr: IntArray, rows: int) -> list[int]:
-    """Items that ranges of about so many rows each (one item at least) begin with, and the number of items."""
+    """Return the first items of ranges with about `rows` rows (at least one item), and the number of items."""
     return [int(item) for item in np.unique(balanced(ptr, -(-int(ptr[-1]) // rows)))]
 
 
 def even(n: int, parts: int) -> list[tuple[int, int]]:
-    """Ranges of about equal length."""
+    """Return ranges of about equal length."""
     edges = [n * part // parts for part in range(parts + 1)]
     return list(pairwise(edges))
 
@@ -59,7 +59,7 @@ class Threads:
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     def map(self, work: Callable[[int, int, int], T], ranges: list[tuple[int, int]]) -> list[T]:
-        """`work(number, start, stop)` for every range, results in order; the caller's thread takes the first range."""
+        """Return `work(number, start, stop)` of every range, in order; the caller's thread takes the first range."""
         if self._pool is None or len(ranges) == 1:
             return [work(number, *bounds) for number, bounds in enumerate(ranges)]
         rest = [self._pool.submit(work, number, *bounds) for number, bounds in enumerate(ranges[1:], 1)]
@@ -68,7 +68,7 @@ class Threads:
     def sums(
         self, work: Callable[..., T], ranges: list[tuple[int, int]], *shapes: tuple[int, ...]
     ) -> tuple[list[T], list[Any]]:
-        """`work(start, stop, *sums)` for every range, with zeros of its own to add to: results, and what all added."""
+        """Run `work(start, stop, *sums)` for every range, which adds to its own sums: results, and the total sums."""
         own = [[np.zeros(shape) for shape in shapes] for _ in ranges]
         found = self.map(lambda number, start, stop: work(start, stop, *own[number]), ranges)
         return found, [sum(parts) for parts in zip(*own, strict=True)]
@@ -112,5 +112,5 @@ class Local(Engine):
         return self.rows.select(keep)
 
     def has_labels(self) -> BoolArray:
-        """(I,) which items have annotations."""
+        """(I,) Return which items have annotations."""
         return np.diff(self.rows.item_ptr) > 0

@@ -1,12 +1,12 @@
-"""A frame in Spark → parts of coded rows, one for each partition: what the spark engine walks.
+"""Convert a frame in Spark to parts of coded rows, one per partition, which the spark engine processes.
 
 Spark sorts the rows by (item, annotator, label) into ranges of items and joins the codes of annotators and classes to
-them; a Python worker turns each range into the arrays of one `Part`. The parts are kept by Spark, in the memory of the
-executors or on their disks: they stay between passes, and those of a lost executor are made again, the same, because a
-range does not depend on the order in which its rows arrive. The names of the items are kept on the disks beside them.
+them; a Python worker converts each range to the arrays of one `Part`. Spark caches the parts, in the memory of the
+executors or on their disks. Parts of a lost executor are made again with the same content, because a range does not
+depend on the order in which its rows arrive. The names of the items are cached on the disks as well.
 
-Names of annotators and classes come to the driver, names of items do not. A part has codes of its own annotators
-(`Part.annotators` are theirs in the whole table), so that a worker needs no more than their parameters.
+Names of annotators and classes are sent to the driver, names of items are not. A part has codes of its own annotators
+(`Part.annotators` are their codes in the whole table), so that a worker needs only their parameters.
 """
 
 from __future__ import annotations
@@ -48,50 +48,50 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.names import encode_labels
 
-INTEGERS = ("tinyint", "smallint", "int", "bigint")  # as Spark calls them
+INTEGERS = ("tinyint", "smallint", "int", "bigint")  # Spark's names of types
 ItemColumns = Callable[[Names, FloatArray, FloatArray | None], dict[str, Any]]
 """Names, posterior and difficulty of some items → the columns of their frame."""
-PATIENCE = 5.0  # seconds until a master answers; Spark itself would go on asking for a minute
+MASTER_TIMEOUT = 5.0  # seconds; Spark itself would try for a minute
 
 
 @dataclass(frozen=True)
 class Part(Rows):
-    """The rows of a range of items; `annotator` counts through `annotators` (a,), their codes in the whole table."""
+    """Rows of a range of items; `annotator` indexes `annotators` (a,), their codes in the whole table."""
 
     annotators: IntArray
 
     def whole(self) -> Rows:
-        """The rows with codes of the whole table."""
+        """Return the rows with codes of the whole table."""
         return Rows(self.item_ptr, self.annotators[self.annotator], self.label, self.weight)
 
 
 def part_of(rows: Rows) -> Part:
-    """A part of rows with codes of the whole table."""
+    """Return a part from rows with codes of the whole table."""
     seen = np.zeros(int(rows.annotator.max(initial=-1)) + 1, np.bool_)
     seen[rows.annotator] = True
     own = (np.cumsum(seen, dtype=np.int32) - 1).astype(np.int32)[rows.annotator]
     return Part(rows.item_ptr, own, rows.label, rows.weight, np.flatnonzero(seen).astype(np.int32))
 
 
-class Spread:
-    """An array over all items whose parts are in the cluster; `np.asarray` brings all of it to the driver."""
+class ClusterArray:
+    """An array over all items with its parts in the cluster; `np.asarray` loads all of it into the driver."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any, parts: Any = None, kept: Any = None):
         self.shape, self.dtype = shape, np.dtype(dtype)
-        self.kept = kept  # what Spark keeps of it
-        self.table: Any = None  # the `Scattered` that it is a result of
-        self.parts = parts  # an RDD of arrays, in the order of the items; of a result, set by the pass that makes it
+        self.kept = kept  # the RDD that Spark caches for it
+        self.table: Any = None  # the fitted `ClusterTable`, if this is a result
+        self.parts = parts  # an RDD of arrays, in the order of the items; the pass that computes a result sets it
 
     @property
     def size(self) -> int:
-        """Entries in all."""
+        """Number of entries."""
         return int(np.prod(self.shape))
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def item_frame(self, difficulty: FloatArray | None, columns: ItemColumns) -> Any:
-        """The frame of all items as a DataFrame of PySpark; `columns` makes it of names, posterior and difficulty."""
+        """Return the frame of all items as a PySpark DataFrame, made by `columns`."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         parts, schema = self._arrow_parts(difficulty, columns)
@@ -99,18 +99,21 @@ class Spread:
         return frame.mapInArrow(_from_arrow, from_arrow_schema(schema))
 
     def item_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> Iterator[Any]:
-        """The same as Arrow tables on the driver, one of the cluster's parts after the other."""
+        """Yield the frame as Arrow tables on the driver, one part of the cluster after the other."""
         parts, _ = self._arrow_parts(difficulty, columns)
         for (part,) in parts.toLocalIterator():
             yield pa.ipc.open_stream(part).read_all()
 
     def _arrow_parts(self, difficulty: FloatArray | None, columns: ItemColumns) -> tuple[Any, Any]:
-        """An RDD of the frame's parts, each as the bytes of an Arrow stream, and their schema."""
+        """Return an RDD of the frame's parts, as the bytes of Arrow streams, and their schema."""
         table = self.table
         hard = None if difficulty is None else table.parts.context.broadcast(difficulty)
         none = np.empty(0, table.items.dtype), np.empty((0, *self.shape[1:])), None if hard is None else np.empty(0)
         schema = pa.schema(
-            (name, pa.string() if values.dtype.kind == "O" else pa.array(values).type)  # no row says that it is text
+            (
+                name,
+                pa.string() if values.dtype.kind == "O" else pa.array(values).type,
+            )  # an empty column does not show that it is text
             for name, values in columns(*none).items()
         )
         write = partial(_to_arrow, columns, table.offsets, hard, schema)
@@ -119,7 +122,7 @@ class Spread:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         parts = self.parts.collect()
         if sum(map(len, parts)) != len(self) and self.kept is not None:
-            self.kept.unpersist()  # seen once, on a cluster that speculates; what Spark forgets it makes again
+            self.kept.unpersist()  # incomplete if Spark speculates: compute it again
             parts = self.parts.collect()
         if (found := sum(map(len, parts))) != len(self):
             raise ItemsLost(found=found, expected=len(self))
@@ -131,18 +134,18 @@ class Spread:
         return np.asarray(self)[at]
 
     def __repr__(self) -> str:
-        return f"Spread(shape={self.shape}, dtype={self.dtype})"
+        return f"ClusterArray(shape={self.shape}, dtype={self.dtype})"
 
 
 @dataclass(frozen=True, eq=False)
-class Scattered(RemoteTable):
+class ClusterTable(RemoteTable):
     """A table in a Spark cluster: the names and sizes of an `Annotations`, and its rows as an RDD of parts."""
 
     where, engine = "in Spark", "spark"
 
     parts: Any  # RDD of `Part`, one for each partition that has any items
-    names: Any  # RDD of Arrow arrays beside it; None where the driver has the table too
-    kept: tuple[Any, ...]  # RDDs that Spark keeps for it
+    names: Any  # RDD of Arrow arrays of the same partitions; None if the driver has the table too
+    kept: tuple[Any, ...]  # RDDs that Spark caches for it
     offsets: dict[int, int]  # partition → the first item of its part
     n_annotations: int
     items: Any
@@ -150,23 +153,23 @@ class Scattered(RemoteTable):
     classes: Names
     per_annotator: IntArray
     weighted: bool
-    columns: dict[str, str] = field(default_factory=dict)  # role → the column that was taken for it
+    columns: dict[str, str] = field(default_factory=dict)  # role → column
 
     def all_rows(self) -> Rows:
-        """Every row, on the driver."""
+        """Return every row, on the driver."""
         return join_rows([part.whole() for part in self.parts.collect()])
 
-    def spread(self, values: Any) -> Spread:
-        """An array over all items, its parts in the cluster."""
+    def distribute(self, values: Any) -> ClusterArray:
+        """Return an array over all items with its parts in the cluster."""
         sent = self.parts.context.broadcast(values)
-        spread = Spread(
+        result = ClusterArray(
             values.shape, values.dtype, self.parts.mapPartitionsWithIndex(partial(_own, sent, self.offsets))
         )
-        spread.table = self
-        return spread
+        result.table = self
+        return result
 
     def release(self) -> None:
-        """Take the parts off the cluster; a later fit, or a frame of results, makes them again."""
+        """Remove the parts from the cluster; a later fit, or a frame of results, makes them again."""
         for rdd in self.kept:
             rdd.unpersist()
 
@@ -177,52 +180,52 @@ def scatter(
     classes: Iterable[Any] | int | None = None,
     options: Spark | None = None,
     **columns: str | None,
-) -> Scattered:
-    """The table in a PySpark DataFrame, in a table of Spark's catalogue or in Parquet files, coded in the cluster.
+) -> ClusterTable:
+    """Code a PySpark DataFrame, a table of Spark's catalogue or Parquet files in the cluster.
 
     Text of letters, digits, `_` and dots names a table, any other text (or a `Path`) names Parquet files. `columns` are
-    those of `coding.code`. The frame must give the same rows whenever it is asked for them.
+    those of `coding.code`. The frame must return the same rows every time.
     """
     options = options or Spark()
     frame = _frame(source, options.master)
     found = find_columns(columns, frame.columns, "spark")
     rows = frame.select(*(frame["`" + column.replace("`", "``") + "`"].alias(role) for role, column in found.items()))
     total, weighted = _check(rows, found), "weight" in found
-    who, count = _distinct(rows, "annotator")
-    annotators, who_codes = naming.encode(who, "annotator")
+    annotator_names, count = _distinct(rows, "annotator")
+    annotators, annotator_codes = naming.encode(annotator_names, "annotator")
     labels, _ = _distinct(rows, "label")
     class_names, label_codes, _ = encode_labels(labels, classes, ())
-    rows = _with_codes(_with_codes(rows, "annotator", who, who_codes), "label", labels, label_codes)
+    rows = _with_codes(_with_codes(rows, "annotator", annotator_names, annotator_codes), "label", labels, label_codes)
     keys = ["item", "annotator", "label", *(["weight"] if weighted else [])]
     partitions = _partitions(frame.sparkSession, total, options)
     ranges = rows.select(*keys).repartitionByRange(partitions, "item").sortWithinPartitions(*keys)
     build = partial(_build, label_type=naming.smallest_int(class_names.size))
     made = ranges.mapInArrow(build, "part binary, names binary").rdd.persist(_level("DISK_ONLY"))
-    parts = made.map(lambda one: pickle.loads(one["part"])).persist(_level("MEMORY_AND_DISK"))
+    parts = made.map(lambda row: pickle.loads(row["part"])).persist(_level("MEMORY_AND_DISK"))
     counts = parts.mapPartitionsWithIndex(_count).collect()
-    again = sum(n for _, _, n in counts)
-    if again != total:
-        raise FrameNotStable(first=total, second=again)
+    counted = sum(n for _, _, n in counts)
+    if counted != total:
+        raise FrameNotStable(first=total, second=counted)
     *first, n_items = np.cumsum([0, *(n for _, n, _ in counts)]).tolist()
     offsets = {partition: start for (partition, _, _), start in zip(counts, first, strict=True)}
-    names = made.map(lambda one: pickle.loads(one["names"]))
+    names = made.map(lambda row: pickle.loads(row["names"]))
     kind = object if dict(rows.dtypes)["item"] == "string" else np.int64
-    items = Spread((n_items,), kind, names.map(naming.to_names), made)
+    items = ClusterArray((n_items,), kind, names.map(naming.to_names), made)
     per_annotator = np.zeros(annotators.size, np.int64)
-    per_annotator[who_codes] = count
-    return Scattered(
+    per_annotator[annotator_codes] = count
+    return ClusterTable(
         parts, names, (made, parts), offsets, total, items, annotators, class_names, per_annotator, weighted, found
     )
 
 
-def spread_table(table: Annotations, options: Spark) -> Scattered:
-    """A table in memory, cut into parts for the cluster; its results come back to the driver."""
+def distribute_table(table: Annotations, options: Spark) -> ClusterTable:
+    """Send a table in memory to the cluster, in parts; its results return to the driver."""
     spark, rows = session(options.master), expand_rows(table)
     ranges = balanced(rows.item_ptr, _partitions(spark, rows.annotator.size, options))
     ranges = [(start, stop) for start, stop in ranges if stop > start]
     parts = [part_of(rows.between(start, stop)) for start, stop in ranges]
     sent = spark.sparkContext.parallelize(parts, len(parts)).persist(_level("MEMORY_AND_DISK"))
-    return Scattered(
+    return ClusterTable(
         parts=sent,
         names=None,
         kept=(sent,),
@@ -237,13 +240,13 @@ def spread_table(table: Annotations, options: Spark) -> Scattered:
 
 
 def _is_local(master: str | None) -> bool:
-    """True where Spark will run on this machine alone, as far as the environment says."""
-    told = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "MASTER")
-    return master.startswith("local") if master else not any(os.environ.get(name) for name in told)
+    """Return whether Spark runs on this machine alone, according to `master` and the environment."""
+    settings = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "MASTER")
+    return master.startswith("local") if master else not any(os.environ.get(name) for name in settings)
 
 
 def session(master: str | None = None) -> Any:
-    """The Spark session that is there, or a new one: at this master, or as the environment has it."""
+    """Return the active Spark session, or a new one at this master or as the environment configures it."""
     PySparkException = need("pyspark.errors", "engine='spark' needs Java and", "spark").PySparkException
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
@@ -253,11 +256,11 @@ def session(master: str | None = None) -> Any:
         _check_listens(master)
         builder = builder.master(master)
     if found is None and _is_local(master):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # its pages and blocks are for nobody else
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no other machine should reach its ports
     try:
         found = found or builder.getOrCreate()
         if "PYSPARK_PYTHON" not in os.environ and found.sparkContext.master.startswith("local"):
-            found.sparkContext.pythonExec = sys.executable  # not whatever `python3` is: that may know nothing of us
+            found.sparkContext.pythonExec = sys.executable  # `python3` may be another installation
         return found
     except PySparkException as error:
         raise NoJava(reason=cause(error)) from None
@@ -273,7 +276,7 @@ def _check_listens(master: str) -> None:
     for place in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
         host, _, port = place.rpartition(":")
         try:
-            socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+            socket.create_connection((host.strip("[]"), int(port)), MASTER_TIMEOUT).close()
         except (OSError, OverflowError) as error:
             reason = error
         else:
@@ -283,7 +286,7 @@ def _check_listens(master: str) -> None:
 
 
 def is_frame(source: Any) -> bool:
-    """Whether it is a DataFrame of PySpark."""
+    """Return whether an object is a PySpark DataFrame."""
     return type(source).__module__.startswith("pyspark.sql.")
 
 
@@ -291,7 +294,7 @@ def _frame(source: Any, master: str | None) -> Any:
     if is_frame(source):
         return source
     named = isinstance(source, str) and re.fullmatch(r"\w+(\.\w+)*", source) and not source.endswith(".parquet")
-    if Path(str(source)).suffix or not named:  # a table may be called as a file without a suffix is
+    if Path(str(source)).suffix or not named:  # a table may have the name of a file without a suffix
         check_parquet(str(source), "spark")
     spark = session(master)
     from py4j.protocol import Py4JError
@@ -306,13 +309,13 @@ def _frame(source: Any, master: str | None) -> Any:
 
 
 def cause(error: Exception) -> str:
-    """The last cause that an error of Spark's names, out of pages of them."""
+    """Return the last cause that a Spark error names."""
     causes = re.findall(r"^(?:Caused by: |: )?([\w.]*(?:Error|Exception): .+)$", str(error), re.MULTILINE)
     return str((causes or [str(error).strip().partition("\n")[0]])[-1].rstrip(". "))
 
 
 def _check(rows: Any, columns: dict[str, str]) -> int:
-    """The number of rows; what no table holds is an error."""
+    """Return the number of rows; blank names and invalid weights are errors."""
     from pyspark.sql import functions as of
 
     kinds = dict(rows.dtypes)
@@ -334,20 +337,20 @@ def _check(rows: Any, columns: dict[str, str]) -> int:
 
 
 def _distinct(rows: Any, role: str) -> tuple[Any, IntArray]:
-    """The distinct names of a column, and how many rows have each."""
+    """Return the distinct names of a column, and their numbers of rows."""
     found = rows.groupBy(role).count().toArrow()
     return naming.to_column(found[role], role), found["count"].to_numpy()
 
 
 def _with_codes(rows: Any, role: str, names: Any, codes: IntArray) -> Any:
-    """The rows with a column of codes in place of one of names."""
+    """Replace a column of names by its codes."""
     coded = pa.table({role: pa.array(names), "code": codes})
     joined = rows.join(rows.sparkSession.createDataFrame(coded), role)
     return joined.drop(role).withColumnRenamed("code", role)
 
 
 def _partitions(spark: Any, rows: int, options: Spark) -> int:
-    """One for each core, or more where they would be too long."""
+    """Return one partition per core, or more if they would be too long."""
     return options.partitions or max(1, spark.sparkContext.defaultParallelism, -(-rows // options.partition_rows))
 
 
@@ -357,11 +360,11 @@ def _level(name: str) -> Any:
     return getattr(StorageLevel, name)
 
 
-# In the workers -------------------------------------------------------------------------------------------------------
+# Code of the workers --------------------------------------------------------------------------------------------------
 
 
 def _build(batches: Iterator[Any], label_type: Any) -> Iterator[Any]:
-    """The sorted rows of a range of items → its part and its names, as bytes."""
+    """Yield the part and the names of a range of items, as bytes, from its sorted rows."""
     found = [batch for batch in batches if batch.num_rows]
     if not found:
         return

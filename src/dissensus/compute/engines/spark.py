@@ -1,15 +1,15 @@
-"""Parts of a table in a Spark cluster, one walked by each task: parameters are broadcast, sums come back as a tree.
+"""Parts of a table in a Spark cluster, one per task: parameters are broadcast, sums are added as a tree.
 
-A pass is one job over the parts that `scatter` left in the cluster. A task takes the parameters of its own annotators
-out of the broadcast, opens a buffer, walks its part with the same kernels as `local` and closes the buffer; sums, over
-the task's own annotators, are added pair by pair in the cluster and the last few on the driver. They are values of
-tasks, never accumulators: a part whose task is run twice (speculation, a lost executor) counts once.
+A pass is one job over the parts that `scatter` made in the cluster. A task selects the parameters of its own annotators
+from the broadcast and processes its part with the same kernels as `local`. Sums, over the task's own annotators, are
+added in pairs in the cluster and the last few on the driver. They are values of tasks, never accumulators: a part whose
+task runs twice (speculation, a lost executor) counts once.
 
-What a pass writes per item stays in the cluster: a `scatter.Spread` remembers the pass and its parameters, and its
-parts are walked again when they are asked for, as any frame of Spark's is made. Arrays of the driver that a pass writes
-into (GLAD's easiness; all results of a table that was in memory) come back with the sums.
+Results with one entry per item stay in the cluster: a `scatter.ClusterArray` stores the pass and its parameters, and
+its parts are computed when they are needed, as in any frame of Spark. Arrays of the driver that a pass writes into
+(GLAD's easiness; all results of a table that was in memory) return with the sums.
 
-A pass that draws goes from part to part, one job each, and takes its generator along: the draws of `local`.
+A pass that draws runs one job per part, in order, and passes its generator on: the draws equal those of `local`.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from dissensus.common.types import BoolArray, IntArray
 from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines.base import Engine, P, Pass, S, Size, Sums
 from dissensus.compute.engines.local import Threads
-from dissensus.compute.engines.scatter import Part, Scattered, Spread
+from dissensus.compute.engines.scatter import ClusterArray, ClusterTable, Part
 from dissensus.compute.rows import Rows, join_rows
 
 
 @dataclass(frozen=True)
-class Found:
-    """Sums over some annotators (a,), codes of the whole table, and what was written for the driver by first item."""
+class PartialSums:
+    """Sums over some annotators (a,), by codes of the whole table, and results for the driver, by first item."""
 
     annotators: IntArray
     sums: Sums
     written: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
     def over(self, annotators: IntArray) -> Any:
-        """The sums over these annotators and more, none where there were none."""
+        """Return the sums over a superset of the annotators, 0 for the new ones."""
         if np.array_equal(annotators, self.annotators):
             return self.sums
         at = np.searchsorted(annotators, self.annotators)
@@ -54,17 +54,17 @@ class Found:
 
 @dataclass(frozen=True)
 class Task:
-    """All that a worker is sent to walk its part."""
+    """Everything that a worker needs to process its part."""
 
     pass_: Pass[Any, Any]
-    sent: Any  # a broadcast of the parameters; None of a pass that has none
+    sent: Any  # a broadcast of the parameters; None for a pass without any
     size: Size
-    gold: Any  # a broadcast of (I,) codes; None where nothing is known
+    gold: Any  # a broadcast of (I,) codes; None without gold
     offsets: dict[int, int]
-    shapes: dict[str, tuple[int, ...]]  # of an item's entry, of all that is written
+    shapes: dict[str, tuple[int, ...]]  # result → shape of one item's entry
 
     def __call__(self, partition: int, part: Part) -> tuple[Sums, dict[str, Any]]:
-        """Walk a part: its sums, over its own annotators, and what was written of its items."""
+        """Return the sums of a part, over its own annotators, and the results of its items."""
         first, n, pool = self.offsets[partition], part.n_items, Threads(1)
         gold = None if self.gold is None else self.gold.value[first : first + n]
         written = {name: np.empty((n, *shape)) for name, shape in self.shapes.items()}
@@ -79,67 +79,67 @@ class Task:
 class SparkEngine(Engine):
     """A table in a cluster."""
 
-    def __init__(self, table: Scattered, pool: Threads, gold: IntArray | None):
+    def __init__(self, table: ClusterTable, pool: Threads, gold: IntArray | None):
         super().__init__(table.size(), table.per_annotator, pool, gold)
         self.table = table
         self._gold = None if gold is None else table.parts.context.broadcast(gold)
 
     def run(self, pass_: Pass[P, S], params: P, out: Mapping[str, Any] | None = None) -> S:
-        """One job over all parts, or where the pass draws one after the other."""
+        """Run one job over all parts, or one job per part if the pass draws."""
         out, context = out or {}, self.table.parts.context
         sent = None if params is None else context.broadcast(params)
         shapes = {name: tuple(to.shape[1:]) for name, to in out.items()}
         task = Task(pass_, sent, self.size, self._gold, self.table.offsets, shapes)
-        keep = [name for name, to in out.items() if not isinstance(to, Spread)]
+        keep = [name for name, to in out.items() if not isinstance(to, ClusterArray)]
         if pass_.sequential:
             found = self._in_turn(task, keep)
         else:
-            found = self.table.parts.mapPartitionsWithIndex(partial(_walk, task, keep)).treeReduce(_add)
+            found = self.table.parts.mapPartitionsWithIndex(partial(_process, task, keep)).treeReduce(_add)
         for first, written in found.written:
             for name in keep:
                 out[name][first : first + len(written[name])] = written[name]
-        spread = {name: to for name, to in out.items() if isinstance(to, Spread)}
+        spread = {name: to for name, to in out.items() if isinstance(to, ClusterArray)}
         for name, to in spread.items():
             to.parts = self.table.parts.mapPartitionsWithIndex(partial(_write, task, name))
         if sent is not None and not spread:
             sent.destroy()
         return found.over(np.arange(self.size.n_annotators, dtype=np.int32))  # type: ignore[no-any-return]
 
-    def _in_turn(self, task: Task, keep: list[str]) -> Found:
-        found: Found | None = None
+    def _in_turn(self, task: Task, keep: list[str]) -> PartialSums:
+        found: PartialSums | None = None
         for partition in self.table.offsets:
-            job = self.table.parts.mapPartitionsWithIndex(partial(_walk_on, task, keep))
+            job = self.table.parts.mapPartitionsWithIndex(partial(_process_in_turn, task, keep))
             ((part, pass_),) = self.table.parts.context.runJob(job, list, [partition])
             task, found = replace(task, pass_=pass_), part if found is None else _add(found, part)
         assert found is not None
         return found
 
     def select_rows(self, keep: BoolArray) -> Rows:
-        """The rows of the items to keep, chosen in the cluster."""
+        """Return the rows of the items to keep, selected in the cluster."""
         sent = self.table.parts.context.broadcast(keep)
-        chosen = self.table.parts.mapPartitionsWithIndex(partial(_choose, sent, self.table.offsets))
+        chosen = self.table.parts.mapPartitionsWithIndex(partial(_select, sent, self.table.offsets))
         return join_rows([rows for _, rows in sorted(chosen.collect(), key=itemgetter(0))])
 
     def has_labels(self) -> BoolArray:
-        """(I,) which items have annotations."""
+        """(I,) Return which items have annotations."""
         return np.concatenate(self.table.parts.map(lambda part: np.diff(part.item_ptr) > 0).collect())
 
     def allocate(self, name: str, *shape: int) -> Any:
-        """In the cluster, but of a table that is in memory too."""
+        """Return storage in the cluster, or on the driver if the table is in memory too."""
         if self.table.names is None:
             return super().allocate(name, *shape)
-        return Spread((self.size.n_items, *shape), np.float64)
+        return ClusterArray((self.size.n_items, *shape), np.float64)
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
-        if self.table.names is None:  # nobody else has these parts
+        if self.table.names is None:  # the parts were made for this fit
             self.table.release()
             if self._gold is not None:
                 self._gold.destroy()
 
 
 def by_annotator(work: Callable[..., Any], first: Any, *others: Any) -> Any:
-    """Parameters or sums with `work` done on each array that has an entry per annotator; `others` are of their kind."""
+    """Apply `work` to each array with an entry per annotator, of parameters or sums of one type."""
     if isinstance(first, np.ndarray):
         return work(first, *others)
     done = {
@@ -148,27 +148,29 @@ def by_annotator(work: Callable[..., Any], first: Any, *others: Any) -> Any:
     return first._replace(**done) if hasattr(first, "_replace") else replace(first, **done)
 
 
-# In the workers -------------------------------------------------------------------------------------------------------
+# Code of the workers --------------------------------------------------------------------------------------------------
 
 
 def _take(values: Any, at: IntArray) -> Any:
     return values if at.size == len(values) else values[at]
 
 
-def _walk(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) -> Iterator[Found]:
+def _process(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) -> Iterator[PartialSums]:
     for part in parts:
         sums, written = task(partition, part)
         kept = {name: written[name] for name in keep}
-        yield Found(part.annotators, sums, [(task.offsets[partition], kept)] if keep else [])
+        yield PartialSums(part.annotators, sums, [(task.offsets[partition], kept)] if keep else [])
 
 
-def _walk_on(task: Task, keep: list[str], partition: int, parts: Iterator[Part]) -> Iterator[tuple[Found, Any]]:
-    for found in _walk(task, keep, partition, parts):
+def _process_in_turn(
+    task: Task, keep: list[str], partition: int, parts: Iterator[Part]
+) -> Iterator[tuple[PartialSums, Any]]:
+    for found in _process(task, keep, partition, parts):
         yield found, task.pass_
 
 
-def _choose(keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, Rows]]:
-    """The chosen rows of a part, by its first item; annotators have their codes of the whole table."""
+def _select(keep: Any, offsets: dict[int, int], partition: int, parts: Iterator[Part]) -> Iterator[tuple[int, Rows]]:
+    """Yield the selected rows of a part with its first item; annotators have codes of the whole table."""
     for part in parts:
         first = offsets[partition]
         yield first, part.whole().select(keep.value[first : first + part.n_items])
@@ -179,8 +181,8 @@ def _write(task: Task, name: str, partition: int, parts: Iterator[Part]) -> Iter
         yield task(partition, part)[1][name]
 
 
-def _add(one: Found, other: Found) -> Found:
-    both = one.annotators
-    if not np.array_equal(both, other.annotators):
-        both = np.union1d(both, other.annotators)
-    return Found(both, one.over(both) + other.over(both), one.written + other.written)
+def _add(left: PartialSums, right: PartialSums) -> PartialSums:
+    both = left.annotators
+    if not np.array_equal(both, right.annotators):
+        both = np.union1d(both, right.annotators)
+    return PartialSums(both, left.over(both) + right.over(both), left.written + right.written)

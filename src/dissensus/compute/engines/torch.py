@@ -34,7 +34,7 @@ class TorchEngine(Engine):
         return pass_.on_torch(params, self.data, out or {})
 
     def select_rows(self, keep: BoolArray) -> Rows:
-        """The rows of the items to keep, chosen on the device."""
+        """Return the rows of the items to keep, selected on the device."""
         data, lengths = self.data, self.data.item_ptr.diff()
         chosen = torch.as_tensor(keep, device=lengths.device)
         own = torch.repeat_interleave(chosen, lengths)
@@ -43,18 +43,18 @@ class TorchEngine(Engine):
         return Rows(ptr, data.annotator[own].cpu().numpy(), data.label[own].cpu().numpy(), weight)
 
     def has_labels(self) -> BoolArray:
-        """(I,) which items have annotations."""
+        """(I,) Return which items have annotations."""
         return np.asarray((self.data.item_ptr.diff() > 0).cpu().numpy())
 
 
 def on_device(
     rows: Rows, n_annotators: int, n_classes: int, gold: IntArray | None, options: Torch, pool: Threads
 ) -> TorchEngine:
-    """The rows on the device that the options name."""
+    """Return the engine with the rows on the device that the options name."""
     try:
         device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has one for each reason
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # one for each reason
         raise NoDevice(device=options.device) from error
 
     def put(array: Any) -> torch.Tensor:

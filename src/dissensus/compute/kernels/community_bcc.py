@@ -1,4 +1,4 @@
-"""What is believed of annotators who belong to communities, from their soft counts: in threads, nothing larger kept.
+"""Posteriors of annotators in communities, from their soft counts, in threads and without larger arrays.
 
 For annotator a with counts n (K, K) and community m with concentrations α_m, γ_m = n + α_m:
 
@@ -12,13 +12,13 @@ import numpy as np
 
 from dissensus.common.jit import compiled
 
-SERIES_FROM = 8.0  # from here on the asymptotic series are exact to 1e-13
+SERIES_FROM = 8.0  # the asymptotic series are exact to 1e-13 above it
 
 
 @compiled
 def log_gamma_and_psi(x):
-    """Log Γ and ψ, its derivative, at x > 0, which share their logarithm."""
-    product, slope = 1.0, 0.0  # of x (x + 1) … up to where the series hold: Γ(x) = Γ(x + n) / product
+    """Return log Γ and its derivative ψ at x > 0, which share a logarithm."""
+    product, slope = 1.0, 0.0  # product x (x + 1) … up to the range of the series: Γ(x) = Γ(x + n) / product
     while x < SERIES_FROM:
         slope = slope * x + product
         product *= x
@@ -35,7 +35,7 @@ def log_gamma_and_psi(x):
 
 @compiled
 def believe(start, stop, counts, population, log_share, membership, confusion, sums, wholes):
-    """Annotators start … stop − 1, by their `counts` (A, K, K) [annotator, true, given].
+    """Process annotators start … stop − 1, by their `counts` (A, K, K) [annotator, true, given].
 
     `population` α (M, K, K) [community, true, given], `log_share` (M,) log h. Writes ρ to `membership` (A, M) and
     exp(E log Θ) to `confusion` (A, K, K); adds Σ_a ρ_am E log Θ under γ_m to `sums` (M, K, K) and Σ_a ρ_am ψ(Σ_l γ_m)

@@ -3,14 +3,14 @@
 For every item i:   q_i(c) ∝ π_i(c) Π_{rows of i} L[a, y, c]      (E step)
 then for its rows:  counts[a, y, c] += q_i(c)                       (sums of the M step)
 
-in one walk over the rows; no (N, K) and no (I, K) array is made unless the posterior is asked for. This is the only
+in one pass over the rows; no (N, K) and no (I, K) array is made unless the posterior is requested. This is the only
 E step in numba.
 
-`sweep` makes the walk for one source of q and one shape of table, both constants of the compiled code; they, and the
-readable form that tests hold this one to, are in `compute.readable`.
+`sweep` compiles the pass for one source of q and one layout of the table, see `compute.chunk`; its readable form, the
+oracle of the tests, is `models.confusion.e_step`.
 
-`cells` (A, given, 2, true) keeps the table and the counts of the same annotator and label side by side: what the E step
-fetches is what the M step adds to (apart, a pass over 10M rows took 1.6 times as long).
+`cells` (A, given, 2, true) stores the table and the counts of the same annotator and label next to each other, so that
+both are in one cache line (stored separately, a pass over 10M rows took 1.6 times as long).
 
 Likelihoods are multiplied, not their logarithms added, so there is no exponential per item and class; up to MAX_VECTOR
 classes K numbers at a time, fetched ahead (`kernels.vector`). A product of `chunk` rows stays within the range of a
@@ -32,31 +32,31 @@ from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, VOTES
 from dissensus.compute.kernels.items import normalise
 from dissensus.compute.kernels.vector import ask, plus, settle, times
 
-ROWS_AHEAD = 16  # rows between asking for cells and using them
-MAX_VECTOR = 32  # classes; a vector of more would be compiled into too much code
+ROWS_AHEAD = 16  # rows between prefetching cells and using them
+MAX_VECTOR = 32  # largest number of classes of a vector: longer ones compile to too much code
 LOG_RANGE = 200 * np.log(
     10
 )  # products stay within e^±LOG_RANGE: with a prior above 1e-50 their sums are normal numbers
-SMALL_PRODUCT, LARGE_PRODUCT = 1e-50, 1e50  # a product of evidences between these may take one more factor
+SMALL_PRODUCT, LARGE_PRODUCT = 1e-50, 1e50  # products of evidences between these may be multiplied once more
 
 
 def chunk_rows(table: FloatArray) -> int:
-    """How many likelihoods or odds may be multiplied."""
+    """Return the number of likelihoods or odds that may be multiplied without leaving the range of a double."""
     largest = max(abs(np.log(table.max(initial=1))), abs(np.log(table.min(initial=1))))
     return int(min(LOG_RANGE / max(largest, 1e-9), 2**31))
 
 
 @cache
 def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
-    """The compiled walk; `n_classes` is 0 where the number of classes is not a constant of the code."""
-    model, votes, given_q, ones = (source == one for one in (LIKELIHOOD, VOTES, GIVEN, ONES))
+    """Return the compiled pass; `n_classes` is 0 if the number of classes is not a constant of the code."""
+    model, votes, given_q, ones = (source == kind for kind in (LIKELIHOOD, VOTES, GIVEN, ONES))
     full, coin, vector = shape == FULL, shape == COIN, n_classes > 0
 
     @compiled
-    def walk(
+    def process_items(
         start, stop, item_ptr, annotator, label, weight, prior, given, chunk, gold, cells, prior_counts, posterior
     ):
-        """Walk items start … stop − 1, add to the counts and to `prior_counts` (K,); return their log evidence.
+        """Process items start … stop − 1, add to the counts and `prior_counts` (K,); return their log evidence.
 
         `prior` (1, K) or (I, K), `cells` flat. `given` (I, K), `weight` (N,), `gold` (I,) and `posterior` (I, K) are
         empty where there are none: None would be another type, and compiled again.
@@ -71,7 +71,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
             first, end = item_ptr[i], item_ptr[i + 1]
             own_prior = i if per_item else 0
             known = gold[i] if some_known else -1
-            if known >= 0:  # however many annotators deny it: no product, which could underflow
+            if known >= 0:  # gold needs no product, which could underflow
                 if model:
                     evidence += np.log(prior[own_prior, known])
                     for row in range(np.uintp(first), np.uintp(end)):
@@ -127,7 +127,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
                     for k in range(K):
                         q[k] = prior[own_prior, k]
                     multiply(full, coin, cells, annotator, label, first, done, q)
-                if done < end:  # many rows: a class may fall further behind than a double holds, and still win
+                if done < end:  # many rows: a class may recover from a product below the range of a double
                     for k in range(K):
                         log_q[k] = np.log(q[k])
                     while done < end:
@@ -175,7 +175,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
             prior_counts[k] += sums[k]
         return evidence + np.log(product)
 
-    return walk
+    return process_items
 
 
 @compiled
@@ -206,7 +206,7 @@ def load(start, stop, table, cells, logs):
 
 @compiled
 def collect(start, stop, cells, counts):
-    """The counts of annotators start … stop − 1, summed over workers, into `counts` (A, true, given)."""
+    """Write the counts of annotators start … stop − 1, summed over workers, to `counts` (A, true, given)."""
     workers, _, n_given, _, n_true = cells.shape
     for a in range(start, stop):
         for y in range(n_given):

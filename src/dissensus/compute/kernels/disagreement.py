@@ -1,4 +1,4 @@
-"""Loops behind `questions.explain`: how improbable the labels of an item are."""
+"""Tail probabilities of the labels of an item, for `questions.explain`."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from dissensus.common.jit import compiled
 
 @compiled
 def tails(ptr, label, chance, shift, size):
-    """(I, 2) P(a larger sum than that of an item's own labels), P(a smaller one), each with half of P(the same).
+    """(I, 2) Return P(a larger sum than that of the item's labels), P(a smaller one), each with half of P(equal).
 
     Row r adds shift[r, k] (N, K), 0 or more, with probability chance[r, k]; its own label is label[r]. The
-    distribution of the sum is made by one convolution per row. No sum may exceed `size`.
+    distribution of the sum follows by one convolution per row. No sum may exceed `size`.
     """
     out = np.empty((ptr.size - 1, 2))
     now, then = np.zeros(size + 1), np.zeros(size + 1)

@@ -10,10 +10,10 @@ at the old x and lies below it everywhere else (Jaakkola & Jordan 2000):
 
     Σ w ((q[y] − ½) x − ½ c x²) + constant,        c = tanh(x_old / 2) / (2 x_old)
 
-In β_i, given α, this and the prior of b_i make a function of one number, B β − ½ A β² − ½ τ b², to be climbed without
-looking at the rows again; in α_j, given β, a parabola, whose two sums are scattered by annotator. One exponential per
-row in all. `walk_on` is the pass over whole arrays, of NumPy for short tables or of torch, and what the tests hold
-`walk` to.
+In β_i, given α, this and the prior of b_i are a function of one number, B β − ½ A β² − ½ τ b², which is maximised
+without another pass over the rows; in α_j, given β, a parabola, whose two sums are scattered by annotator. This takes
+one exponential per row. `process_arrays` is the pass over whole arrays, of NumPy for short tables or of torch, and the
+oracle of `process_items`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from dissensus.common.jit import compiled
 from dissensus.compute.chunk import Chunk, array_library, normalise_log
 from dissensus.compute.kernels.items import entry, normalise
 
-MAX_STEPS = 8  # of Newton at most; two or three are usual
-MIN_STEP = 1e-6  # a shorter step ends the run_em
+MAX_STEPS = 8  # largest number of Newton steps; two or three are usual
+MIN_STEP = 1e-6  # a shorter step ends the maximisation
 
 
 @compiled
-def walk(
+def process_items(
     start, stop, rows, ability, easiness, log_prior, precision, gold, next_easiness, pull, curvature, prior_counts,
     posterior,
 ):  # fmt: skip
-    """Walk items start … stop − 1; returns their log evidence.
+    """Process items start … stop − 1 and return their log evidence.
 
     `ability` α (A,), `easiness` b (I,), `precision` τ of b's prior. Writes b of the next pass to `next_easiness` (I,);
     adds the sums of the next α to `pull` and `curvature` (A,): α = (pull + its prior's) / (curvature + its prior's).
@@ -61,7 +61,7 @@ def walk(
             size = abs(x)
             e = np.exp(-size)
             q[label[row]] += w * (x + log_wrong)
-            evidence -= w * (max(x, 0.0) + log_wrong)  # with the next lines: log P(y | z ≠ y)
+            evidence -= w * (max(x, 0.0) + log_wrong)  # log P(y | z ≠ y), together with the next lines
             if weight is not None:
                 evidence -= w * np.log1p(e)
             else:  # one logarithm for many rows
@@ -81,7 +81,7 @@ def walk(
             w, alpha = entry(weight, row, 1.0), ability[annotator[row]]
             slope += w * (q[label[row]] - 0.5) * alpha
             square += w * bend[row - first] * alpha * alpha
-        b = _climb(slope, square, precision, easiness[i])
+        b = _maximise(slope, square, precision, easiness[i])
         next_easiness[i] = b
         beta = np.exp(b)
         for row in range(first, end):
@@ -92,8 +92,8 @@ def walk(
 
 
 @compiled
-def _climb(slope, square, precision, b):
-    """A b where B eᵇ − ½ A e²ᵇ − ½ τ b² is at least as high as at the one given: Newton, halved where it overshoots."""
+def _maximise(slope, square, precision, b):
+    """Return a b with a larger B eᵇ − ½ A e²ᵇ − ½ τ b² than the given one, by Newton steps, halved if too long."""
     beta = np.exp(b)
     height = (slope - 0.5 * square * beta) * beta - 0.5 * precision * b * b
     for _ in range(MAX_STEPS):
@@ -115,15 +115,15 @@ def _climb(slope, square, precision, b):
     return b
 
 
-def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
-    """`_climb` for many numbers at once: each goes on until its own run_em ends."""
+def maximise(slope: Any, square: Any, precision: float, b: Any) -> Any:
+    """Return `_maximise` of many numbers at once; each stops by its own step."""
     xp = array_library(b)
 
     def height(at: Any) -> Any:
         beta = xp.exp(at)
         return (slope - 0.5 * square * beta) * beta - 0.5 * precision * at * at
 
-    top, on = height(b), b < np.inf  # all of them
+    top, on = height(b), b < np.inf  # all numbers
     for _ in range(MAX_STEPS):
         beta = xp.exp(b)
         gradient = (slope - square * beta) * beta - precision * b
@@ -143,10 +143,10 @@ def climb(slope: Any, square: Any, precision: float, b: Any) -> Any:
     return b
 
 
-def walk_on(
+def process_arrays(
     chunk: Chunk, ability: Any, easiness: Any, log_prior: Any, precision: float, fixed: Any = None
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """`walk` over all items of a part: log evidence, classes (K,), pull and curvature (A,), posterior, next b.
+    """Process all items of a chunk: return log evidence, classes (K,), pull and curvature (A,), posterior, next b.
 
     `log_prior` is (K,) or (I, K); items that are `fixed` (I,) keep their b.
     """
@@ -160,7 +160,7 @@ def walk_on(
     right = q.reshape(-1)[chunk.item_label]
     pull, bend = chunk.apply_weights(right - 0.5), chunk.apply_weights(bend)
     of_item = chunk.sum_by_item(xp.stack([pull * alpha, bend * alpha**2], 1))  # B and A
-    b = climb(of_item[:, 0], of_item[:, 1], precision, easiness)
+    b = maximise(of_item[:, 0], of_item[:, 1], precision, easiness)
     if fixed is not None:
         b = xp.where(fixed, easiness, b)
     beta = xp.exp(b)[item]

@@ -1,4 +1,4 @@
-"""What loops share: arrays that may be None (weights, known classes), the posterior of one item, random words."""
+"""Shared functions of loops: arrays that may be None (weights, gold), the posterior of one item, random words."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from dissensus.common.jit import compiled
 
 @compiled
 def entry(values, at, default):
-    """`values[at]`, or the default where there are none; numba leaves out the other branch."""
+    """Return `values[at]`, or the default if `values` is None; numba compiles only one branch."""
     return default if values is None else values[at]
 
 
 @compiled
 def normalise(log_joint, known, q):
-    """The posterior of log joint probabilities (K,), all of it on class `known` if that is not −1; log evidence."""
+    """Set the posterior q from log joint probabilities (K,), 1 for class `known` unless −1; return the log evidence."""
     K = log_joint.size
     if known >= 0:
         evidence = float(log_joint[known])  # before q, which may be the same array
@@ -34,7 +34,7 @@ def normalise(log_joint, known, q):
 
 @compiled
 def mix(x):
-    """`table.names.mix` of one 64-bit integer."""
+    """Return `table.names.mix` of one 64-bit integer."""
     x += np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

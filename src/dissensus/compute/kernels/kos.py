@@ -3,7 +3,7 @@
 An edge is an item and an annotator who labelled it, with the annotator's answer a: −1 or 1, or a signed weight. Edges
 stand in the order of items. Of the two messages of an edge only the item's, x, is kept. The annotator's, y, is made
 when it is read: of Y − a·h and Q − |a·h|, where Y = Σ a·h and Q = Σ |a·h| over the annotator's edges and h is
-x/(1 + |x|). So a pass is one walk over the edges.
+x/(1 + |x|). So a pass reads every edge once.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray, IntArray
 
-SURE = 0.99  # share from which an annotator is as good as perfect: right 199 times in 200
+MAX_SHARE = 0.99  # largest share, of an annotator who is right 199 times in 200
 SERIES = 0.03  # argument up to which four terms after the first are exact
-ROUNDING = 1e-12  # of what an annotator has heard: less than that from others is nothing
+ROUNDING = 1e-12  # share of an annotator's sums; smaller differences are rounding errors
 
 
 @compiled
 def log_odds(share):
-    """Half the log odds of being right, (1 + share)/2; no surer than `SURE`."""
-    return float(np.arctanh(min(max(share, -SURE), SURE)))
+    """Return half the log odds of being right with probability (1 + share)/2, for shares up to `MAX_SHARE`."""
+    return float(np.arctanh(min(max(share, -MAX_SHARE), MAX_SHARE)))
 
 
-def whole_odds(heard: FloatArray, crowd: float, labels: float) -> FloatArray:
-    """(A, 2) the share of all that an annotator has heard, with the crowd's labels, and its log odds."""
-    own, size = heard[:, 0] + labels * crowd, heard[:, 1] + labels
-    share = np.divide(own, size, out=np.full(len(heard), crowd), where=heard[:, 1] > 0)
-    return np.stack([share, np.arctanh(np.clip(share, -SURE, SURE))], axis=1)
+def whole_odds(edge_sums: FloatArray, crowd: float, labels: float) -> FloatArray:
+    """(A, 2) the share Y/Q of every annotator with the crowd's labels added, and half its log odds."""
+    own, size = edge_sums[:, 0] + labels * crowd, edge_sums[:, 1] + labels
+    share = np.divide(own, size, out=np.full(len(edge_sums), crowd), where=edge_sums[:, 1] > 0)
+    return np.stack([share, np.arctanh(np.clip(share, -MAX_SHARE, MAX_SHARE))], axis=1)
 
 
 @compiled
@@ -39,7 +39,7 @@ def _near_odds(share, near, odds):
 
     One item of many moves a share a little, and a few terms of a series are then exact and cost no logarithm.
     """
-    if abs(share) < SURE and abs(near) < SURE:
+    if abs(share) < MAX_SHARE and abs(near) < MAX_SHARE:
         u = (share - near) / (1 - share * near)
         if abs(u) < SERIES:
             v = u * u
@@ -48,11 +48,11 @@ def _near_odds(share, near, odds):
 
 
 @compiled
-def sweep(start, stop, item_ptr, annotator, answer, message, heard, odds, crowd, labels, sums):
-    """New `message` (E,) x of items start … stop − 1; their Y and Q are added to `sums` (A, 2).
+def sweep(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, crowd, labels, sums):
+    """Set the new `message` (E,) x of items start … stop − 1, and add their Y and Q to `sums` (A, 2).
 
-    `heard` (A, 2) has Y and Q of the last pass, with items of known class, and `odds` (A, 2) what `whole_odds` makes of
-    them. An annotator says the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| + labels).
+    `edge_sums` (A, 2) are Y and Q of the last pass, with items of known class, and `odds` (A, 2) their `whole_odds`.
+    The message of an annotator is the log odds of (Y − a·h + labels·crowd)/(Q − |a·h| + labels).
     """
     for i in range(start, stop):
         first, end = np.uintp(item_ptr[i]), np.uintp(item_ptr[i + 1])  # unsigned: no index need be checked for its sign
@@ -60,9 +60,9 @@ def sweep(start, stop, item_ptr, annotator, answer, message, heard, odds, crowd,
         for e in range(first, end):
             j, a = np.uintp(annotator[e]), float(answer[e])
             own = a * message[e] / (1 + abs(message[e]))
-            y, others = crowd, heard[j, 1] - abs(own)
-            if others > ROUNDING * heard[j, 1]:
-                y = (heard[j, 0] - own + labels * crowd) / (others + labels)
+            y, others = crowd, edge_sums[j, 1] - abs(own)
+            if others > ROUNDING * edge_sums[j, 1]:
+                y = (edge_sums[j, 0] - own + labels * crowd) / (others + labels)
             y = _near_odds(y, odds[j, 0], odds[j, 1])
             message[e] = y
             total += a * y
@@ -93,20 +93,20 @@ def sweep_short(
     annotator: IntArray,
     answer: Any,
     message: FloatArray,
-    heard: FloatArray,
+    edge_sums: FloatArray,
     crowd: float,
     labels: float,
 ) -> tuple[FloatArray, FloatArray]:
     """`sweep` over all edges in NumPy, given each edge's item (E,): the new messages and sums."""
     own = answer * message / (1 + np.abs(message))
-    Y, Q = heard[annotator].T
+    Y, Q = edge_sums[annotator].T
     others = Q - np.abs(own)
     known = others > ROUNDING * Q
     y = np.divide(Y - own + labels * crowd, others + labels, out=np.full(item.size, crowd), where=known)
-    y = np.arctanh(np.clip(y, -SURE, SURE))
+    y = np.arctanh(np.clip(y, -MAX_SHARE, MAX_SHARE))
     message = np.bincount(item, answer * y)[item] - answer * y
     own = answer * message / (1 + np.abs(message))
-    sums = (np.bincount(annotator, part, len(heard)) for part in (own, np.abs(own)))
+    sums = (np.bincount(annotator, part, len(edge_sums)) for part in (own, np.abs(own)))
     return message, np.stack([*sums], axis=1).astype(np.float64)
 
 

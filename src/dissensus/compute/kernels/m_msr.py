@@ -12,12 +12,12 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.common.types import FloatArray
 
-TINY = 1e-100  # weights and skills below are none: their products and quotients would leave the range of a double
+TINY = 1e-100  # smaller weights and skills count as 0: their products would leave the range of a double
 
 
 @compiled
 def _lowest(value, weight, n, part):
-    """Σ weight·value of the smallest values, up to `part` of the weight; puts the first n of both in another order."""
+    """Return Σ weight·value of the smallest values, up to `part` of the weight; reorder the first n of both."""
     low, high, out = 0, n, 0.0
     while low < high:
         a, b, c = value[low], value[(low + high) // 2], value[high - 1]
@@ -53,7 +53,7 @@ def _lowest(value, weight, n, part):
 
 @compiled
 def update(start, stop, pairs, trim, given, out):
-    """`out` (A,) of annotators start … stop − 1: the trimmed mean of C / s with weights n s², s `given` (A,).
+    """Write to `out` (A,) of annotators start … stop − 1 the trimmed mean of C / s, weights n s², s = `given` (A,).
 
     It counts for the annotator's labels on items of unknown class, C with the truth for its labels of known class; see
     `models.methods.m_msr.Pairs`.
@@ -81,7 +81,7 @@ def update(start, stop, pairs, trim, given, out):
 
 
 def update_short(pairs: Any, trim: float, given: FloatArray, out: FloatArray) -> None:
-    """`update` for all annotators in NumPy, by sorting the pairs of each by value."""
+    """Run `update` for all annotators in NumPy, by sorting the pairs of each by value."""
     ptr, second, count, skill, labels, known_labels, known_skill = pairs
     A, s = ptr.size - 1, given[second]
     some = np.abs(s) > TINY

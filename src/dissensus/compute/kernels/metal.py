@@ -1,21 +1,21 @@
-"""MeTaL: which labels met which on the items, and a step of every annotator towards what they say.
+"""MeTaL: co-occurrences of labels on items, and a step of every annotator's matrix towards them.
 
-Summed over all pairs of annotators who share an item, moments cost the square of an item's labels. Nothing needs the
-pairs themselves. For annotator j, with everybody else's Θ as it is, what counts is
+Summed over all pairs of annotators who share an item, moments cost the square of an item's labels. But the pairs are
+not needed. For annotator j, with fixed Θ of the others, only these sums matter:
 
     B_j[c, y] = Σ_{rows of j with y} w φ_i Σ_{k≠j on i} v_ik(c)          v_ik(c) = Σ_{rows of k on i} w Θ_k[c, y]
     S_j       = Σ_{items of j} φ_i W_ij Σ_{k≠j on i} W_ik G_k            W_ik = Σ_{rows of k on i} w
 
-`meet` takes k = j along: an item's sums over everybody, handed back to each of its rows. What that is too much does not
-depend on the others and comes from counts that are made once, `repeats`:
+`meet` includes k = j: an item's sums over all annotators, added to each of its rows. The excess does not depend on the
+others and follows from counts that are computed once, `repeats`:
 
     Q_j[y, y'] = Σ_{items of j} φ_i (Σ_{rows of j on i with y} w) (Σ_{rows of j on i with y'} w)
 
-which also keeps the labels that an annotator repeats on an item from agreeing with each other. G = √P Θ Θᵀ √P, so that
-⟨G_j, G_k⟩ = ‖Θ_jᵀ P Θ_k‖²; it is symmetric, and its upper triangle is kept, T = K(K+1)/2 numbers, off the diagonal
-times √2: ⟨G_j, G_k⟩ is the plain dot product of two triangles.
+which also removes the agreement of repeated labels of one annotator on an item. G = √P Θ Θᵀ √P, so that
+⟨G_j, G_k⟩ = ‖Θ_jᵀ P Θ_k‖²; it is symmetric, and its upper triangle is stored, T = K(K+1)/2 numbers, off the diagonal
+times √2: ⟨G_j, G_k⟩ is the dot product of two triangles.
 
-`meet_short` is `meet` by sparse products, for short tables, and what the tests hold it to.
+`meet_short` is `meet` by sparse products, for short tables, and its oracle in the tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dissensus.compute.chunk import Chunk
 from dissensus.compute.kernels.items import entry
 from dissensus.compute.rows import Rows
 
-MIN_ITEM_WEIGHT = 1e-290  # weight of an item's labels that counts: one over it is still a number
+MIN_ITEM_WEIGHT = 1e-290  # least weight of an item's labels: its reciprocal is finite
 
 
 @compiled
@@ -39,7 +39,7 @@ def meet(start, stop, rows, gold, confusion, gram, met, grams_met):
     """Add B to `met` (A, K, K) [annotator, given, true] and S to `grams_met` (A, T), each with k = j, of some items.
 
     `confusion` Θ (A, K, K) [annotator, given, true], `gram` (A, T); `rows` are `Rows.arrays`, `gold` (I,) may be None.
-    Items of known class are passed over: what their labels say of each other is less than what the class says of them.
+    Items of known class are skipped: their class is better evidence than the agreement of their labels.
     """
     item_ptr, annotator, label, weight = rows
     K, T = confusion.shape[2], gram.shape[1]
@@ -72,7 +72,7 @@ def meet(start, stop, rows, gold, confusion, gram, met, grams_met):
 def meet_short(
     labels: Any, factor: FloatArray, confusion: FloatArray, gram: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """`meet` for sparse `labels` (I, A·K), see `label_matrix`, and φ (I,), zero for items that are passed over."""
+    """Return `meet` for sparse `labels` (I, A·K), see `label_matrix`, and φ (I,), zero for skipped items."""
     A, K = confusion.shape[:2]
     both = np.concatenate([confusion.reshape(A * K, K), np.repeat(gram, K, axis=0)], axis=1)
     met = labels.T @ (factor[:, None] * (labels @ both))
@@ -80,7 +80,7 @@ def meet_short(
 
 
 def repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -> FloatArray:
-    """(A, K, K) Q, given φ (I,). The rows of one annotator on one item stand together."""
+    """(A, K, K) Q, given φ (I,). Rows of one annotator on one item are consecutive."""
     K, annotator, label = n_classes, rows.annotator, rows.label
     chunk = Chunk(rows.arrays, None, n_annotators, K)
     share = chunk.apply_weights(np.sqrt(factor)[chunk.item])
@@ -115,7 +115,7 @@ def improve(confusion: FloatArray, pull: FloatArray, curvature: FloatArray, step
 
 
 def project(x: FloatArray) -> FloatArray:
-    """The points nearest to x (n, K, m) whose entries along the middle axis are 0 or more and sum to one.
+    """Return the points nearest to x (n, K, m) on the simplex along the middle axis.
 
     All entries fall by the same amount until they sum to one; those that it takes below zero leave, which leaves more
     to fall for the others, until none leaves (Michelot 1986).

@@ -4,10 +4,10 @@ A row of annotator a on item i has the label y with probability P_a[k, y] e^τ[k
 
     P_a[k, :] = softmax(σ_a[k, :])        Z = Σ_l P_a[k, l] e^τ[k, l]
 
-so that the exponentials of an item serve all of its rows. Where an item is hardly of class k, its τ[k, :] stays at zero
-(see `FAINT`); Z is 1 then, and a row costs what it costs in Dawid-Skene.
+so that the exponentials of an item serve all of its rows. If class k is improbable for an item, its τ[k, :] stays at
+zero (see `FAINT`); Z is then 1, and a row costs as much as in Dawid-Skene.
 
-Both effects are climbed by the same step. Σ_r w_r log Σ_l p_rl e^d_l, over rows r, is at most n log Σ_l (m_l/n) e^d_l
+Both effects are maximised by the same step. Σ_r w_r log Σ_l p_rl e^d_l, over rows r, is at most n log Σ_l (m_l/n) e^d_l
 with n = Σ_r w_r, m_l = Σ_r w_r p_rl (Jensen), and the two touch at d = 0. So what is raised instead of the expected log
 likelihood, c·d − n log Σ_l (m_l/n) e^d_l − ½ penalty |x + d|², lies below it and needs no row again; its Newton
 direction has a closed form. With r the largest minus the smallest entry of that direction, log(1 + r)/r of it cannot
@@ -23,22 +23,22 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.compute.kernels.items import entry, normalise
 
-FAINT = 1e-11  # what could raise the objective of an item by no more than about this is not done
-MIN_STEP = 1e-7  # a shorter step ends the climb of σ
-STEPS = 100  # of a climb at most; three to ten are usual
+FAINT = 1e-11  # largest gain of an item's objective that is ignored
+MIN_STEP = 1e-7  # a shorter step ends the maximisation of σ
+STEPS = 100  # largest number of steps; three to ten are usual
 SETTLED = 1e-8  # change of an item's posterior that ends its rounds
 
 
 @compiled
-def walk(
+def process_items(
     start, stop, rows, confusion, log_confusion, log_prior, penalty, gold, special, rounds, fresh, before, posterior,
     counts, expected, plain,
 ):  # fmt: skip
-    """Walk items start … stop − 1; returns their log evidence minus the penalty of their effects.
+    """Process items start … stop − 1 and return their log evidence minus the penalty of their effects.
 
     `confusion` P (A, K, K) [annotator, true, given], `log_confusion` its logarithm [annotator, given, true]. An item's
     τ is the best one for its class probabilities `before` (I, K), or, where it is `fresh`, for those at τ = 0; then
-    `posterior` (I, K) is the one of this τ, and so on for at most so many `rounds`. Items from number `special` on have
+    `posterior` (I, K) is the one of this τ, and so on for at most `rounds` rounds. Items from number `special` on have
     no τ. Adds the labels seen to `counts` (A, K, K) [annotator, true, given] and those expected to `expected` or, where
     τ is zero, their number to `plain` (A, K).
     """
@@ -74,7 +74,7 @@ def walk(
                 q[k], new[k] = new[k], log_votes[k]
                 lively[k] = i < special and (q[k] * total) ** 2 > FAINT * penalty
                 if lively[k]:
-                    _climb(
+                    _maximise(
                         first, end, annotator, weight, confusion, k, q[k], votes, total, penalty, tau[k], power[k],
                         inverse[k],
                     )  # fmt: skip
@@ -110,8 +110,8 @@ def walk(
 
 
 @compiled
-def _climb(first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse):
-    """From τ[k, :] (K,) to the best one of an item that is of class k with probability `share`.
+def _maximise(first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse):
+    """Set τ[k, :] (K,) to the best one of an item that is of class k with probability `share`.
 
     `votes` (K,), in `total`, are its labels. Leaves e^τ in `power` (K,) and weight / Z of its rows in `inverse`.
     """
@@ -140,7 +140,7 @@ def _climb(first, end, annotator, weight, confusion, k, share, votes, total, pen
 
 @compiled
 def _newton(share, seen, expected, penalty, x, step):
-    """The step of the module docstring from x, into `step` (K,); returns its longest entry.
+    """Write the step of the module docstring from x to `step` (K,); return its longest entry.
 
     c is `share`·`seen` and m is `expected`, which it spoils.
     """
@@ -171,7 +171,7 @@ def _newton(share, seen, expected, penalty, x, step):
 
 @compiled
 def _log_inverse(first, end, weight, inverse):
-    """− Σ weight log Z over the rows of an item, of which `inverse` has weight / Z."""
+    """Return − Σ weight log Z over the rows of an item; `inverse` has weight / Z."""
     total, product = 0.0, 1.0
     for row in range(end - first):
         if weight is not None:
@@ -188,7 +188,7 @@ def _log_inverse(first, end, weight, inverse):
 
 @compiled
 def effects(cell, rows, confusion, penalty, posterior, out):
-    """τ[k, :] of item i for every `cell` i·K + k (n,), under `posterior` (I, K), into `out` (n, K)."""
+    """Write τ[k, :] of item i for every `cell` i·K + k (n,), under `posterior` (I, K), to `out` (n, K)."""
     item_ptr, annotator, label, weight = rows
     K = posterior.shape[1]
     longest = np.diff(item_ptr).max()
@@ -200,7 +200,7 @@ def effects(cell, rows, confusion, penalty, posterior, out):
         votes[:] = 0.0
         for row in range(first, end):
             votes[label[row]] += entry(weight, row, 1.0)
-        _climb(
+        _maximise(
             first, end, annotator, weight, confusion, k, posterior[i, k], votes, votes.sum(), penalty, tau, power,
             inverse,
         )  # fmt: skip
@@ -209,7 +209,7 @@ def effects(cell, rows, confusion, penalty, posterior, out):
 
 @compiled
 def m_step(effect, seen, expected, penalty, centre):
-    """σ (A, K, K) [annotator, true, given] of the next pass, from the labels seen and expected at σ = `effect`.
+    """Return σ (A, K, K) [annotator, true, given] of the next pass, from labels observed and expected at `effect`.
 
     The penalty is on the distance from `centre` (K, K).
     """

@@ -1,12 +1,12 @@
 """The passes over annotations in torch, for a GPU: the array forms of the passes, over tensors.
 
-Rows are sorted by item, so what an item's rows say is added up over a segment, and what goes to annotators is scattered
-with `index_add_`. A pass walks as many rows at a time as leave room for what is made of them: a few numbers per row and
-class. Everything but the codes is in double precision: annotators have up to millions of labels, and engines must agree
-to 1e-6 after hundreds of passes; a GPU waits for memory here, not for arithmetic.
+Rows are sorted by item, so sums by item are sums over segments, and sums by annotator are scattered with `index_add_`.
+A pass processes as many rows at a time as leave room for intermediate arrays: a few numbers per row and class.
+Everything but the codes is in double precision: annotators have up to millions of labels, and engines must agree to
+1e-6 after hundreds of passes; memory limits the speed on a GPU, not arithmetic.
 
-Parameters and sums are NumPy arrays; `Data` holds what stays on the device. Codes are as small as the table has them
-(int32 annotators, int8 labels): 5 bytes per row and 8 per item are all that a pass must read.
+Parameters and sums are NumPy arrays; `Data` stays on the device. Codes have the types of the table (int32 annotators,
+int8 labels): a pass reads only 5 bytes per row and 8 per item.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Data:
         return [float(one) if np.ndim(one) == 0 else one.cpu().numpy() for one in sums]
 
     def zeros(self, *shape: int) -> torch.Tensor:
-        """Sums, in double precision."""
+        """Return sums in double precision."""
         return torch.zeros(shape, dtype=torch.float64, device=self.annotator.device)
 
     def to_device(self, values: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The pair of every item whose label is expected to tell most for its price."""
+"""Find the annotator of every item whose label has the largest expected information gain per cost."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ from dissensus.compute.kernels.items import mix
 def best_pairs(
     ptr, outcomes, theta, spread, price, free, listed_ptr, listed, taken_ptr, taken, item_key, key, least, grain
 ):
-    """(n,) gain, ratio (gain per price, in multiples of `grain`), annotator and draw of the best pair of each item.
+    """(n,) Return gain, ratio (gain per price, in multiples of `grain`), annotator and draw of each item's best pair.
 
-    `outcomes` (B, K) are the joint probabilities of class and of what may have been answered before, those of item i
-    in rows ptr[i]:ptr[i + 1]; `theta` (n or 1, J, K, K) [given, true]; `spread` (n or 1, J, K) the entropy of a label
-    given the class. Candidates are the annotators `listed` for the item, or all where `listed_ptr` is None, who are
-    `free` and not `taken`; it is −1 where there is none. Classes less probable than `least` times the most probable
-    are passed over. Equal ratios: the larger draw, keyed on both names.
+    `outcomes` (B, K) are the joint probabilities of class and of possible pending answers, those of item i in rows
+    ptr[i]:ptr[i + 1]; `theta` (n or 1, J, K, K) [given, true]; `spread` (n or 1, J, K) the entropy of a label given the
+    class. Candidates are the annotators `listed` for the item, or all if `listed_ptr` is None, that are `free` and not
+    `taken`; the annotator is −1 without candidates. Classes less probable than `least` times the most probable are
+    skipped. Equal ratios: the larger draw, keyed on both names.
     """
     K, J, n = outcomes.shape[1], price.size, ptr.size - 1
     gain, ratio, who, draw = np.zeros(n), np.full(n, -np.inf), np.full(n, -1, np.int64), np.zeros(n, np.uint64)
@@ -26,7 +26,7 @@ def best_pairs(
         for at in range(taken_ptr[i], taken_ptr[i + 1]):
             of_item[taken[at]] = i
         belief[:] = 0
-        before = 0.0  # Σ_b w_b log w_b, of what may have been answered
+        before = 0.0  # Σ_b w_b log w_b over possible pending answers
         for b in range(ptr[i], ptr[i + 1]):
             weight = 0.0
             for k in range(K):

@@ -1,4 +1,4 @@
-"""What one more label does to the class posterior of every item, and what votes say of the classes."""
+"""Expected effect of one further label on the class posterior of every item."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from dissensus.common.jit import compiled
 
 @compiled
 def add_next_label(belief, theta, share, tie, least, gain, flips):
-    """Add `share` of what a label from one annotator does: to gain (n,) Σ_y max_c q(c) Θ[c, y], to flips (n,).
+    """Add `share` times the effect of a label by one annotator to gain (n,), Σ_y max_c q(c) Θ[c, y], and flips (n,).
 
     `belief` (n, K) is q; `theta` (n or 1, K, K) is Θ[given, true], one for each item or the same for all. Classes less
-    probable than `least` times the most probable are passed over: most items have few that matter.
+    probable than `least` times the most probable are skipped: most items have few relevant ones.
     """
     n, K = belief.shape
     support, joint, was = np.empty(K, np.intp), np.empty(K), np.empty(K, np.bool_)
@@ -27,12 +27,12 @@ def add_next_label(belief, theta, share, tie, least, gain, flips):
         if size == 1:  # nothing to learn
             gain[i] += share * top
             continue
-        of = theta[i if theta.shape[0] > 1 else 0]
+        matrix = theta[i if theta.shape[0] > 1 else 0]
         right, changed = 0.0, 0.0
         for y in range(K):
             total, best = 0.0, 0.0
             for s in range(size):
-                joint[s] = belief[i, support[s]] * of[y, support[s]]
+                joint[s] = belief[i, support[s]] * matrix[y, support[s]]
                 total += joint[s]
                 best = max(best, joint[s])
             right += best

@@ -1,9 +1,9 @@
 """Bootstrap over items: sums of per-item statistics under many resamples at once.
 
-A resample draws I of the I items with replacement. Items are walked in blocks of 256: how many draws fall into a block
-is multinomial and comes from NumPy; which items of the block they hit is one byte of a random word each. So the counts
+A resample draws I of the I items with replacement. Items are processed in blocks of 256: the number of draws per block
+is multinomial and drawn by NumPy; the items within a block are drawn by one byte of a random word each. So the counts
 of a block for 64 resamples stay in the first-level cache, and adding the statistics of an item to 64 sums is one vector
-operation. The draws are those of the ordinary bootstrap, no Poisson approximation of it.
+operation. The draws are those of the ordinary bootstrap, not a Poisson approximation.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from dissensus.common.jit import compiled
 from dissensus.compute.kernels.items import mix
 
-BLOCK = 256  # items, as one byte numbers them
+BLOCK = 256  # items per block, numbered by one byte
 LANES = 64  # resamples that are summed together
 
 
@@ -19,11 +19,11 @@ LANES = 64  # resamples that are summed together
 def add_sums(ptr, column, value, drawn, state, sums):
     """Add to `sums` (S, LANES) the resampled sums of sparse statistics.
 
-    Item i has `value[j]` in `column[j]` for j in ptr[i] … ptr[i+1] − 1. `drawn` (LANES, blocks) says how many draws
-    fall into each block; `state` (LANES,) uint64 seeds one SplitMix64 stream per resample (Steele, Lea & Flood 2014).
+    Item i has `value[j]` in `column[j]` for j in ptr[i] … ptr[i+1] − 1. `drawn` (LANES, blocks) is the number of draws
+    in each block; `state` (LANES,) uint64 seeds one SplitMix64 stream per resample (Steele, Lea & Flood 2014).
     """
     n_items = ptr.size - 1
-    times = np.zeros((BLOCK, LANES), np.uint8)  # how often each item of the block is drawn; 256 times is beyond chance
+    times = np.zeros((BLOCK, LANES), np.uint8)  # draws of each item of the block; 256 have a negligible probability
     weight = np.empty(LANES)
     for block in range(drawn.shape[1]):
         first = block * BLOCK
@@ -38,7 +38,7 @@ def add_sums(ptr, column, value, drawn, state, sums):
                 for _ in range(8):
                     item = np.int64(word & np.uint64(255))
                     word >>= np.uint64(8)
-                    if item < size and left > 0:  # beyond the last block's end: drawn again
+                    if item < size and left > 0:  # otherwise beyond the end of the last block: draw again
                         times[item, lane] += np.uint8(1)
                         left -= 1
             state[lane] = seed

@@ -1,23 +1,23 @@
-"""Forward-backward and Viterbi over sequences, fused with what an E step gathers and scatters.
+"""Forward-backward and Viterbi over sequences, fused with the sums of an E step.
 
 A hidden Markov chain z_1 … z_T whose items have labels: `logs` (U, S) holds log P(label | state) of every distinct cell
-(annotator, what it said before, label), `cell` (N,) the cell of each row. One walk over a sequence makes the emissions,
-goes forwards and backwards, and adds the posterior to the counts of cells, transitions and first classes; buffers are
-as long as the longest sequence. Illegal transitions have probability 0.
+(annotator, its previous label, label), `cell` (N,) the cell of each row. One pass over a sequence computes the
+emissions, goes forwards and backwards, and adds the posterior to the counts of cells, transitions and first classes;
+buffers are as long as the longest sequence. Illegal transitions have probability 0.
 
-Known classes (`gold`) may contradict what is legal: there the chain begins anew.
+Gold classes may contradict the legal transitions: there the chain starts again.
 """
 
 import numpy as np
 
 from dissensus.common.jit import compiled
 
-MIN_LOG_EMISSION = -460.0  # below the largest of an item: products with transitions stay above 1e-308
+MIN_LOG_EMISSION = -460.0  # relative to an item's largest: products with transitions stay above 1e-308
 
 
 @compiled
 def emit(i, item_ptr, cell, weight, logs, gold, means, out):
-    """Write log P(labels of item i | state) to `out` (S,), its largest 0; −∞ for what gold excludes; return that."""
+    """Write log P(labels of item i | state) less its maximum to `out` (S,), −∞ if gold excludes it; return that."""
     K = out.size
     for k in range(K):
         out[k] = 0.0
@@ -42,10 +42,10 @@ def sweep(
     order, ptr, item_ptr, cell, weight, logs, gold, means, power, exponent, first, step, last, shift,
     cell_counts, first_counts, step_counts, posterior, inside, tags, span_probability,
 ):  # fmt: skip
-    """Forward-backward over all sequences; return the log evidence.
+    """Run forward-backward over all sequences; return the log evidence.
 
     `order` (I,) are items in reading order, `ptr` (S+1,) cuts them into sequences. Everything at item i is raised to
-    `exponent[power[i]]`; `first` (P, S) and `step` (P, S, S) are raised already. State s is tag `means[s]`; a sequence
+    `exponent[power[i]]`; `first` (P, S) and `step` (P, S, S) are raised before. State s is tag `means[s]`; a sequence
     may end with states whose `last` (S,) is 1. `shift` (K,) of tags is added to log emissions.
     With `tags` (I,), which is a legal path, `span_probability` gets at the first item of each of its spans the
     probability of the whole span; `inside` (K,) is the tag that continues a span after tag k, −1 for a tag outside.
@@ -80,7 +80,7 @@ def sweep(
                 for k in range(K):
                     forward[t, k] = first[p, k] * emission[t, k]
                     total += forward[t, k]
-                if total <= 0.0:  # known, and no class to begin with
+                if total <= 0.0:  # a gold class that no sequence may begin with
                     for k in range(K):
                         forward[t, k] = emission[t, k]
                         total += forward[t, k]
@@ -132,7 +132,7 @@ def sweep(
             now = tags[order[begin + end - 1]]
             if end == n:
                 value *= last[now] / ends
-            elif not begins[end]:  # and no tag goes on with it
+            elif not begins[end]:  # and no tag continues it
                 p, after = power[order[begin + end]], 0.0
                 for k in range(K):
                     if k != inside[tag]:
@@ -166,7 +166,7 @@ def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, means, log_first, lo
                             best[t, k], before[t, k] = value, j
                 best[t, k] += emission[k]
                 top = max(top, best[t, k])
-            if top == -np.inf:  # only where classes are known
+            if top == -np.inf:  # possible with gold classes only
                 for k in range(K):
                     best[t, k], before[t, k] = emission[k], -1
                     top = max(top, emission[k])

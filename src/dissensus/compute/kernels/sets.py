@@ -1,4 +1,4 @@
-"""Passes over labels that are sets of options: what rows say of every option, and what annotators met."""
+"""Passes over labels that are sets of options: log odds of every option, and counts per annotator."""
 
 from dissensus.common.jit import compiled
 from dissensus.compute.kernels.items import entry
@@ -20,7 +20,7 @@ def evidence(item_ptr, annotator, label, weight, ticked, tick, blank, out):
 
 @compiled
 def counts(item_ptr, annotator, label, weight, ticked, posterior, true, hits):
-    """Add what annotators met: to `true` (A, L) the weight of true options, to `hits` that of those they ticked."""
+    """Add the weight of true options of each annotator's items to `true` (A, L), and of those ticked to `hits`."""
     L = posterior.shape[1]
     for i in range(posterior.shape[0]):
         for row in range(item_ptr[i], item_ptr[i + 1]):

@@ -1,4 +1,4 @@
-"""Operations on the K numbers of one row at once, which numba cannot be brought to make by itself.
+"""Operations on the K numbers of one row at once, which numba does not generate by itself.
 
 Written as loops over classes, a pass over annotations compiles to one multiplication at a time: numba does not know
 that the posterior of an item and the tables are different memory, so nothing may stay in a register. These intrinsics
@@ -7,7 +7,7 @@ made a pass 2 times faster at 1M annotations (5 classes) and 1.7 times at 10M an
 classes), on one thread.
 
 The first argument of each is the number of classes, a constant where it is called: then numba can keep the compiled
-code on disk, as it cannot when the functions themselves are made anew for every K. Arrays are 1-d and contiguous.
+code on disk, which it cannot if functions are created for every K. Arrays are 1-d and contiguous.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DOUBLE_BYTES, CACHE_LINE_BYTES = 8, 64
 
 @intrinsic(prefer_literal=True)
 def ask(typing_context, K, cells, annotator, label, first, end):
-    """Bring the cells of rows first … end − 1 close to the processor."""
+    """Prefetch the cells of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
@@ -40,7 +40,7 @@ def ask(typing_context, K, cells, annotator, label, first, end):
 
 @intrinsic(prefer_literal=True)
 def times(typing_context, K, cells, annotator, label, first, end, start, at, q):
-    """`q` (K,) = row `at` of `start` (rows, K) times the table's cells of rows first … end − 1."""
+    """Set `q` (K,) to row `at` of `start` (rows, K) times the table's cells of rows first … end − 1."""
 
     def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
@@ -74,13 +74,13 @@ def plus(typing_context, K, cells, annotator, label, first, end, q):
 
 @intrinsic(prefer_literal=True)
 def settle(typing_context, K, q, sums):
-    """Σ q; `q` (K,) is divided by it and added to `sums` (K,)."""
+    """Return Σ q; divide `q` (K,) by it and add it to `sums` (K,)."""
 
     def generate(context, builder, signature, arguments):
         emit = Emit(context, builder, signature, arguments, K.literal_value)
         values = builder.load(emit.whole(1), align=DOUBLE_BYTES)
         total = builder.extract_element(values, I64(0))
-        for k in range(1, emit.n):  # in order: the same bits as a loop
+        for k in range(1, emit.n):  # in this order the sum has the same bits as a loop
             total = builder.fadd(total, builder.extract_element(values, I64(k)))
         scale = builder.fdiv(DOUBLE(1.0), total)
         scales = ir.Constant(emit.doubles, ir.Undefined)
@@ -97,9 +97,9 @@ def settle(typing_context, K, q, sums):
 
 
 class Emit(NamedTuple):
-    """What numba hands to a code generator, and the few things made of it here.
+    """The arguments of a code generator of numba, with helpers.
 
-    Where there are rows the arguments are K, cells, annotator, label, first, end, ….
+    With rows, the arguments are K, cells, annotator, label, first, end, ….
     """
 
     context: Any
@@ -110,31 +110,31 @@ class Emit(NamedTuple):
 
     @property
     def doubles(self) -> Any:
-        """The type of K doubles."""
+        """Return the type of K doubles."""
         return ir.VectorType(DOUBLE, self.n)
 
     def element(self, array: int, index: Any) -> Any:
-        """Pointer to an element of the array that is argument number `array`."""
+        """Return a pointer to an element of the array that is argument number `array`."""
         struct = self.context.make_array(self.signature.args[array])(self.context, self.builder, self.arguments[array])
         return self.builder.gep(struct.data, [index])
 
     def whole(self, array: int, first: Any = None) -> Any:
-        """Pointer to K doubles of an array, from element `first` on, as one vector."""
+        """Return a pointer to K doubles of an array, from element `first` on, as one vector."""
         return self.builder.bitcast(self.element(array, I64(0) if first is None else first), self.doubles.as_pointer())
 
     def cell(self, row: Any, half: int) -> Any:
-        """Pointer to the K doubles of a row's annotator and label, as one vector."""
+        """Return a pointer to the K doubles of a row's annotator and label, as one vector."""
         builder = self.builder
         annotator, label = (builder.sext(builder.load(self.element(array, row)), I64) for array in (2, 3))
         at = builder.mul(builder.add(builder.mul(annotator, I64(self.n)), label), I64(2 * self.n))
         return builder.bitcast(self.element(1, builder.add(at, I64(half * self.n))), self.doubles.as_pointer())
 
     def over_rows(self) -> Any:
-        """A loop over rows first … end − 1."""
+        """Return a loop over rows first … end − 1."""
         return cgutils.for_range_slice(self.builder, self.arguments[4], self.arguments[5], I64(1), inc=True)
 
     def prefetch(self, pointer: Any) -> None:
-        """Ask for the cache line of `pointer`, to be written to, kept in all caches; no effect on any result."""
+        """Prefetch the cache line of `pointer` for writing into all caches; it changes no result."""
         address = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [address, I32, I32, I32])
         function = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")

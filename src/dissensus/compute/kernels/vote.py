@@ -1,6 +1,6 @@
-"""Votes, in which every annotator may have a weight, and who agrees with them, in one walk over the rows; ties.
+"""Votes, in which every annotator may have a weight, and agreement with them, in one pass over the rows; ties.
 
-`vote_on` is the walk over whole arrays, of NumPy for short tables or of torch, and what the tests hold `vote` to.
+`vote_on` is the pass over whole arrays, of NumPy for short tables or of torch, and the oracle of `vote`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dissensus.compute.rows import Rows
 
 @compiled
 def tally(first, end, annotator, label, weight, skill, v):
-    """The largest of the sums `v` (K,) of weight · skill over rows; where nobody has any skill, all count the same."""
+    """Return the largest of the sums `v` (K,) of weight · skill over rows; if all skills are 0, all count equally."""
     top = 0.0
     for equal in (False, True):
         v[:] = 0.0
@@ -34,15 +34,15 @@ def tally(first, end, annotator, label, weight, skill, v):
 
 @compiled
 def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, posterior, item_total):
-    """A vote on items start … stop − 1; adds to `hits` (A,) the labels that agree with its outcome, to `total` all.
+    """Vote on items start … stop − 1; add labels that agree with the outcome to `hits` (A,), and all to `total`.
 
     A row counts weight · skill; `sums` (K,) gets the votes. The outcome is the class with the largest sum, or the known
-    one; classes within `TIE` of the largest share it. Only items of several annotators or of known class tell about
-    anybody, unless those `alone` count too.
+    one; classes within `TIE` of the largest share it. Only items with several annotators or of known class count for
+    `hits` and `total`, unless `alone` is set.
 
-    Where `posterior` (I, K) is not empty it gets, and is, the outcome of all items: the shares of the votes, the prior
-    (K,) without votes; where the largest are tied, shares are multiplied by `lean` (K,), unless empty, and sum to one
-    again. All items tell then, and `item_total` (I,) gets the weight of the rows.
+    If `posterior` (I, K) is not empty it gets the outcome of all items: the shares of the votes, or the prior (K,)
+    without votes; shares of tied classes are multiplied by `lean` (K,), unless empty, and normalised. All items count
+    then, and `item_total` (I,) gets the weight of the rows.
     """
     item_ptr, annotator, label, weight = rows
     K = sums.size
@@ -90,7 +90,7 @@ def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, 
 
 
 def vote_on(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) -> tuple[Any, Any, Any, Any]:
-    """`vote` over all items of a part: hits and total (A,), votes (K,), and (I, K) the outcome."""
+    """Return `vote` over all items of a chunk: hits and total (A,), votes (K,), and the outcome (I, K)."""
     votes = _weighted_votes(chunk, skill)
     most = _tied(votes)
     outcome = most / most.sum(1)[:, None] if prior is None else shares(votes, prior, lean)
@@ -107,7 +107,7 @@ def vote_on(chunk: Chunk, skill: Any, alone: bool, prior: Any, lean: Any) -> tup
 
 
 def skilled_votes(rows: Rows, skill: FloatArray, n_classes: int) -> Any:
-    """(I, K) sums of weight · skill (A,) of the labels of each item; where nobody has any skill, all count the same."""
+    """(I, K) sums of weight · skill (A,) of the labels of each item; if all skills are 0, all count equally."""
     return _weighted_votes(Chunk(rows.arrays, None, skill.size, n_classes), skill)
 
 
@@ -133,7 +133,7 @@ def shares(votes: Any, prior: Any, lean: Any) -> Any:
 
 
 def several_annotators(item_ptr: Any, annotator: Any) -> Any:
-    """(I,) which items have labels of several annotators; their rows are in order."""
+    """(I,) Return which items have labels of several annotators; rows are sorted."""
     busy = item_ptr[1:] > item_ptr[:-1]
     several = busy & True
     several[busy] = annotator[item_ptr[:-1][busy]] != annotator[item_ptr[1:][busy] - 1]

@@ -3,29 +3,30 @@
     z_1 ~ Cat(π)    z_t | z_(t−1) = b ~ Cat(T[b, :])    y_jt | z_t = c, y_j(t−1) = p ~ Cat(Θ_j[c, p, :])
     π, T[b, :] ~ Dirichlet(1) over what is legal, 0 elsewhere        Θ_j[c, p, :] ~ Dirichlet(α_c)
 
-What an annotator says of a token depends on what it said of the token before (the paper's model "seq"): whoever missed
-the begin of a span also misses its end. `previous=False` leaves that out (the paper's "CM"). Distributions of π, T and
-Θ are learnt by variational Bayes, with counts n as expectations under q(z), the posterior of whole paths:
+An annotator's label of a token depends on its label of the previous token (the paper's model "seq"): an annotator who
+missed the beginning of a span also misses its end. `previous=False` drops this dependence (the paper's "CM").
+Distributions of π, T and Θ are learnt by variational Bayes, with counts n as expectations under q(z), the posterior of
+whole paths:
 
 E step  q(z) ∝ Π_t exp(E log T[z_(t−1), z_t]) Π_j exp(E log Θ_j[z_t, y_j(t−1), y_jt]), by forward-backward
 M step  Θ_j[c, p, :] ~ Dirichlet(α_c + n_j[c, p, :]), T[b, :] ~ Dirichlet(1 + n_b), the same for π
 bound   log Σ_z (the product above) − KL(Θ) − KL(T) − KL(π), which never falls
 
 Beyond the paper, O is four states: away from spans, after one, before one, between two. Annotators err at the ends of
-spans, and with one state the model took tokens after a span, where somebody says I and most say O, for inside (span F1
-of 600 simulated documents 95.5 against 96.6, ner_mturk 75.4 against 75.7). α is `expected_pseudo`, which pins a class
-to its name; one learnt from the crowd, as in `hierarchical-dawid-skene`, was worse on ner_mturk (74.2 against 75.4):
-the crowd misses half of the spans, and a learnt α takes this for what is normal. It starts from the posterior of
-Dawid-Skene; from the votes, simulated crowds with adversaries ended 1 to 16 points lower.
+spans, and with one state the model added tokens after a span, which one annotator labels I and most label O, to it
+(span F1 of 600 simulated documents 95.5 instead of 96.6, ner_mturk 75.4 instead of 75.7). α is `expected_pseudo`, which
+ties a class to its name; one learnt from the crowd, as in `hierarchical-dawid-skene`, was worse on ner_mturk (74.2
+instead of 75.4): the crowd misses half of the spans, and a learnt α treats this as typical. EM starts from the
+posterior of Dawid-Skene; from the votes, simulated crowds with adversaries ended 1 to 16 points lower.
 
-Only cells (annotator, label before, label) that occur are kept: memory grows with what was said, not with A·K³.
+Only cells (annotator, previous label, label) that occur are stored: memory grows with the labels, not with A·K³.
 
 The answer, `predict()`, is the most probable path (Viterbi) under the means of Θ: always legal. Labels of one token
 are not independent, see `models.tempering`: in the probability of a path their likelihood is raised to 1/d and the
 transitions to 1/√d; `posterior_` and `span_probability_` come from forward-backward over that. With transitions raised
-to 1/d, tokens that nobody marked looked doubtful (ner_mturk: 80 % sure, 95 % right), with transitions as they are,
-spans did (76 % sure, 79 % right); √d has the least log loss of tags on gimpel_pos and plank_pos too. The probability of
-a span is that of all its tags together, and of no tag that would go on after it.
+to 1/d, tokens without any mark were underconfident (ner_mturk: confidence 80 %, accuracy 95 %); with unchanged
+transitions, spans were (76 % and 79 %). √d has the least log loss of tags on gimpel_pos and plank_pos too. The
+probability of a span is that of all its tags together, and of no tag that would continue it.
 
 | symbol | name | shape |
 |---|---|---|
@@ -83,7 +84,7 @@ class States(NamedTuple):
 
     @classmethod
     def of(cls, classes: Names) -> States:
-        """For the tags of a table; the state O itself is then one away from spans."""
+        """Return the states for the tags of a table; the state O itself then means away from spans."""
         scheme, outside = scheme_of(classes), [k for k, name in enumerate(classes) if name == OUTSIDE]
         means = np.arange(len(classes))
         if not outside or (scheme.inside < 0).all():
@@ -97,38 +98,38 @@ class States(NamedTuple):
         follows &= ~is_outside[:, None] | (is_span[None, :] == before[:, None])
         return cls(means, scheme.starts[means] & ~after, follows, np.where(before, 0.0, 1.0))
 
-    def spread(self, q: FloatArray, where: Sequences) -> FloatArray:
-        """(I, S) from probabilities (I, K) of tags: an O is next to a span as its neighbours are likely to be one."""
+    def from_tags(self, q: FloatArray, where: Sequences) -> FloatArray:
+        """(I, S) probabilities of states from those of tags (I, K); neighbours decide the kind of O."""
         if self.means.size == q.shape[1]:
             return q
-        p = np.clip(1 - q[:, self.means[-1]], 0, 1)  # of any span; rounding may leave it beyond
+        p = np.clip(1 - q[:, self.means[-1]], 0, 1)  # of being in any span; clipped because of rounding
         last, following = np.zeros(len(q)), np.zeros(len(q))
         last[where.order[1:]], following[where.order[:-1]] = p[where.order[:-1]], p[where.order[1:]]
         last[where.order[where.ptr[:-1]]] = following[where.order[where.ptr[1:] - 1]] = 0
-        spread = q[:, self.means]
-        spread[:, self.means[-1]] *= (1 - last) * (1 - following)
-        spread[:, -3:] *= np.stack([last * (1 - following), (1 - last) * following, last * following], axis=1)
-        return spread
+        states = q[:, self.means]
+        states[:, self.means[-1]] *= (1 - last) * (1 - following)
+        states[:, -3:] *= np.stack([last * (1 - following), (1 - last) * following, last * following], axis=1)
+        return states
 
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """A table as the kernels walk it."""
+    """A table as the kernels process it."""
 
     sequences: Sequences
     item_ptr: IntArray
     weight: FloatArray  # (N,), or empty
     cell: IntArray  # (N,) row → cell
-    keys: IntArray  # (U,) (annotator · (K + 1) + label before) · K + label; label before is K where there is none
+    keys: IntArray  # (U,) (annotator · (K + 1) + previous label) · K + label; the previous label is K if there is none
     gold: IntArray  # (I,), or empty
     states: States
     inside: IntArray  # (K,) see `table.spans.Scheme`
 
-    def walk(
+    def forward_backward(
         self, logs: FloatArray, first: FloatArray, step: FloatArray, *, d: FloatArray | None = None,
         shift: FloatArray | None = None, tags: IntArray | None = None,
     ) -> tuple[float, FloatArray, Expected, FloatArray]:  # fmt: skip
-        """Evidence, posterior (I, K), counts, and (with `tags`) probabilities of spans, softened by d (I,)."""
+        """Return evidence, posterior (I, K), counts, and (with `tags`) probabilities of spans, tempered by d (I,)."""
         from dissensus.compute.kernels.sequence import sweep
 
         n_items, K, S = self.item_ptr.size - 1, self.inside.size, first.size
@@ -161,7 +162,7 @@ class Chain:
 
 
 @methods.register(
-    "bayesian-sequence", summary="tags of tokens: annotators who go on as they began, and a chain of legal tags",
+    "bayesian-sequence", summary="tags of tokens: labels depend on the previous label, true tags form a legal chain",
     cite="Simpson & Gurevych 2019",
 )  # fmt: skip
 class BayesianSequence(SpanModel, EMAggregator[Expected]):
@@ -182,7 +183,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         chain = self._chain(table, np.arange(table.n_annotators), gold)
         em_step = partial(self.em_step, chain)
         params = self.run(em_step, partial(self._start, chain, table), on_step)
-        self.trace_ = np.append(self.trace_, em_step(params)[0])  # of what is returned
+        self.trace_ = np.append(self.trace_, em_step(params)[0])  # the objective of the returned parameters
         self.cell_, self.cell_counts_ = chain.keys, params.cells
         self.transition_counts_, self.start_counts_ = params.transitions, params.starts
         A, K = table.n_annotators, table.n_classes
@@ -198,10 +199,10 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         self._set_reliability(*table.agreement_with(self.posterior_))
 
     def em_step(self, chain: Chain, params: Expected) -> tuple[float, Expected]:
-        """The bound at some counts, and the counts by the posterior of paths under them."""
+        """Return the bound at some counts, and the counts by the posterior of paths under them."""
         logs, loss = expected_cells(chain.keys, params.cells, self._alpha)
         first, step, divergences = self._expected_steps(params)
-        evidence, _, found, _ = chain.walk(logs, first, step)
+        evidence, _, found, _ = chain.forward_backward(logs, first, step)
         return evidence - loss - divergences, found
 
     @property
@@ -214,7 +215,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         return expected_pseudo(self.classes_.size)[self._states.means]
 
     def _chain(self, table: Annotations, known: IntArray, gold: IntArray | None) -> Chain:
-        """The table with cells of the model's annotators; those who are −1, unseen, are all one annotator."""
+        """Return the table with cells of the model's annotators; unseen ones, −1, are treated as one annotator."""
         rows, sequences, K = expand_rows(table), table.sequences, table.n_classes
         before = np.full(len(rows.label), K, np.int64)
         if self.previous:
@@ -225,18 +226,17 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
             at = np.minimum(np.searchsorted(key[order], key - table.n_annotators), order.size - 1)
             begins = np.zeros(table.n_items, bool)
             begins[sequences.order[sequences.ptr[:-1]]] = True
-            there = (key[order[at]] == key - table.n_annotators) & ~begins[table.item]
-            before[there] = rows.label[order[at]][there]
+            found = (key[order[at]] == key - table.n_annotators) & ~begins[table.item]
+            before[found] = rows.label[order[at]][found]
         annotator = np.where(known < 0, self.annotators_.size, known)[table.annotator]
         keys, cell = np.unique((annotator * (K + 1) + before) * K + rows.label, return_inverse=True)
-        nothing = np.empty(0)
         return Chain(
-            sequences, rows.item_ptr, nothing if rows.weight is None else rows.weight, cell.astype(np.int64), keys,
+            sequences, rows.item_ptr, np.empty(0) if rows.weight is None else rows.weight, cell.astype(np.int64), keys,
             np.empty(0, np.int32) if gold is None else gold, self._states, scheme_of(self.classes_).inside,
         )  # fmt: skip
 
     def _start(self, chain: Chain, table: Annotations, rng: np.random.Generator | None) -> Expected:
-        """Counts by the posterior of Dawid-Skene, token by token; a random start is a draw around the votes."""
+        """Return counts by the posterior of Dawid-Skene on tokens; a random start is a draw around the votes."""
         gold = chain.gold if chain.gold.size else None
         if rng is None:
             tokens = Annotations(
@@ -245,7 +245,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
             q = DawidSkene(dependence=None, threads=self.threads).fit(tokens, gold=gold).posterior_
         else:
             q = draw_vote_shares(table.votes(), gold, rng)
-        q = chain.states.spread(q, chain.sequences)
+        q = chain.states.from_tags(q, chain.sequences)
         cells = np.zeros((chain.keys.size, q.shape[1]))
         np.add.at(cells, chain.cell, q[table.item] * (chain.weight[:, None] if chain.weight.size else 1))
         order, first = chain.sequences.order, chain.sequences.ptr[:-1]
@@ -276,17 +276,17 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         )
 
     def _answer(self, chain: Chain) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Posterior (I, K), tags (I,) and probabilities of their spans (I,)."""
+        """Return posterior (I, K), tags (I,) and probabilities of their spans (I,)."""
         logs, (first, step) = self._mean_logs(chain.keys), self._mean_steps()
         tags = chain.best_path(logs, first, step)
         n = labels_per_item(chain.item_ptr, chain.weight if chain.weight.size else None)
-        _, posterior, _, probability = chain.walk(
+        _, posterior, _, probability = chain.forward_backward(
             logs, first, step, d=design_effect(n, self.dependence_), shift=self.shift_, tags=tags
         )
         return posterior, tags, probability
 
     def _mean_logs(self, keys: IntArray) -> FloatArray:
-        """(len(keys), K) log E Θ of cells; annotators of code A are unseen, and like all others together."""
+        """(len(keys), K) log E Θ of cells; annotators of code A are unseen, and like all annotators pooled."""
         K = self.classes_.size
         alpha, everyone = self._alpha, self.annotators_.size * (K + 1) * K
         together = self.cell_ % ((K + 1) * K)
@@ -300,7 +300,7 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
         return np.asarray(np.log((own + alpha[:, keys % K].T) / (total + alpha.sum(axis=1))))
 
     def answer(self, table: Annotations) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Of a new table; known annotators keep what was learnt about them, unseen ones are like all together."""
+        """Return the answer for a new table; unseen annotators are like all annotators pooled."""
         check_label_type(self, table)
         table = table.to_classes(self.classes_)
         known = naming.match(table.annotators, self.annotators_, "annotators")
@@ -310,15 +310,15 @@ class BayesianSequence(SpanModel, EMAggregator[Expected]):
 def expected_cells(keys: IntArray, counts: FloatArray, alpha: FloatArray) -> tuple[FloatArray, float]:
     """(U, S) E log Θ of cells under Dirichlet(α_c + n), and Σ KL(Dirichlet(α_c + n) ‖ Dirichlet(α_c))."""
     K = alpha.shape[1]
-    _, of, totals = group_sums(keys // K, counts)
+    _, group, totals = group_sums(keys // K, counts)
     own, whole = alpha[:, keys % K].T, alpha.sum(axis=1)
-    logs = psi(own + counts) - psi(whole + totals)[of]
+    logs = psi(own + counts) - psi(whole + totals)[group]
     gained = (gammaln(own + counts) - gammaln(own)).sum() - (gammaln(whole + totals) - gammaln(whole)).sum()
     return np.asarray(logs), float((counts * logs).sum() - gained)
 
 
 def group_sums(keys: IntArray, counts: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """The distinct keys, the place of each key among them, and the sums of the counts (len(keys), S) by key."""
+    """Return the distinct keys, the place of each key among them, and the sums of counts (len(keys), S) by key."""
     found, at = np.unique(keys, return_inverse=True)
     sums = np.zeros((found.size, counts.shape[1]))
     np.add.at(sums, at, counts)

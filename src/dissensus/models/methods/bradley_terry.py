@@ -1,17 +1,18 @@
-"""Which of two is better: a score per thing, with ties, reliability of annotators and the effect of the position.
+"""Scores from comparisons in pairs, with ties, reliability of annotators and the effect of the position.
 
     η = γ_j (s_left − s_right) + h_j        P(left) ∝ e^{η/2}      P(right) ∝ e^{−η/2}      P(tie) ∝ e^{κ_j}
 
-Bradley & Terry's model (1952) with Davidson's ties (1970), where κ is log ν of his paper; in annotator j, γ_j is how
-far answers follow the scores (0: not at all, below 0: against them), h_j favours what stands left, κ_j says how readily
-a tie is called. s ~ N(0, σ²), γ_j ~ N(1, ·), h_j ~ N(h, ·), κ_j ~ N(κ, ·): means and variances are learnt from everyone
-(variances by expected squares under Laplace's approximation), so an annotator with three answers is like the crowd. The
-median annotator has γ = 1: a difference of scores is the log odds, ties aside, with which that one prefers the better.
-Newton's steps alternate between the scores, all at once, and the three numbers of every annotator.
+Bradley & Terry's model (1952) with Davidson's ties (1970), where κ is log ν of his paper. For annotator j, γ_j is the
+slope on the scores (0: answers do not depend on them, below 0: they are reversed), h_j the preference for the left
+alternative, κ_j the tendency to call a tie. s ~ N(0, σ²), γ_j ~ N(1, ·), h_j ~ N(h, ·), κ_j ~ N(κ, ·): means and
+variances are learnt from all annotators (variances by expected squares under Laplace's approximation), so an annotator
+with three answers is like the crowd. The median annotator has γ = 1: a difference of scores is its log odds, ties
+aside, of preferring the better alternative. Newton's steps alternate between all scores and the three numbers of every
+annotator.
 
-Answers about one item share the item and are not independent given the scores. Intervals therefore rest on the sandwich
-H⁻¹ (Σ_i g_i g_iᵀ) H⁻¹, where g_i is the gradient of all answers about item i (Liang & Zeger 1986), and not on H⁻¹
-alone; whichever is wider counts. Ranks have intervals by draws from it.
+Answers about one item are not independent given the scores. Intervals therefore use the sandwich
+H⁻¹ (Σ_i g_i g_iᵀ) H⁻¹, where g_i is the gradient of all answers about item i (Liang & Zeger 1986), or H⁻¹ if that is
+wider. Intervals of ranks use draws from it.
 
 `ties="half"` counts a tie as half a win of each, and with `annotators=False, position=False, prior=None` the scores are
 the most probable ones of Bradley & Terry's own model, as other libraries compute them.
@@ -41,14 +42,14 @@ from dissensus.models.fitting import check_label_type
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-TIE = 2  # its code among the outcomes
-MAX_STEP = 3.0  # of a score in one Newton step, in log odds
-MIN_MEDIAN = 0.1  # γ of a crowd: below, answers hardly follow any scores
-WIDE, HELD = 1e-6, 1e12  # precision of a prior that says nothing, and of one that says all
-MIN_SPREAD = 1e-4  # variance of the scores, and of annotators' numbers, that is still told from none
-FIRST_SPREAD = (0.1, 0.1, 0.5)  # variances of γ, h and κ to begin with
-NO_TIES = -700.0  # κ of those who never call one: e^κ is as good as 0, and still a number
-ELO = 400 / np.log(10)  # points of an Elo rating that the odds of 1 : e are
+TIE = 2  # code of the outcome "tie"
+MAX_STEP = 3.0  # largest change of a score per Newton step, in log odds
+MIN_MEDIAN = 0.1  # least median γ that scales the scores
+FLAT, FIXED = 1e-6, 1e12  # precision of a prior without effect, and of one that fixes the value
+MIN_SPREAD = 1e-4  # least variance of the scores, and of annotators' numbers
+FIRST_SPREAD = (0.1, 0.1, 0.5)  # initial variances of γ, h and κ
+NO_TIES = -700.0  # κ without ties: e^κ is nearly 0, but positive
+ELO = 400 / np.log(10)  # Elo points per unit of log odds
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,20 +60,20 @@ class Games:
     right: IntArray
     annotator: IntArray
     item: IntArray
-    won: FloatArray  # (N,) 1 where left is better, −1 where right is, times the row's weight
+    won: FloatArray  # (N,) 1 if left is better, −1 if right is, times the row's weight
     tied: FloatArray  # (N,) 1 for a tie, times the row's weight
     weight: FloatArray  # (N,)
     n_things: int
 
     @classmethod
     def unplayed(cls, left: IntArray, right: IntArray, n_things: int) -> Games:
-        """Comparisons without answers."""
-        nobody, none = np.empty(0, np.int64), np.empty(0)
-        return cls(left, right, nobody, nobody, none, none, none, n_things)
+        """Return comparisons without answers."""
+        codes, weights = np.empty(0, np.int64), np.empty(0)
+        return cls(left, right, codes, codes, weights, weights, weights, n_things)
 
 
 class Chances(NamedTuple):
-    """What is expected of rows, each (N,): P(left) − P(right), P(left) + P(right), P(tie); and of all rows together."""
+    """Expectations of rows, each (N,): P(left) − P(right), P(left) + P(right), P(tie); and their log likelihood."""
 
     apart: FloatArray
     either: FloatArray
@@ -96,14 +97,14 @@ class BradleyTerry(AnswerModel):
     """
 
     ties: Literal["davidson", "half"] = param("davidson", "model ties, or count half a win of each")
-    annotators: bool = param(True, "learn how each annotator answers; without, all answer alike")
-    position: bool = param(True, "learn the effect of standing left")
+    annotators: bool = param(True, "learn the slope, position effect and ties of each annotator")
+    position: bool = param(True, "learn the effect of the left position")
     prior: Any = param(
         "auto", "variance of the scores: learnt, a number, or None for none",
         check=lambda value: value in ("auto", None) or (is_number(value) and value > 0),
         must="must be 'auto', None, or a number above 0",
     )  # fmt: skip
-    draws: int = param(1000, "from which intervals on ranks are made", low=1)
+    draws: int = param(1000, "draws for intervals of ranks", low=1)
     max_iter: int = param(50, "rounds at most", low=1)
     tol: float = param(0.01, "change of every score, in standard errors, that ends them", above=0)
 
@@ -112,12 +113,12 @@ class BradleyTerry(AnswerModel):
     things_: Annotated[Names, "Y names"]
     scores_: Annotated[FloatArray, "Y real"]  # mean 0; a difference is the log odds of winning, ties aside
     score_interval_: Annotated[FloatArray, "Y 2 real"]  # 95 %
-    rank_: Annotated[IntArray, "Y count"]  # from 1
+    rank_: Annotated[IntArray, "Y count"]  # the best is 1
     rank_interval_: Annotated[IntArray, "Y 2 count"]  # 95 %
     score_variance_: Annotated[FloatArray, "Y Y real"]
     comparisons_: Annotated[FloatArray, "Y count"]  # weight of the answers about each thing
     answering_: Annotated[FloatArray, "A 3 real"]  # γ, h, κ
-    crowd_answering_: Annotated[FloatArray, "3 real"]  # of an annotator who was not there
+    crowd_answering_: Annotated[FloatArray, "3 real"]  # γ, h, κ of an unseen annotator
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         if gold is not None:
@@ -133,7 +134,7 @@ class BradleyTerry(AnswerModel):
         self.prior_ = np.bincount(table.label, games.weight, 3) / games.weight.sum()
         differences = self.scores_[games.left] - self.scores_[games.right]
         typical = float(np.sqrt((games.weight * differences**2).sum() / games.weight.sum()))
-        share = 1 / (1 + np.exp(-self.answering_[:, 0] * typical))  # of a typical pair, the better one is named
+        share = 1 / (1 + np.exp(-self.answering_[:, 0] * typical))  # P(the better alternative of a typical pair)
         total = np.bincount(games.annotator, games.weight, table.n_annotators).astype(np.float64)
         self.reliability_, self.hits_, self.total_ = share, share * total, total
 
@@ -149,7 +150,7 @@ class BradleyTerry(AnswerModel):
         return Games(left, right, table.annotator, table.item, won, tied, weight, sides.things.size)
 
     def _optimise(self, games: Games, A: int, on_step: OnStep) -> FloatArray:
-        """Alternate Newton's steps; sets scores and how annotators answer, returns minus the second derivatives."""
+        """Set scores and annotators' numbers by alternating Newton steps; return minus the second derivatives."""
         T = games.n_things
         ties = float(games.tied.sum() / games.weight.sum())
         free = np.array([self.annotators, self.position, 0 < ties < 1])
@@ -190,9 +191,9 @@ class BradleyTerry(AnswerModel):
     def _learn_annotators(
         self, games: Games, scores: FloatArray, own: FloatArray, center: FloatArray, spread: FloatArray, free: BoolArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """One Newton step of (γ, h, κ) of every annotator, or of the crowd as one; then means and variances anew.
+        """Return (γ, h, κ) after one Newton step of every annotator, or of the crowd as one, with means and variances.
 
-        What is not free is held where it is by a prior without width.
+        A prior without width fixes the values that are not free.
         """
         who, A = (games.annotator, len(own)) if self.annotators else (np.zeros_like(games.annotator), 1)
         p = chances(games, scores, own, total=False)
@@ -211,7 +212,7 @@ class BradleyTerry(AnswerModel):
         H[:, 0, 2] = H[:, 2, 0] = add(cross * d)
         H[:, 1, 2] = H[:, 2, 1] = add(cross)
         middle = np.where(free, center, 0.0)
-        tight = np.where(free, 1 / spread if self.annotators else WIDE, HELD)
+        tight = np.where(free, 1 / spread if self.annotators else FLAT, FIXED)
         at = np.where(free, own[:A], 0.0)
         H += np.diag(tight)
         at = at + np.clip(np.linalg.solve(H, (g - tight * (at - middle))[:, :, None])[:, :, 0], -1, 1)
@@ -223,7 +224,7 @@ class BradleyTerry(AnswerModel):
         return np.where(free, at, center) * np.ones((len(own), 1)), center, spread
 
     def _set_intervals(self, games: Games, inverse: FloatArray, n_items: int) -> None:
-        """Variances of the scores by the sandwich over items, and what follows for ranks."""
+        """Set variances of the scores by the sandwich over items, and the intervals of scores and ranks."""
         T = games.n_things
         slope, _ = gradient(games, chances(games, self.scores_, self.answering_))
         q = np.asarray(np.bincount(games.item, self.answering_[games.annotator, 0] * slope, n_items), np.float64)
@@ -251,14 +252,14 @@ class BradleyTerry(AnswerModel):
         return np.stack([(p.either + p.apart) / 2, (p.either - p.apart) / 2, p.tie], axis=1)
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """(I, 3) P(left, right, tie) of each item: what an annotator like the crowd would say."""
+        """(I, 3) P(left, right, tie) of each item, for an annotator like the crowd."""
         self._check_fitted()
         if table is None:
             return self.posterior_
         return self.outcome_probabilities(self._known_sides(table), np.full(table.n_items, -1))
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """(N, 3) P(left, right, tie) of every row, by what its annotator is like."""
+        """(N, 3) P(left, right, tie) of every row, for its annotator."""
         self._check_fitted()
         known = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
         items = self._known_sides(table)
@@ -278,13 +279,13 @@ class BradleyTerry(AnswerModel):
         raise ScoresOfNewPairs
 
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
-        """The ranking, and how the crowd answers."""
+        """Return the ranking, and the crowd's position effect and ties."""
         _, left, tie = self.crowd_answering_.tolist()
         found = {"things": self.things_.size, "favours_left": left, "calls_ties": tie if tie > NO_TIES else None}
         return found | {"ranking": self.ranking("pyarrow").to_pylist()}
 
     def ranking(self, backend: Any = None) -> Any:
-        """Things, best first: score, its 95 % interval, rank, its interval, Elo points (mean 1,000), comparisons."""
+        """Return the things, best first, with score, rank, their 95 % intervals, Elo points and comparisons."""
         return self.to_frame("things", backend)  # type: ignore[arg-type]
 
     def _frame_columns(self, kind: str) -> dict[str, Any]:
@@ -301,13 +302,13 @@ class BradleyTerry(AnswerModel):
             return super()._frame_columns(kind)
         columns = {"annotator": self.annotators_, "annotations": self.n_annotations_, "reliability": self.reliability_}
         columns |= dict(zip(("follows_scores", "favours_left", "calls_ties"), self.answering_.T, strict=True))
-        if (columns["calls_ties"] <= NO_TIES).all():  # nobody ever called one
+        if (columns["calls_ties"] <= NO_TIES).all():  # there are no ties
             del columns["calls_ties"]
         return columns
 
 
 def chances(games: Games, scores: FloatArray, own: FloatArray, total: bool = True) -> Chances:
-    """What is expected of every row; `own` (A, 3) γ, h, κ of the annotators. With `total`, the log likelihood too."""
+    """Return the expectations of every row; `own` (A, 3) are γ, h, κ. With `total` also the log likelihood."""
     gamma, h, nu = own[:, 0] / 2, own[:, 1] / 2, np.exp(own[:, 2])
     half = gamma[games.annotator] * (scores[games.left] - scores[games.right])
     half += h[games.annotator]
@@ -328,12 +329,12 @@ def gradient(games: Games, p: Chances) -> tuple[FloatArray, FloatArray]:
 
 
 def ranks(scores: FloatArray) -> IntArray:
-    """Ranks of scores along the last axis, 1 for the largest."""
+    """Return ranks of scores along the last axis, 1 for the largest."""
     return np.argsort(np.argsort(-scores, axis=-1, kind="stable"), axis=-1) + 1
 
 
 def centred(variance: FloatArray) -> FloatArray:
-    """(T, T) the variance of scores from which their mean is taken away."""
+    """(T, T) the variance of scores less their mean."""
     across = variance.mean(axis=0)
     return np.asarray(variance - across - across[:, None] + across.mean())
 
@@ -347,7 +348,7 @@ def laplacian(games: Games, weight: FloatArray) -> FloatArray:
 
 
 def check_connected(things: Names, games: Games, strongly: bool) -> None:
-    """Raise DataError where things cannot be ranked together, because no comparisons lead from one to another."""
+    """Raise an error if things cannot be ranked together, because comparisons do not connect them."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 

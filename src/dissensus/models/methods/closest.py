@@ -1,19 +1,18 @@
-"""Closest: the label nearest to all others of its item; who is near the others counts more (Braylan & Lease 2020).
+"""Closest: the label nearest to all others of its item, weighted by annotator (Braylan & Lease 2020).
 
     P(y_ij | truth t) ∝ exp(−δ(y_ij, t) / σ_j)        t is one of the labels of item i
 
-Anything with a distance δ will do: texts, translations, boxes, trees. What an annotator's labels are worth is how far
-they are from the truth on average, σ_j. As nobody's own label may speak for themselves, it is learnt from the truth
-that all others see:
+Labels may be anything with a distance δ: texts, translations, boxes, trees. The scale of an annotator, σ_j, is the mean
+distance of its labels from the truth. It is learnt from the leave-one-out posterior, without the annotator's own label:
 
     q_i(t)   ∝ exp(−Σ_j δ(y_ij, t) / σ_j)                      over the distinct labels t of item i
-    q_i⁻ʲ(t) ∝ exp(−Σ_{k≠j} δ(y_ik, t) / σ_k)                  over those that somebody else gave
+    q_i⁻ʲ(t) ∝ exp(−Σ_{k≠j} δ(y_ik, t) / σ_k)                  over those that another annotator gave
     σ_j      = (S σ + Σ_i Σ_t q_i⁻ʲ(t) δ(y_ij, t)) / (S + n_j)     σ the mean over all labels
 
-until σ_j moves no more. The paper's "smallest average distance" is σ_j = 1; its multidimensional scaling learns an
-annotator's error too, by a map of all labels. The answer is the label with the largest q; its probability, after what
-labels of one item share (`models.tempering`), is `confidence_`, and `expected_distance_` Σ_t q_i(t) δ(answer, t) says
-how far off it may be. `reliability_` is 1 − σ_j / (mean distance of labels of different items), at least 0.
+until σ_j converges. The paper's "smallest average distance" is σ_j = 1; its multidimensional scaling learns an
+annotator's error too, by a map of all labels. The answer is the label with the largest q; `confidence_` is its tempered
+probability (`models.tempering`), and `expected_distance_` is Σ_t q_i(t) δ(answer, t). `reliability_` is
+1 − σ_j / (mean distance of labels of different items), at least 0.
 """
 
 from __future__ import annotations
@@ -36,22 +35,22 @@ from dissensus.models.tempering import DEPENDENCE, DependenceChoice, design_effe
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MIN_SCALE = 1e-9  # of σ: all labels of all items may be the same
-CHANCE_PAIRS = 5_000  # labels of different items that are compared
+MIN_SCALE = 1e-9  # least σ: all labels of all items may be the same
+CHANCE_PAIRS = 5_000  # pairs of labels of different items that are compared
 MAX_ENTRIES = 50_000_000  # rows × distinct labels of their items
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The distinct labels of all items, and how far every row of an item is from each of them."""
+    """The distinct labels of all items, and the distances of each item's rows from them."""
 
     item: IntArray  # (C,)
     label: IntArray  # (C,) code of the class
-    row: IntArray  # (E,) of the table
+    row: IntArray  # (E,) row of the table
     at: IntArray  # (E,) candidate of the same item
     distance: FloatArray  # (E,)
     own: IntArray  # (N,) candidate that a row gave
-    given: IntArray  # (C,) rows that gave it
+    given: IntArray  # (C,) number of rows that gave it
 
 
 @methods.register(
@@ -66,7 +65,7 @@ class Closest(AnswerModel):
         check=lambda value: callable(value) or value in ("words", "characters", "boxes"),
         must="must be 'words', 'characters', 'boxes', or a function of two labels",
     )  # fmt: skip
-    shared: float = param(5.0, "labels as far off as everyone's that are added to an annotator's own", above=0)
+    shared: float = param(5.0, "labels of average distance added to an annotator's own", above=0)
     max_iter: int = param(100, "rounds at most", low=1)
     tol: float = param(1e-4, "change of any σ, as a share, that ends them", low=0)
     dependence: DependenceChoice = DEPENDENCE
@@ -76,7 +75,7 @@ class Closest(AnswerModel):
 
     error_: Annotated[FloatArray, "A real"]  # σ
     population_error_: Annotated[float, "number"]
-    answer_names_: Annotated[Names, "I names"]  # empty where nobody labelled the item
+    answer_names_: Annotated[Names, "I names"]  # empty for items without labels
     confidence_: Annotated[FloatArray, "I share"]
     expected_distance_: Annotated[FloatArray, "I real"]
     posterior_: Annotated[FloatArray, "I 1 share"]
@@ -89,33 +88,33 @@ class Closest(AnswerModel):
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         weight = table.row_weights
         found = candidates(table, self.distance)
-        counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # of other rows nothing is known
+        counted = weight * (np.diff(table.item_ptr) > 1)[table.item]  # single labels have no others to compare with
         n = np.bincount(table.annotator, counted, table.n_annotators)
         overall = max(float(found.distance.mean()), MIN_SCALE)
         error, trace = np.full(table.n_annotators, overall), []
         for step in range(1, self.max_iter + 1):
-            off = counted * apart_from_others(found, table, weight, error)
+            off = counted * distance_from_others(found, table, weight, error)
             overall = max(float(off.sum() / max(counted.sum(), MIN_SCALE)), MIN_SCALE)
             sums = np.bincount(table.annotator, off, table.n_annotators)
             new = (self.shared * overall + sums) / (self.shared + n)
-            moved, error = float(np.abs(new / error - 1).max(initial=0)), new
+            change, error = float(np.abs(new / error - 1).max(initial=0)), new
             trace.append(-overall)
             on_step(step, trace[-1])
-            if moved <= self.tol:
+            if change <= self.tol:
                 break
-        self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), moved <= self.tol
+        self.trace_, self.n_iter_, self.converged_ = np.array(trace), len(trace), change <= self.tol
         if not self.converged_:
-            self._warn_unconverged("rounds", "a distance", moved)
+            self._warn_unconverged("rounds", "a distance", change)
         self.error_, self.population_error_ = error, overall
         self.item_total_ = np.bincount(table.item, weight, table.n_items).astype(np.float64)
         self.answer_names_, self.confidence_, self.expected_distance_ = self._answer(table, weight, error, found)
-        self.posterior_ = self.confidence_[:, None]  # of the answer against all else; the contract has one
+        self.posterior_ = self.confidence_[:, None]  # of the answer; the contract requires a posterior
         self.total_ = np.bincount(table.annotator, weight, table.n_annotators).astype(np.float64)
         self.reliability_ = np.clip(1 - error / self._chance(table), 0, 1)
         self.hits_ = self.reliability_ * self.total_
 
     def predict(self, table: Annotations | None = None) -> Names:
-        """(I,) the label of each item that is nearest to all others; empty where there is none."""
+        """(I,) the label of each item that is nearest to all others; empty for items without labels."""
         self._check_fitted()
         return self.answer_names_ if table is None else self.answers_for(table)["answer_names_"]
 
@@ -129,7 +128,7 @@ class Closest(AnswerModel):
         return dict(zip(("answer_names_", "confidence_", "expected_distance_"), found, strict=True))
 
     def predict_proba(self, table: Annotations | None = None) -> FloatArray:
-        """Objects have no probabilities of classes."""
+        """Raise an error: objects have no class probabilities."""
         raise NoClassProbabilities(labels="objects", instead="confidence_")
 
     predict_annotations = predict_proba
@@ -154,13 +153,13 @@ class Closest(AnswerModel):
         best[found.item[order]] = order
         some = total > 0
         label = np.full(table.n_items, "", object)
-        label[some] = [str(one) for one in table.classes[found.label[best[some]]]]
+        label[some] = [str(name) for name in table.classes[found.label[best[some]]]]
         confidence = np.where(some, q[best] if q.size else 0.0, 0.0)
         between = pair_distances(table.classes, found.label, found.label[best[found.item]], self.distance)  # (C,)
         return label, confidence, np.asarray(np.bincount(found.item, q * between, table.n_items), np.float64)
 
     def _chance(self, table: Annotations) -> float:
-        """How far labels of different items are from each other on average."""
+        """Return the mean distance of labels of different items."""
         rng = np.random.default_rng(0)
         left, right = rng.integers(0, max(len(table), 1), (2, CHANCE_PAIRS))
         apart = table.item[left] != table.item[right]
@@ -171,7 +170,7 @@ class Closest(AnswerModel):
 
 
 def candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> Candidates:
-    """The distinct labels of every item, with their distances to its rows; each pair of labels is compared once."""
+    """Return the distinct labels of every item with their distances to its rows; each pair is compared once."""
     K = max(table.n_classes, 1)
     pairs, own = np.unique(table.item.astype(np.int64) * K + table.label, return_inverse=True)
     item, label = pairs // K, pairs % K
@@ -196,8 +195,8 @@ def scores(found: Candidates, table: Annotations, weight: FloatArray, error: Flo
     return np.asarray(-np.bincount(found.at, given, found.item.size))
 
 
-def apart_from_others(found: Candidates, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
-    """(N,) how far each row is from the truth that all other rows see; 0 where there is no other."""
+def distance_from_others(found: Candidates, table: Annotations, weight: FloatArray, error: FloatArray) -> FloatArray:
+    """(N,) expected distance of each row from the truth by all other rows; 0 without other rows."""
     own = weight[found.row] * found.distance / error[table.annotator[found.row]]
     others = found.given[found.at] > (found.own[found.row] == found.at)
     score = np.where(others, scores(found, table, weight, error)[found.at] + own, -np.inf)
@@ -206,7 +205,7 @@ def apart_from_others(found: Candidates, table: Annotations, weight: FloatArray,
 
 
 def by_group(score: FloatArray, group: IntArray, n: int) -> FloatArray:
-    """Softmax of scores within groups; 0 where all scores of a group are −inf."""
+    """Return the softmax of scores within groups, 0 if all scores of a group are −inf."""
     most = np.full(n, -np.inf)
     np.maximum.at(most, group, score)
     most[~np.isfinite(most)] = 0

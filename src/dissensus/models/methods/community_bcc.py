@@ -1,17 +1,17 @@
-"""Community BCC (Venanzi et al. 2014): annotators belong to communities whose members confuse classes alike.
+"""Community BCC (Venanzi et al. 2014): annotators belong to communities whose members make similar mistakes.
 
     m_j ~ Cat(h)      Θ_j[c, :] | m_j = m ~ Dirichlet(α_m[c, :])      z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])
 
-So an annotator's matrix is drawn around its community's, and one with few labels is what its community is, once it is
-clear which. With one community this is `hierarchical-dawid-skene`. What is believed of an annotator is a community and,
-for each, a Dirichlet: m_j ~ Cat(ρ_j), Θ_j[c, :] | m ~ Dirichlet(γ_jm[c, :]). The bound on the log evidence (variational
-Bayes) is raised in these beliefs, in π, h and α (empirical Bayes), and in q in turn:
+So an annotator's matrix is drawn around its community's, and an annotator with few labels has the matrix of its
+community, once that is clear. With one community this is `hierarchical-dawid-skene`. The posterior of an annotator is a
+distribution over communities and a Dirichlet for each: m_j ~ Cat(ρ_j), Θ_j[c, :] | m ~ Dirichlet(γ_jm[c, :]). The bound
+on the log evidence (variational Bayes) is raised in these posteriors, in π, h and α (empirical Bayes), and in q:
 
 E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),   E log Θ_j[c, l] = Σ_m ρ_jm (ψ(γ_jm[c, l]) − ψ(Σ_l γ_jm[c, l]))
 M step  n_j[c, l] = Σ_{i: y_ij = l} q_i(c)      γ_jm = α_m + n_j      π_c ∝ b_c + Σ_i q_i(c)
         ρ_jm ∝ h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :])      h_m ∝ κ + Σ_j ρ_jm      B(γ) = Π_l Γ(γ_l) / Γ(Σ_l γ_l)
         ψ(α_m[c, l]) = ψ(Σ_l α_m[c, l]) + mean of E log Θ_j[c, l] under γ_jm, annotators weighing ρ_jm
-        (fixed point, Minka 2000, with n0/M more annotators like `expected_pseudo`), then `quotients`
+        (fixed point, Minka 2000, with n0/M additional annotators like `expected_pseudo`), then `quotients`
 bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij])
         + Σ_j (log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :]) − n_j · E log Θ_j)
         + log p(π) + log p(h) + Σ_m log p(α_m)
@@ -25,9 +25,9 @@ bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij])
 | b | `class_pseudo_` | (K,) as in `dawid-skene` |
 | κ, n0 | `community_count`, `known` | numbers |
 
-The paper has the softmax of normal scores where this has Dirichlets. Without a number of communities it is the M for
-which Σ_j log Σ_m h_m Π_c B(γ_jm[c, :]) / B(α_m[c, :]), from the counts that a fit with one community leaves, is largest
-after taking off ½ log A for each of the M(K² + 1) − 1 numbers that describe communities (Schwarz 1978).
+The paper uses the softmax of normal variables instead of Dirichlets. By default M maximises Σ_j log Σ_m h_m Π_c
+B(γ_jm[c, :]) / B(α_m[c, :]), with the counts of a fit with one community, less ½ log A for each of the M(K² + 1) − 1
+parameters of communities (Schwarz 1978).
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from dissensus.models.dirichlet import MIN_ALPHA, expected_log, fixed_point, log
 from dissensus.models.em import cached_by_params, run_em
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO
 from dissensus.models.methods.hierarchical_dawid_skene import CrowdModel, expected_population, unknown_logs
-from dissensus.models.methods.mace import GRID, draw_by_figures
+from dissensus.models.methods.mace import GRID, draw_by_counts
 from dissensus.models.params import COUNT, LOG_SIMPLEX, positive
 
-MAX_COMMUNITIES = 8  # that are looked for
-MIN_MEMBERS = 4  # annotators that there must be for each community that is looked for
-QUOTIENT_STEPS = 2  # in one M step; more of them save no time
-MIN_KERNEL_NUMBERS = 5_000  # parameters from which on a compiled loop saves more than it costs to load
-NEGLIGIBLE_NATS = 0.5  # when numbers of communities are compared
+MAX_COMMUNITIES = 8  # largest number of communities tried
+MIN_MEMBERS = 4  # least mean number of annotators per community
+QUOTIENT_STEPS = 2  # steps per M step; more of them save no time
+MIN_KERNEL_NUMBERS = 5_000  # least number of parameters for which a compiled loop is worth loading
+NEGLIGIBLE_NATS = 0.5  # tolerance, in nats, when numbers of communities are compared
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Communities(ClassParams):
 
 
 class Beliefs(NamedTuple):
-    """Of all annotators: ρ (A, M), exp(E log Θ) (A, K, K), and sums over them."""
+    """Posteriors of all annotators: ρ (A, M), exp(E log Θ) (A, K, K), and sums over them."""
 
     membership: FloatArray
     confusion: FloatArray
@@ -80,14 +80,14 @@ class Beliefs(NamedTuple):
 
 @methods.register(
     "community-bcc",
-    summary="annotators in communities that confuse classes alike; variational Bayes",
+    summary="annotators in communities with similar mistakes; variational Bayes",
     cite="Venanzi et al. 2014",
     costly=True,
 )
 class CommunityBCC(CrowdModel[Communities]):
     """Variational Dawid-Skene whose annotators belong to communities."""
 
-    communities: int | None = param(None, "how many; None: as many as the annotators' matrices speak for", low=1)
+    communities: int | None = param(None, "number of communities; None: estimated from the matrices", low=1)
     community_count: float = param(1.0, "pseudo-count of every community in h", low=MIN_PSEUDO)
 
     Params = Communities
@@ -100,29 +100,29 @@ class CommunityBCC(CrowdModel[Communities]):
 
     def _run_em(self, engine: Engine, on_step: OnStep) -> Communities:
         """Run EM with the given number of communities, or with one and then as many as its counts support."""
-        self._pool = engine.pool  # for the beliefs about annotators
+        self._pool = engine.pool  # threads that compute the beliefs about annotators
         params = self._run(self.communities or 1, engine, on_step)
         passes = self.n_iter_
-        if self.communities is None and (number := self._how_many(params)) > 1:
+        if self.communities is None and (number := self._estimate_number(params)) > 1:
             params = self._run(number, engine, lambda step, bound: on_step(passes + step, bound))
             self.n_iter_ += passes
         del self._pool
-        return best_first(params)
+        return sort_communities(params)
 
     def _run(self, communities: int, engine: Engine, on_step: OnStep) -> Communities:
         initialise = partial(self.initialise, engine, communities=communities)
         return self.run(partial(self.em_step, engine, self.e_step_pass()), initialise, on_step)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None, communities: int = 0) -> Communities:
-        """The votes as q, and communities by `_sorted`."""
+        """Return the votes as q, and communities by `_sorted`."""
         votes = self.vote_counts(engine)
         number = communities or self.communities or 1
         return self._sorted(self.class_shares(votes.classes), votes.labels, rng, number)
 
     def _sorted(self, prior: FloatArray, counts: FloatArray, rng: np.random.Generator | None, M: int) -> Communities:
-        """M communities of annotators who are right as often, by their counts; with `rng`, at random.
+        """Return M communities of annotators with similar accuracy, by their counts; random ones with `rng`.
 
-        Neither depends on the names or the order of annotators; who has the same figures is in the same community.
+        The result does not depend on the names or the order of annotators; equal counts give the same community.
         """
         expected = expected_population(prior.size)
         hits, total = np.einsum("akk->a", counts), counts.sum(axis=(1, 2))
@@ -131,7 +131,7 @@ class CommunityBCC(CrowdModel[Communities]):
             cuts = np.quantile(figure, np.arange(1, M) / M, method="lower")
             group: IntArray = (figure[:, None] > cuts).sum(axis=1)
         else:
-            group = (draw_by_figures(rng, hits, total) % np.uint64(M)).astype(np.int64)
+            group = (draw_by_counts(rng, hits, total) % np.uint64(M)).astype(np.int64)
         logs = np.zeros((M, *expected.shape))
         np.add.at(logs, group, expected_log(counts + expected))
         members = np.bincount(group, minlength=M).astype(np.float64)
@@ -168,7 +168,7 @@ class CommunityBCC(CrowdModel[Communities]):
         return params if params.counts is labels else replace(params, counts=labels)
 
     def update_hyperparameters(self, labels: FloatArray, params: Communities) -> Communities:
-        """More probable α and h for these counts: EM's, and a few longer steps if they help."""
+        """Return more probable α and h for these counts: those of EM, and of a few longer steps if they help."""
         params = replace(params, counts=labels)
         believed = self.beliefs(params)
         members = believed.membership.sum(axis=0)
@@ -177,7 +177,7 @@ class CommunityBCC(CrowdModel[Communities]):
         for _ in range(QUOTIENT_STEPS):
             believed = self.beliefs(best)
             tried = self._with_shares(best, quotients(believed, self.known, best.community_concentration), believed)
-            if not self._height(tried) > self._height(best):  # also where it is not a number
+            if not self._log_evidence(tried) > self._log_evidence(best):  # also true for NaN
                 break
             best = tried
         return best
@@ -186,32 +186,32 @@ class CommunityBCC(CrowdModel[Communities]):
         share = believed.membership.sum(axis=0) + self.community_count
         return replace(params, community_concentration=concentration, community_share=share / share.sum())
 
-    def _height(self, params: Communities) -> float:
-        """What the counts and the log priors of h and α say of communities, up to a constant."""
+    def _log_evidence(self, params: Communities) -> float:
+        """Return the log evidence of the counts plus the log priors of h and α, up to a constant."""
         alpha = params.community_concentration
         known = mean_log_density(alpha, unknown_logs(alpha.shape[1])).sum()
         density = self.known / len(alpha) * known + self.community_count * np.log(params.community_share).sum()
         return float(self.beliefs(params).evidence + density)
 
     def log_prior(self, params: Communities) -> float:
-        """Minus the divergence of the beliefs from the communities, and the log priors of h and α."""
-        return self._height(params) - self.beliefs(params).spent
+        """Return the log priors of h and α less the divergence of the beliefs from the communities."""
+        return self._log_evidence(params) - self.beliefs(params).spent
 
     def population_params(self, params: Communities) -> Communities:
-        """Somebody without labels."""
+        """Return the parameters of an annotator without labels."""
         return replace(params, counts=np.zeros_like(params.counts[:1]))
 
-    def _how_many(self, alone: Communities) -> int:
-        """The number of communities that the counts of a fit with one of them speak for."""
+    def _estimate_number(self, alone: Communities) -> int:
+        """Return the number of communities estimated from the counts of a fit with one."""
         K, busy = alone.prior.size, int(np.count_nonzero(self.n_annotations_))
 
         def crowd_pass(params: Communities) -> tuple[float, Communities]:
-            return self._height(params), self.update_hyperparameters(alone.counts, params)
+            return self._log_evidence(params), self.update_hyperparameters(alone.counts, params)
 
         best, found = 1, -np.inf
         for number in range(1, 1 + min(MAX_COMMUNITIES, busy // MIN_MEMBERS)):
             first = self._sorted(alone.prior, alone.counts, None, number)
-            tol = NEGLIGIBLE_NATS / max(abs(self._height(first)), 1.0)
+            tol = NEGLIGIBLE_NATS / max(abs(self._log_evidence(first)), 1.0)
             done = run_em(crowd_pass, first, max_iter=self.max_iter, tol=tol, accelerate="squarem")
             parameters = number * (K * K + 1) - 1
             evidence = self.beliefs(done.params).evidence - 0.5 * parameters * np.log(busy)
@@ -231,20 +231,20 @@ class CommunityBCC(CrowdModel[Communities]):
         return mean, square
 
     def set_derived_results(self) -> None:
-        """Who belongs to which community, and how its members confuse classes."""
+        """Set the memberships, and the confusion matrices of communities."""
         alpha = self.community_concentration_
         self.community_confusion_ = alpha / alpha.sum(axis=2, keepdims=True)
         self.community_posterior_ = self.beliefs(self._params()).membership
         self.community_ = self.community_posterior_.argmax(axis=1)
 
     def confusion_support(self) -> FloatArray:
-        """Of the Beta with the mean and the variance of each entry."""
+        """(A, K, K) Return the support of the Beta with the mean and the variance of each entry."""
         mean, square = self._moments(self._params())
         return np.asarray(mean * (1 - mean) / np.maximum(square - mean**2, 1e-300) - 1)
 
 
-def best_first(params: Communities) -> Communities:
-    """The same communities, those that are right more often first."""
+def sort_communities(params: Communities) -> Communities:
+    """Sort communities by accuracy, the best first."""
     alpha, share = params.community_concentration, params.community_share
     right = np.einsum("mkk,k->m", alpha / alpha.sum(axis=2, keepdims=True), params.prior)
     order = np.lexsort((-share, -right))
@@ -252,7 +252,7 @@ def best_first(params: Communities) -> Communities:
 
 
 def readable_beliefs(params: Communities) -> Beliefs:
-    """`CommunityBCC.beliefs` in its readable form, the oracle of the tests; makes an (M, A, K, K) array."""
+    """Return `CommunityBCC.beliefs` in its readable form, the oracle of the tests; makes an (M, A, K, K) array."""
     alpha, counts = params.community_concentration, params.counts
     gamma = counts + alpha[:, None]  # [community, annotator, true, given]
     odds = np.log(params.community_share) + (log_normaliser(gamma) - log_normaliser(alpha)[:, None]).sum(axis=2).T
@@ -266,18 +266,18 @@ def readable_beliefs(params: Communities) -> Beliefs:
 
 
 def fit_populations(logs: FloatArray, members: FloatArray, known: float, alpha: FloatArray) -> FloatArray:
-    """α (M, K, K) from Σ_j ρ_jm E log Θ_j and Σ_j ρ_jm (M,); what does not raise the bound is not taken.
+    """(M, K, K) α from Σ_j ρ_jm E log Θ_j and Σ_j ρ_jm (M,); steps that do not raise the bound are rejected.
 
-    As in `hierarchical-dawid-skene`, for all communities at once; each has its part of the `known`.
+    As in `hierarchical-dawid-skene`, for all communities at once; each has its part of `known`.
     """
     part = known / len(alpha)
     return fixed_point((logs + part * unknown_logs(alpha.shape[1])) / (members + part)[:, None, None], alpha)
 
 
 def quotients(believed: Beliefs, known: float, alpha: FloatArray) -> FloatArray:
-    """α (M, K, K) times what raises the bound over what lowers it (Minka 2000, eq. 55), given the counts.
+    """(M, K, K) α times the quotient of the gradient's positive and negative parts (Minka 2000, eq. 55).
 
-    Small α, which the fixed point over E log Θ moves very slowly, get where they belong.
+    It moves small α, for which the fixed point over E log Θ is very slow.
     """
     size, members = alpha.sum(axis=2), believed.membership.sum(axis=0)[:, None]  # (M, K), (M, 1)
     pull = known / len(alpha) * (unknown_logs(alpha.shape[1]) + psi(size)[:, :, None] - psi(alpha))

@@ -16,18 +16,18 @@ M step (Eqs. 2.3 and 2.4, ibid., with pseudo-counts):
 | b | `class_pseudo_` | (K,) |
 | v | the shares of the votes | (I, K) |
 
-Without pseudo-counts an annotator with three labels is trusted as one with three hundred, and the posterior is far too
-sure of itself. So everyone starts with labels of an ordinary member of this crowd, and a few of every kind:
+Without pseudo-counts an annotator with three labels is trusted as much as one with three hundred, and the posterior is
+far overconfident. So every annotator starts with labels of a typical member of this crowd, and a few of every class:
 
     a[c, l] = `crowd_labels`·K√K · Σ_{rows with y_ij = l} v_i(c) / N + `smoothing`·(1 where l ≠ c, K − 1 where l = c)
 
-The first part has the shape of the crowd's own confusion, were the shares of the votes the truth; the second keeps rare
-mistakes possible and takes everyone to be right half of the time. Of a rare class the votes know little: a row with
-fewer than `least_labels` is filled up with those of an annotator of whom nothing is known (`expected_pseudo`). All is
+The first part has the shape of the crowd's own confusion if the shares of the votes were the truth; the second keeps
+rare mistakes possible and assumes an accuracy of one half. The votes contain few labels of a rare class: a row with
+fewer than `least_labels` pseudo-counts is filled up with those of an unknown annotator (`expected_pseudo`). All are
 fixed before EM begins.
 
-Where annotators have few labels each, their matrices can explain any labels, and the most probable crowd is one in
-which all items are of one class. So π is held near the shares of the votes, the more the more matrices there are:
+If annotators have few labels each, their matrices can explain any labels, and in the most probable crowd all items are
+of one class. So pseudo-counts that grow with the number of matrices keep π near the shares of the votes:
 b_c = `class_count` + `vote_count`·A·mean_i v_i(c).
 """
 
@@ -62,9 +62,9 @@ class Confusions(ClassParams):
 class CrowdPseudo(Parameters):
     """The keywords of a and b."""
 
-    crowd_labels: float = param(1.25, "labels as the crowd gives them, √K so many per class", low=0, high=MAX_PSEUDO)
+    crowd_labels: float = param(1.25, "labels of the crowd per class, times √K", low=0, high=MAX_PSEUDO)
     smoothing: float = param(0.15, "pseudo-count of every wrong label", **PSEUDO)
-    least_labels: float = param(2.0, "pseudo-counts that a row has at least", low=0, high=MAX_PSEUDO)
+    least_labels: float = param(2.0, "least pseudo-counts of a row", low=0, high=MAX_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class", **PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
@@ -72,7 +72,7 @@ class CrowdPseudo(Parameters):
     class_pseudo_: Annotated[FloatArray, "K count"]
 
     def crowd_factor(self, votes: ExpectedCounts) -> float:
-        """How many times the crowd's part counts."""
+        """Return the factor of the crowd's part."""
         return 1.0
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
@@ -95,7 +95,7 @@ class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
         return params.confusion
 
     def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Confusions:
-        """Eq. 2.3, Dawid & Skene 1979, with pseudo-counts."""
+        """Return Θ by eq. 2.3, Dawid & Skene 1979, with pseudo-counts."""
         counts = labels + self.pseudo_
         return Confusions(params.prior, counts / counts.sum(axis=2, keepdims=True))
 
@@ -103,11 +103,11 @@ class DawidSkene(CrowdPseudo, ConfusionModel[Confusions]):
         return float((self.pseudo_ * log_sum(params.confusion)).sum())
 
     def confusion_support(self) -> FloatArray:
-        """Labels and pseudo-counts of each row of Θ."""
+        """(A, K, 1) Return labels and pseudo-counts of each row of Θ."""
         return np.asarray((self.labels_ + self.pseudo_).sum(axis=2, keepdims=True))
 
     def set_derived_results(self) -> None:
-        """The matrix of an annotator who was not there."""
+        """Set the matrix of an unseen annotator."""
         self.population_confusion_ = self.population_params(self._params()).confusion[0]
 
 

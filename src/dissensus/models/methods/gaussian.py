@@ -4,7 +4,7 @@
 
 x is the normal score of the label (`scores="ranks"`): the quantile of N(0, 1) at its rank among all labels, so that
 outliers, floors and skewed ratings do no harm; or the label itself (`scores="labels"`). b_j ~ N(0, s_b²), a_j ~ N(1,
-s_a²), σ_j² ~ scaled-inv-χ²(`shared`, σ²): what is normal for annotators is learnt from everyone. θ and (a_j, b_j) keep
+s_a²), σ_j² ~ scaled-inv-χ²(`shared`, σ²), with variances learnt from all annotators. θ and (a_j, b_j) have posterior
 distributions, and the bound on the log evidence (variational Bayes) is raised in closed form, w_ij the weight of a row:
 
     v_i = 1 / (1/τ² + Σ_j w E[a_j²]/σ_j²)        m_i = v_i (μ/τ² + Σ_j w (E[a_j] x_ij − E[a_j b_j])/σ_j²)
@@ -12,21 +12,22 @@ distributions, and the bound on the log evidence (variational Bayes) is raised i
     σ_j² = (Σ w E[(x − b − aθ)²] + shared·σ²) / (Σ w + shared + 2)        σ² = (A + 1) / (1/W + Σ_j 1/σ_j²)
     μ = mean m      τ² = mean (m − μ)² + v      s_a² = mean E[(a − 1)²]      s_b² = mean E[b²]
 
-W, the variance of x within items, stands for one annotator more; τ² is at least W / I, as a few items that look alike
-may differ by as much (of one item alone nothing else would keep τ² from 0).
+W, the variance of x within items, stands for one additional annotator; τ² is at least W / I, because a few items with
+similar labels may differ by as much (with a single item nothing else would keep τ² from 0).
 
-A scale beside the bias matters: who says the same of every item has a small σ, and without a_j would count most.
+A scale in addition to the bias matters: an annotator with the same label for every item has a small σ, and without a_j
+would have the largest weight.
 
-The value of an item is the label that annotators are expected to give it, each counting by the square of its
-correlation with θ: r(θ) = Σ_j ω_j E[Q(b_j + a_j θ + ε_j)], Q from x back to labels. An interval reaches from what the
-lower end of θ would be called to what the upper end would, by r or by Q(θ), whichever is further out.
+The value of an item is the expected label of the annotators, each weighted by the square of its correlation with θ:
+r(θ) = Σ_j ω_j E[Q(b_j + a_j θ + ε_j)], where Q converts x to labels. An interval converts both ends of θ's interval by
+r or by Q, whichever is further out.
 
 Labels of one item are not independent given its truth: the variance v_i is multiplied by the design effect of
-`models.tempering`, with the ρ of classes where no gold says more. `reliability_` is the correlation of an annotator's
-labels with the truth, 0 where it is negative.
+`models.tempering`, with the ρ of classes unless gold determines it. `reliability_` is the correlation of an annotator's
+labels with the truth, or 0 if it is negative.
 
-`shared` = 100 was best on any two of three sets with gold, and so on the one left out (`benchmarks/kinds`); 30 is as
-good within 5 %. ρ is that of classes, 0.6, and was not chosen by them.
+`shared` = 100 was best on any two of three sets with gold, and so on the third (`benchmarks/kinds`); 30 is as good
+within 5 %. ρ is that of classes, 0.6, and was not chosen on these sets.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ from dissensus.models.tempering import DEPENDENCE, MIN_GOLD, DependenceChoice, T
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MAX_TYPICAL = 200  # annotators, those that count most, whose answers r averages
+MAX_TYPICAL = 200  # annotators, those with the largest weights, that r averages over
 GRID = 400  # points of θ at which r is computed
-KNOTS = 2_000  # quantiles of the labels that Q is made of, at most
-NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)  # of the mean over ε
-RARE, FAR = 0.05, 10.0  # labels FAR times as far from the median as all but the RARE ones count as that far
-MIN_ROWS = 1_000  # a shorter table is held to the change that so many rows are allowed
-SHOWN_OF_ANNOTATORS = ("reliability", "bias", "stretch", "precision")
-LEVEL = 0.95  # of intervals
-MIN_VARIANCE = 1e-4  # of σ_j², τ², s_a² and s_b², on the scale of x
+KNOTS = 2_000  # largest number of quantiles of the labels that define Q
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(21)  # quadrature of the mean over ε
+RARE, FAR = 0.05, 10.0  # outliers are clipped at FAR times the distance from the median to the RARE quantiles
+MIN_ROWS = 1_000  # rows; the tolerance of shorter tables is that of a table of this length
+ANNOTATOR_COLUMNS = ("reliability", "bias", "stretch", "precision")
+LEVEL = 0.95  # level of intervals
+MIN_VARIANCE = 1e-4  # least σ_j², τ², s_a² and s_b², on the scale of x
 
 
 class Fit(NamedTuple):
@@ -78,10 +79,10 @@ class Fit(NamedTuple):
     "gaussian", summary="numbers: a bias, scale and precision per annotator", cite="Raykar et al. 2010", place=1
 )
 class Gaussian(AnswerModel):
-    """A number per item, and how each annotator's numbers lie to it."""
+    """A number per item, and the bias, scale and precision of each annotator."""
 
     scores: Literal["ranks", "labels"] = param("ranks", "model normal scores of the labels, or the labels themselves")
-    shared: float = param(100.0, "labels as precise as everyone's that are added to an annotator's own", above=0)
+    shared: float = param(100.0, "labels of average precision added to an annotator's own", above=0)
     max_iter: int = param(500, "passes over the data at most", low=1)
     tol: float = param(1e-7, "change of the bound, per row, that ends them", low=0)
     dependence: DependenceChoice = DEPENDENCE
@@ -91,16 +92,16 @@ class Gaussian(AnswerModel):
     tie_seed_: Annotated[int, "optional whole"]
     values_: Annotated[FloatArray, "I real"]
     interval_: Annotated[FloatArray, "I 2 real"]  # 95 %
-    bias_: Annotated[FloatArray, "A real"]  # how far its labels lie above the crowd's in the middle, in units of labels
-    stretch_: Annotated[FloatArray, "A real"]  # how far its labels move where the crowd's move by one
-    precision_: Annotated[FloatArray, "A real"]  # 1 / variance of what its labels have besides, as modelled
+    bias_: Annotated[FloatArray, "A real"]  # labels above the crowd's for an average item, in units of labels
+    stretch_: Annotated[FloatArray, "A real"]  # slope of its labels over the crowd's
+    precision_: Annotated[FloatArray, "A real"]  # 1 / residual variance of its labels, on the scale of x
     item_total_: Annotated[FloatArray, "I count"]
-    knots_: Annotated[FloatArray, "Q 2 share"]  # quantiles where a label begins and ends
-    knot_labels_: Annotated[FloatArray, "Q real"]  # the label; all rise
-    center_: Annotated[FloatArray, "2 real"]  # what x is moved and divided by
+    knots_: Annotated[FloatArray, "Q 2 share"]  # first and last quantile of each label
+    knot_labels_: Annotated[FloatArray, "Q real"]  # labels, ascending
+    center_: Annotated[FloatArray, "2 real"]  # mean and standard deviation that standardise x
     theta_prior_: Annotated[FloatArray, "2 real"]  # μ and τ²
     spread_: Annotated[FloatArray, "A 5 real"]  # E b, E a, variance of b, of a, σ²; on the scale of x
-    typical_spread_: Annotated[FloatArray, "3 real"]  # b, a, σ² of an annotator who was not there
+    typical_spread_: Annotated[FloatArray, "3 real"]  # b, a, σ² of an unseen annotator
 
     def _fit(self, table: Annotations, gold: Any, on_step: OnStep) -> None:
         self.classes_, weight = np.empty(0), table.row_weights
@@ -120,8 +121,8 @@ class Gaussian(AnswerModel):
         signal = fit.a * np.sqrt(fit.tau2)
         self.reliability_ = np.maximum(signal / np.sqrt(signal**2 + fit.s2), 0.0)
         self.hits_ = self.reliability_**2 * self.total_
-        said = self._mean_labels(fit.b + fit.a * fit.mu, fit.s2)  # of an item in the middle
-        self.bias_ = said - (self.total_ @ said) / self.total_.sum()
+        expected = self._mean_labels(fit.b + fit.a * fit.mu, fit.s2)  # labels of an average item
+        self.bias_ = expected - (self.total_ @ expected) / self.total_.sum()
         self.stretch_, self.precision_ = fit.a, 1 / fit.s2
         self._theta, variance = self.latent_posterior(table, np.arange(table.n_annotators))
         if gold is not None:
@@ -131,7 +132,7 @@ class Gaussian(AnswerModel):
     def _optimise(
         self, table: Annotations, x: FloatArray, weight: FloatArray, on_step: OnStep
     ) -> tuple[Fit, list[float], bool]:
-        """Raise the bound until it changes by less than `tol` per row: parameters, trace, and whether it did."""
+        """Raise the bound until it gains less than `tol` per row: parameters, trace, and whether it converged."""
         item, annotator, rows = table.item, table.annotator, float(weight.sum())
         I, A = table.n_items, table.n_annotators
 
@@ -183,22 +184,22 @@ class Gaussian(AnswerModel):
         return check_values(gold, table)
 
     def _estimate_tempering(self, data: Any, gold: Any, earlier: Any) -> Tempering:
-        return super()._estimate_tempering(data, None, earlier)  # values are known after the fit
+        return super()._estimate_tempering(data, None, earlier)  # gold values are used after the fit
 
     def predict(self, table: Annotations | None = None) -> FloatArray:
-        """(I,) the value of each item; of a new table, with what was learnt of known annotators."""
+        """(I,) the value of each item; a new table is scored with the fitted annotators."""
         self._check_fitted()
-        return self.values_ if table is None else self._of(table, LEVEL)[0]
+        return self.values_ if table is None else self._score(table, LEVEL)[0]
 
     def predict_interval(self, table: Annotations | None = None, level: float = LEVEL) -> FloatArray:
-        """(I, 2) where the value lies with the probability `level`."""
+        """(I, 2) Return bounds that contain the value with the probability `level`."""
         self._check_fitted()
         check_argument("level", level, float, above=0, below=1)
         if table is None and level == LEVEL:
             return self.interval_
         if table is None:
             raise IntervalNeedsTable
-        return self._of(table, level)[1]
+        return self._score(table, level)[1]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
         return {"values_": self.predict(table), "interval_": self.predict_interval(table)}
@@ -210,7 +211,7 @@ class Gaussian(AnswerModel):
     def predict_annotations(self, table: Annotations) -> FloatArray:
         return self.predict_proba(table)
 
-    def _of(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:
+    def _score(self, table: Annotations, level: float) -> tuple[FloatArray, FloatArray]:
         check_label_type(self, table)
         known = naming.match(table.annotators, self.annotators_, "annotators")
         weight = table.row_weights
@@ -222,14 +223,14 @@ class Gaussian(AnswerModel):
     ) -> tuple[FloatArray, FloatArray]:
         """(I,) values and (I, 2) intervals of a posterior, Gaussian on the scale that is modelled."""
         half = ndtri((1 + level) / 2) * np.sqrt(variance * design_effect(n, self.dependence_))
-        half = np.minimum(half, ndtri((1 + level) / 2) * self._prior_sd())  # no label says less than none
+        half = np.minimum(half, ndtri((1 + level) / 2) * self._prior_sd())  # never wider than without labels
         value, plain = self._curves()
         low = np.minimum(value(mean - half), plain(mean - half))
         high = np.maximum(value(mean + half), plain(mean + half))
         return value(mean), np.stack([low, high], axis=1)
 
     def _learn_dependence(self, mean: FloatArray, variance: FloatArray, gold: FloatArray) -> None:
-        """Set ρ to the one with which known values are most probable, drawn to the default, unless it is given."""
+        """Set ρ to the most probable one given gold values, drawn to the default, unless it is given."""
         known = np.flatnonzero(~np.isnan(gold))
         if self.dependence != "auto" or known.size < MIN_GOLD:
             return
@@ -245,7 +246,7 @@ class Gaussian(AnswerModel):
         self.dependence_, self.dependence_interval_ = found.dependence, list(found.interval)
 
     def expected_labels(self, table: Annotations) -> FloatArray:
-        """(N,) the median of what each row's annotator was expected to say, by what was fitted; not by `table`."""
+        """(N,) the median label expected of each row's annotator, from the fit and not from the labels of `table`."""
         self._check_fitted()
         item = naming.match(table.items, self.items_, "items")[table.item]
         known = naming.match(table.annotators, self.annotators_, "annotators")[table.annotator]
@@ -272,11 +273,11 @@ class Gaussian(AnswerModel):
             return columns | {"annotations": self.item_total_}
         if kind == "annotators":
             columns = {"annotator": self.annotators_, "annotations": self.n_annotations_}
-            return columns | {name: getattr(self, f"{name}_") for name in SHOWN_OF_ANNOTATORS}
+            return columns | {name: getattr(self, f"{name}_") for name in ANNOTATOR_COLUMNS}
         return super()._frame_columns(kind)
 
     def about_answers(self, gold: Any = None) -> dict[str, Any]:
-        """Quantiles of the values, the mean width of their intervals; mean absolute error and cover of known values."""
+        """Return quantiles of values, mean width of intervals, and error and coverage of gold values."""
         quantiles = np.quantile(self.values_, [0, 0.5, 1]).tolist()
         about: dict[str, Any] = {
             "values": dict(zip(("min", "median", "max"), quantiles, strict=True)),
@@ -303,7 +304,7 @@ class Gaussian(AnswerModel):
         return about
 
     def reliability_interval(self, level: float = LEVEL) -> FloatArray:
-        """(A, 2) bounds of each annotator's correlation with the truth: Fisher's z of so many labels."""
+        """(A, 2) bounds of each annotator's correlation with the truth, by Fisher's z transformation."""
         self._check_fitted()
         half = ndtri((1 + level) / 2) / np.sqrt(np.maximum(self.total_ - 3, 1))
         at = np.arctanh(np.minimum(self.reliability_, 1 - 1e-9))
@@ -314,7 +315,7 @@ class Gaussian(AnswerModel):
         return float(np.sqrt(self.theta_prior_[1]))
 
     def _curves(self) -> tuple[Callable[[FloatArray], FloatArray], Callable[[FloatArray], FloatArray]]:
-        """R and Q of the module, from θ to labels."""
+        """Return r and Q of the module, which convert θ to labels."""
         some = np.argsort(-self.hits_, kind="stable")[:MAX_TYPICAL]
         share = self.hits_[some] if self.hits_.sum() > 0 else self.total_[some]
         share = share / share.sum()
@@ -335,7 +336,7 @@ class Gaussian(AnswerModel):
         )
 
     def _set_scale(self, table: Annotations, weight: FloatArray) -> None:
-        """Make Q: every label, in order, at the middle of its ranks, as a quantile of N(0, 1); centred."""
+        """Set Q: every label, in order, is the quantile of N(0, 1) at the middle of its ranks."""
         count = np.bincount(table.label, weight, table.n_classes)
         kept = np.flatnonzero(count)
         values, count = table.values[kept], count[kept]
@@ -351,7 +352,7 @@ class Gaussian(AnswerModel):
         upper = np.cumsum(count)
         self.center_ = np.array([0.0, 1.0])
         self.knots_, self.knot_labels_ = np.column_stack([upper - count + half, upper - half]) / upper[-1], values
-        if values.size > KNOTS:  # evenly among the labels, and both ends
+        if values.size > KNOTS:  # spread evenly over the labels, with both ends
             some = np.searchsorted(upper, np.linspace(0, upper[-1], KNOTS), side="left")
             some = np.unique(np.minimum(some, values.size - 1))
             self.knots_, self.knot_labels_ = self.knots_[some], values[some]
@@ -367,7 +368,7 @@ class Gaussian(AnswerModel):
             return np.asarray(self.center_[0] + self.center_[1] * x)
         at, labels = self.knots_.ravel(), np.repeat(self.knot_labels_, 2)
         low, middle, high = np.interp([RARE, 0.5, 1 - RARE], at, labels)
-        furthest = FAR * max(high - middle, middle - low)  # a slip of the keyboard is no label that anybody expects
+        furthest = FAR * max(high - middle, middle - low)  # typing errors are not expected labels
         if furthest > 0:
             labels = np.clip(labels, middle - furthest, middle + furthest)
         return np.asarray(np.interp(ndtr(x), at, labels))
@@ -376,12 +377,12 @@ class Gaussian(AnswerModel):
 def bound(
     fit: Fit, n: FloatArray, off: FloatArray, m: FloatArray, v: FloatArray, shared: float, within: float
 ) -> float:
-    """The bound on the log evidence at these parameters, q(θ) = N(m, v) and q(b, a) = N((b, a), V)."""
+    """Return the bound on the log evidence at these parameters, q(θ) = N(m, v) and q(b, a) = N((b, a), V)."""
     two_pi, (Vbb, Vaa, Vab), s2 = np.log(2 * np.pi), fit.V.T, fit.s2
     rows = -0.5 * (n * (two_pi + np.log(s2)) + off / s2).sum()
     items = 0.5 * (1 + np.log(v / fit.tau2) - ((m - fit.mu) ** 2 + v) / fit.tau2).sum()
     people = 1 + 0.5 * np.log((Vbb * Vaa - Vab**2) / (fit.sa2 * fit.sb2))
     people -= 0.5 * (((fit.a - 1) ** 2 + Vaa) / fit.sa2 + (fit.b**2 + Vbb) / fit.sb2)
-    half, s2 = shared / 2, np.append(s2, within)  # one annotator more, as all are to begin with
+    half, s2 = shared / 2, np.append(s2, within)  # one additional annotator, with the initial variance
     precision = half * np.log(half * fit.pool) - gammaln(half) - (1 + half) * np.log(s2) - half * fit.pool / s2
     return float(rows + items + people.sum() + precision.sum())

@@ -5,20 +5,20 @@
 
 E step (the paper's, for K classes instead of two):
     q_i(c) ∝ π_c Π_{j∈M_i} σ(α_j β_i)^[y_ij = c] ((1 − σ(α_j β_i)) / (K − 1))^[y_ij ≠ c]
-M step: raises the expected log posterior of α and b.
+M step: raise the expected log posterior of α and b.
 
 | symbol | name | shape |
 |---|---|---|
 | q | posterior | (I, K) |
 | α | ability | (A,), below −log(K − 1)/β an annotator is worse than a guess |
-| b | easiness | (I,); `difficulty_` is 1/β = exp(−b), as in the paper: harder is larger, 1 is the prior's middle |
+| b | easiness | (I,); `difficulty_` is 1/β = exp(−b), as in the paper: larger is harder, 1 is the prior's median |
 | π | prior | (K,) |
 
-The paper climbs by gradient. Here the M step has closed forms: a parabola below the logistic function (see
-`kernels.glad`) is raised in every b, then in every α. Last, all α are multiplied and all β divided by the number that
-the priors like best, of which the labels know nothing; after that SQUAREM needs a quarter fewer passes. To ten digits
-of the objective it took 23 to 48 on six tables (s_α = s_b = 1), and SciPy's L-BFGS on the same objective 28 to 150
-evaluations, each like a pass.
+The paper uses gradient ascent. Here the M step has closed forms: a parabola below the logistic function (see
+`kernels.glad`) is raised in every b, then in every α. Finally all α are multiplied and all β divided by the most
+probable number under the priors, which the likelihood does not determine; with it SQUAREM needs a quarter fewer passes.
+To ten digits of the objective it took 23 to 48 passes on six tables (s_α = s_b = 1), and SciPy's L-BFGS on the same
+objective 28 to 150 evaluations, each like a pass.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from dissensus.models.tempering import run_tempered
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MEAN_ABILITY = 1.0  # of the prior
-MAX_EASINESS = 50.0  # a look ahead may not take |b| beyond this, where exp(b) would be of no use
+MEAN_ABILITY = 1.0  # mean of the prior
+MAX_EASINESS = 50.0  # largest |b| of an extrapolation
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,7 @@ class GLAD(EMAggregator[Skills]):
     easiness_sd: float = param(
         0.35, "standard deviation of the prior of b = log β, whose mean is 0", low=1e-6, high=1e6
     )
-    class_count: float | None = param(
-        None, "pseudo-count of every class in a learnt π; None: all alike", low=MIN_PSEUDO
-    )
+    class_count: float | None = param(None, "pseudo-count of every class in a learnt π; None: uniform", low=MIN_PSEUDO)
     engine: EngineChoice = ENGINE
 
     labels_depend_on_items: ClassVar = True
@@ -89,7 +87,7 @@ class GLAD(EMAggregator[Skills]):
             pass_, labelled = AbilityPass(1 / self.easiness_sd**2), engine.has_labels()
 
             def run_pass(params: Skills, **out: Any) -> tuple[AbilitySums, FloatArray]:
-                easiness = np.empty_like(params.easiness)  # of the next pass
+                easiness = np.empty_like(params.easiness)  # b of the next pass
                 return engine.run(pass_, params, {"easiness": easiness} | out), easiness
 
             def em_step(params: Skills) -> tuple[float, Skills]:
@@ -97,7 +95,7 @@ class GLAD(EMAggregator[Skills]):
                 prior = params.prior
                 if self.class_count is not None:
                     prior = (sums.classes + self.class_count) / (easiness.size + self.class_count * prior.size)
-                ability, easiness = self._maximise(sums, easiness, labelled)
+                ability, easiness = self._m_step(sums, easiness, labelled)
                 return sums.evidence + self.log_prior(params), Skills(ability, easiness, prior)
 
             params = self.run(em_step, partial(self.initialise, engine), on_step, engine.checkpoint)
@@ -105,9 +103,11 @@ class GLAD(EMAggregator[Skills]):
             sums = run_tempered(
                 self, engine, pass_, params, label_totals(engine), easiness=np.empty_like(params.easiness)
             )
-        self.trace_ = np.append(self.trace_, sums.evidence + self.log_prior(params))  # of what is returned
+        self.trace_ = np.append(
+            self.trace_, sums.evidence + self.log_prior(params)
+        )  # the objective of the returned parameters
         self.ability_, self.class_counts_ = params.ability, sums.classes
-        self.pull_, self.curvature_ = sums.pull, sums.curvature  # what the ability rests on
+        self.pull_, self.curvature_ = sums.pull, sums.curvature  # sums that determine the ability
         self.difficulty_ = np.exp(-params.easiness)
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
@@ -131,7 +131,7 @@ class GLAD(EMAggregator[Skills]):
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """New items get a difficulty, known ones keep theirs; an annotator's sums of before go into its ability."""
+        """Learn the difficulty of new items only; add earlier sums to those of each annotator's ability."""
         before = self.posterior_[item]
         chunk = Chunk(expand_rows(table).arrays, gold, annotator.size, table.n_classes)
         posterior, log_prior, precision = before, np.log(np.maximum(before, MIN_BEFORE)), 1 / self.ability_sd**2
@@ -139,7 +139,7 @@ class GLAD(EMAggregator[Skills]):
         for _ in range(MAX_UPDATE_PASSES):
             last, (_, _, pull, curvature, posterior, easiness) = (
                 posterior,
-                kernels.walk_on(chunk, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
+                kernels.process_arrays(chunk, ability, easiness, log_prior, 1 / self.easiness_sd**2, old),
             )
             pull, curvature = self.pull_[annotator] + pull, self.curvature_[annotator] + curvature
             ability = (pull + precision * MEAN_ABILITY) / (curvature + precision)
@@ -155,7 +155,7 @@ class GLAD(EMAggregator[Skills]):
         return posterior
 
     def _easiness_of(self, items: Names) -> FloatArray:
-        """(len(items),) b of the items that were fitted, 0 of new ones; names of another kind are new."""
+        """(len(items),) b of the items that were fitted, 0 for new ones; names of another type are new."""
         try:
             known = naming.match(items, self.items_, "items")
         except DataError:
@@ -163,7 +163,7 @@ class GLAD(EMAggregator[Skills]):
         return np.append(-np.log(self.difficulty_), 0.0)[known]
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> Skills:
-        """The middle of the priors, where the first E step is a vote; a random start is half a deviation from it."""
+        """Return the centre of the priors, where the first E step is a vote, or draws around it with half their SD."""
         size = engine.size
         ability, easiness = np.full(size.n_annotators, MEAN_ABILITY), np.zeros(size.n_items)
         if rng is not None:
@@ -171,7 +171,7 @@ class GLAD(EMAggregator[Skills]):
             easiness += rng.normal(0, self.easiness_sd / 2, easiness.size)
         return Skills(ability, easiness, np.full(size.n_classes, 1 / size.n_classes))
 
-    def _maximise(self, sums: AbilitySums, easiness: FloatArray, labelled: BoolArray) -> tuple[FloatArray, FloatArray]:
+    def _m_step(self, sums: AbilitySums, easiness: FloatArray, labelled: BoolArray) -> tuple[FloatArray, FloatArray]:
         tau = 1 / self.ability_sd**2
         ability = (sums.pull + tau * MEAN_ABILITY) / (sums.curvature + tau)
         return self._balance(ability, easiness, sums.curvature > 0, labelled)
@@ -179,18 +179,18 @@ class GLAD(EMAggregator[Skills]):
     def _balance(
         self, ability: FloatArray, easiness: FloatArray, busy: BoolArray, labelled: BoolArray
     ) -> tuple[FloatArray, FloatArray]:
-        """α·eᵗ and b − t, with the t that the priors like best: the labels only know α_j β_i.
+        """Return α·eᵗ and b − t with the most probable t under the priors: the likelihood depends on α_j β_i only.
 
-        Annotators (not `busy`) and items without labels stay at the middle of the priors.
+        Annotators (not `busy`) and items without labels stay at the centre of the priors.
         """
         tau, tau_b, a, b = 1 / self.ability_sd**2, 1 / self.easiness_sd**2, ability[busy], easiness[labelled]
         if not a.size:
             return ability, easiness
-        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form that `run_em` climbs
+        # −½ τ Σ (α eᵗ − 1)² − ½ τ_b Σ (b − t)², as a function of u = t − mean of b, has the form for `maximise`.
         middle = float(b.mean())
         slope = tau * MEAN_ABILITY * float(a.sum()) * np.exp(middle)
         square = tau * float(a @ a) * np.exp(2 * middle)
-        t = middle + kernels.climb(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
+        t = middle + kernels.maximise(np.array([slope]), np.array([square]), tau_b * b.size, np.array([-middle]))[0]
         return np.where(busy, ability * np.exp(t), ability), np.where(labelled, easiness - t, easiness)
 
     def log_prior(self, params: Skills) -> float:
@@ -201,7 +201,7 @@ class GLAD(EMAggregator[Skills]):
 
 @dataclass(frozen=True)
 class AbilitySums(Sums):
-    """Log evidence, classes (K,) and the sums of the next α (A,)."""
+    """The log evidence, classes (K,) and the sums of the next α (A,)."""
 
     by_annotator: ClassVar = ("pull", "curvature")
     evidence: float
@@ -212,7 +212,7 @@ class AbilitySums(Sums):
 
 @dataclass(frozen=True)
 class AbilityPass(Pass[Skills, AbilitySums]):
-    """One fused pass under a prior of b of this precision; outputs `easiness`, b of the next pass; may `posterior`."""
+    """One fused pass under a prior of b of this precision; writes `easiness`, b of the next pass, and `posterior`."""
 
     easiness_precision: float
 
@@ -223,11 +223,13 @@ class AbilityPass(Pass[Skills, AbilitySums]):
 
     def array_form(self, chunk: Chunk, params: Skills) -> tuple[Any, ...]:
         easiness, log_prior = chunk.item_values(params.easiness), chunk.to_backend(np.log(params.prior))
-        return kernels.walk_on(chunk, chunk.to_backend(params.ability), easiness, log_prior, self.easiness_precision)
+        return kernels.process_arrays(
+            chunk, chunk.to_backend(params.ability), easiness, log_prior, self.easiness_precision
+        )
 
     def kernel(self, chunk: Chunk, worker: Worker, out: Mapping[str, Any]) -> None:
         params, (_, classes, pull, curvature) = worker.params, worker.sums
-        worker.sums[0] += kernels.walk(
+        worker.sums[0] += kernels.process_items(
             chunk.start, chunk.stop, chunk.rows, params.ability, chunk.item_values(params.easiness),
             np.log(params.prior), self.easiness_precision, chunk.gold, out["easiness"], pull, curvature,
             classes, out.get("posterior", np.empty((0, classes.size))),

@@ -1,14 +1,14 @@
-"""Grades in an order: an annotator who errs is likelier to be one grade off than three.
+"""Ordered grades: an error of one grade is more likely than one of three.
 
     z_i ~ Cat(π)      P(y_ij ≤ l | z_i = c) = F(λ_j (l + ½ − m − b_j − a_j (c − m)))      F the logistic function
     P(y_ij = l | z_i = c) = (1 − g_j) (the step of this from l − 1 to l) + g_j q_l
 
 A cumulative (graded-response) model, after Samejima (1969), over the grades 0 … K − 1 with the middle m = (K − 1)/2:
-annotator j gives grades b_j too high, stretches the scale by a_j (below 0: turns it round), is precise to λ_j, and with
-the probability g_j answers without looking, as the labels of everyone are shared out (q). Four numbers instead of the
-K² of a confusion matrix: it needs fewer labels, and knows that 4 lies between 3 and 5.
+annotator j gives grades b_j too high, stretches the scale by a_j (below 0: reverses it), has the precision λ_j, and
+guesses with probability g_j, by the shares of all labels (q). With four numbers instead of the K² of a confusion matrix
+it needs fewer labels and uses the order of the grades.
 
-E step as in `models.confusion`. M step: `STEPS` Fisher scoring steps on Σ n_j[c, l] log P + log prior, halved where
+E step as in `models.confusion`. M step: `STEPS` Fisher scoring steps on Σ n_j[c, l] log P + log prior, halved if
 they would not raise it. Priors: b ~ N(0, 1), a ~ N(1, ½²), log λ ~ N(log λ₀, 1), logit g ~ N(logit 0.05, 1); log λ₀ ~
 N(0, 1) is learnt.
 
@@ -32,12 +32,12 @@ from dissensus.models.params import real
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import values_of
 
-STEPS = 3  # of Fisher scoring in one M step
+STEPS = 3  # Fisher scoring steps per M step
 HALVINGS = 6
-MEAN = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # of b, a, log λ (beside log λ₀), logit g
+MEAN = np.array([0.0, 1.0, 0.0, np.log(0.05 / 0.95)])  # prior means of b, a, log λ − log λ₀, logit g
 SD = np.array([1.0, 0.5, 1.0, 1.0])
-MAX_LOG_PRECISION = 4.0  # beyond, a grade is never missed by one
-MIN_CELL = 1e-12  # likelihoods stay above
+MAX_LOG_PRECISION = 4.0  # at higher precision no error of one grade occurs
+MIN_CELL = 1e-12  # least likelihood of a label
 
 
 @dataclass(frozen=True)
@@ -64,43 +64,43 @@ class GradedResponse(ConfusionModel[Graders]):
     label_shares_: Annotated[FloatArray, "K simplex"]  # q
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
-        """Fix q by all labels, and hold π near the shares of the votes."""
-        given = votes.labels.sum(axis=(0, 1)) + 1.0
-        self.label_shares_ = given / given.sum()
+        """Set q from all labels, and pseudo-counts that keep π near the shares of the votes."""
+        counts = votes.labels.sum(axis=(0, 1)) + 1.0
+        self.label_shares_ = counts / counts.sum()
         self.class_pseudo_ = class_pseudo(engine, votes, 1.0, 0.5)
 
     def initial_params(self, prior: FloatArray) -> Graders:
-        """Annotators who are right, give or take one grade."""
+        """Return the parameters of annotators who err by about one grade."""
         return Graders(prior, np.tile(MEAN, (self.label_totals_.shape[0], 1)), np.zeros(1))
 
     def label_likelihood(self, params: Graders) -> FloatArray:
         return likelihoods(params.grading, self.label_shares_)[0]
 
     def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Graders:
-        """Fisher scoring from where the annotators were."""
+        """Run Fisher scoring from the last parameters."""
         at = params.grading
-        if len(at) != len(labels):  # one annotator who was not there
+        if len(at) != len(labels):  # an unseen annotator
             at = np.tile(at.mean(axis=0), (len(labels), 1))
         mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
-        worth = objective(labels, at, self.label_shares_, mean)
+        best = objective(labels, at, self.label_shares_, mean)
         for _ in range(STEPS):
             step = scoring_step(labels, at, self.label_shares_, mean)
             for _ in range(HALVINGS):
                 new = at + step
                 new[:, 2] = np.minimum(new[:, 2], MAX_LOG_PRECISION)
                 value = objective(labels, new, self.label_shares_, mean)
-                better = value >= worth
-                at, worth = np.where(better[:, None], new, at), np.where(better, value, worth)
+                better = value >= best
+                at, best = np.where(better[:, None], new, at), np.where(better, value, best)
                 step = np.where(better[:, None], 0.0, step / 2)
         return Graders(params.prior, at, params.precision_center)
 
     def update_hyperparameters(self, labels: FloatArray, params: Graders) -> Graders:
-        """Log λ₀ is the mean of log λ, weighed down by one annotator at 0."""
+        """Set log λ₀ to the mean of log λ with one pseudo-annotator at 0."""
         own = params.grading[:, 2]
         return replace(params, precision_center=np.array([own.sum() / (own.size + 1)]))
 
     def log_prior(self, params: Graders) -> float:
-        """Log densities of all annotators' numbers and of log λ₀ ~ N(0, 1), up to a constant."""
+        """Return the log densities of all annotators' numbers and of log λ₀ ~ N(0, 1), up to a constant."""
         mean = MEAN + np.array([0, 0, params.precision_center[0], 0])
         return float(-0.5 * (((params.grading - mean) / SD) ** 2).sum() - 0.5 * (params.precision_center**2).sum())
 
@@ -109,7 +109,7 @@ class GradedResponse(ConfusionModel[Graders]):
         return self.classes_[medians(np.asarray(self.predict_proba(table)))]
 
     def predict_interval(self, table: Annotations | None = None, level: float = 0.95) -> Names:
-        """(I, 2) the grades between which an item's lies with at least the probability `level`."""
+        """(I, 2) Return the grades between which an item's grade lies with at least the probability `level`."""
         return self.classes_[quantiles(np.asarray(self.predict_proba(table)), level)]
 
     @property
@@ -125,7 +125,7 @@ class GradedResponse(ConfusionModel[Graders]):
 def graded_columns(
     classes: Names, items: Names, posterior: FloatArray, difficulty: FloatArray | None
 ) -> dict[str, Any]:
-    """The frame of some items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
+    """Return the frame of some items: name, median grade, its probability, 95 % interval, P(grade) of every grade."""
     middle, ends, places = medians(posterior), quantiles(posterior, 0.95), np.asarray(values_of("graded", classes))
     columns = {"item": items, "label": classes[middle], "confidence": posterior[np.arange(middle.size), middle]}
     columns |= {"low": classes[ends[:, 0]], "high": classes[ends[:, 1]], "value": posterior @ places}
@@ -149,7 +149,7 @@ def likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArray, Fl
     K = shares.size
     b, a, log_precision, logit = (one[:, None, None] for one in grading.T)
     precision, guess = np.exp(log_precision), expit(logit)
-    true = (np.arange(K) - (K - 1) / 2)[:, None]  # from the middle
+    true = (np.arange(K) - (K - 1) / 2)[:, None]  # distance from the middle
     edge = np.arange(K - 1) + 0.5 - (K - 1) / 2
     u = precision * (edge - b - a * true)  # (A, K, K − 1)
     F = expit(u)
@@ -166,13 +166,13 @@ def likelihoods(grading: FloatArray, shares: FloatArray) -> tuple[FloatArray, Fl
 
 
 def objective(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
-    """(A,) what the M step raises."""
+    """(A,) the objective of the M step."""
     logs = np.log(likelihoods(grading, shares)[0])
     return np.asarray((labels * logs).sum(axis=(1, 2)) - 0.5 * (((grading - mean) / SD) ** 2).sum(axis=1))
 
 
 def scoring_step(labels: FloatArray, grading: FloatArray, shares: FloatArray, mean: FloatArray) -> FloatArray:
-    """(A, 4) a Fisher scoring step: expected second derivatives, of as many labels as each grade has."""
+    """(A, 4) a Fisher scoring step, with the expected second derivatives for each grade's number of labels."""
     found, slopes = likelihoods(grading, shares)
     pull = np.einsum("ack,pack->ap", labels / found, slopes) - (grading - mean) / SD**2
     weight = labels.sum(axis=2)[:, :, None] / found

@@ -1,20 +1,21 @@
-"""Dawid-Skene whose annotators share a learnt prior: what is normal here is learnt from everyone.
+"""Dawid-Skene whose annotators share a prior that is learnt from all annotators.
 
-    α_c: what rows of confusion matrices look like in this crowd      Θ_j[c, :] ~ Dirichlet(α_c)
+    α_c: the prior of rows of confusion matrices in this crowd      Θ_j[c, :] ~ Dirichlet(α_c)
     z_i ~ Cat(π)      y_ij | z_i = c ~ Cat(Θ_j[c, :])
 
-An annotator with three labels is close to the crowd's average, one with three hundred is itself. A point estimate of Θ
-would not do: the most probable crowd is one in which all are alike. So Θ_j keeps a distribution, Dirichlet(γ_j), and
-the bound on the log evidence (variational Bayes) is raised in π, γ and α (empirical Bayes) in turn:
+An annotator with three labels is close to the crowd's average, one with three hundred is estimated from its own labels.
+A point estimate of Θ would not work: the most probable crowd is one in which all annotators are the same. So Θ_j has a
+posterior, Dirichlet(γ_j), and the bound on the log evidence (variational Bayes) is raised in π, γ and α (empirical
+Bayes) in turn:
 
 E step  q_i(c) ∝ π_c Π_{j∈M_i} exp(E log Θ_j[c, y_ij]),      E log Θ_j[c, l] = ψ(γ_j[c, l]) − ψ(Σ_l γ_j[c, l])
 M step  γ_j[c, l] = α_c[l] + Σ_{i: y_ij = l} q_i(c)          π_c ∝ b_c + Σ_i q_i(c)
-        ψ(α_c[l]) = ψ(Σ_l α_c[l]) + mean_j E log Θ_j[c, l]    (fixed point, Minka 2000, with n0 more annotators like
-                                                              `expected_pseudo`), then `polished`
+        ψ(α_c[l]) = ψ(Σ_l α_c[l]) + mean_j E log Θ_j[c, l]    (fixed point, Minka 2000, with n0 annotators of
+                                                              `expected_pseudo` added), then `improve_population`
 bound   Σ_i log Σ_c π_c Π_j exp(E log Θ_j[c, y_ij]) − Σ_jc KL(Dir(γ_jc) ‖ Dir(α_c)) + log p(π) + log p(α)
 
-What is returned as posterior takes the mean of each Θ_j, which is the chance of the label that was seen; exp(E log Θ)
-is smaller where little is known, and made the posterior far too sure (log loss on labelme 1.77 against 1.04).
+The returned posterior uses the mean of each Θ_j, the probability of the observed label; exp(E log Θ) is smaller with
+few labels, and made the posterior far overconfident (log loss on labelme 1.77 instead of 1.04).
 
 The model is Paun et al.'s hierarchical Dawid-Skene (2018) with Dirichlet instead of logit-normal rows. γ is
 `concentration_` (A, K, K) [annotator, true, given], α `population_` (K, K) [true, given].
@@ -44,8 +45,8 @@ from dissensus.models.em import cached_by_params
 from dissensus.models.matrices import MAX_PSEUDO, MIN_PSEUDO, class_pseudo, expected_pseudo
 from dissensus.models.params import LOG_SIMPLEX, positive
 
-POLISHING_STEPS = 2  # in one M step
-NO_COUNT = 1e-9  # a count that says nothing of α
+QUOTIENT_STEPS = 2  # steps per M step
+NO_COUNT = 1e-9  # smaller counts do not inform α
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class Crowd(ClassParams):
 
 
 class CrowdModel(ConfusionModel[P]):
-    """A method that learns from the whole crowd what matrices look like."""
+    """A method that learns the prior of confusion matrices from the whole crowd."""
 
-    known: float = param(2.0, "weight, in annotators, of an unknown one beside what the crowd shows", low=MIN_PSEUDO)
+    known: float = param(2.0, "weight of an unknown annotator in the crowd's prior", low=MIN_PSEUDO)
     class_count: float = param(1.0, "pseudo-count of every class", low=MIN_PSEUDO)
     vote_count: float = param(0.5, "pseudo-items per annotator, of classes as voted", low=0, high=MAX_PSEUDO)
 
@@ -81,7 +82,7 @@ class HierarchicalDawidSkene(CrowdModel[Crowd]):
     population_: FloatArray
 
     def initial_params(self, prior: FloatArray) -> Crowd:
-        """A population of which nothing is known."""
+        """Return the parameters of an unknown crowd."""
         return Crowd(prior, np.empty((0, 0, 0)), expected_population(prior.size))
 
     @cached_by_params
@@ -90,25 +91,25 @@ class HierarchicalDawidSkene(CrowdModel[Crowd]):
         return expected_log(params.concentration)
 
     def label_likelihood(self, params: Crowd) -> FloatArray:
-        """Exp E log Θ."""
+        """(A, K, K) Return exp(E log Θ)."""
         return np.exp(self.expected_logs(params))
 
     def expected_label_likelihood(self, params: Crowd) -> FloatArray:
-        """E Θ."""
+        """(A, K, K) Return E Θ."""
         return np.asarray(params.concentration / params.concentration.sum(axis=2, keepdims=True))
 
     def update_hyperparameters(self, labels: FloatArray, params: Crowd) -> Crowd:
-        """A more probable α for these counts."""
+        """Return a more probable α for these counts."""
         logs, weight = expected_log(labels + params.population).sum(axis=0), len(labels) + self.known
         shape = fixed_point((logs + self.known * unknown_logs(params.prior.size)) / weight, params.population)
-        return replace(params, population=polished(shape, labels, self.known))
+        return replace(params, population=improve_population(shape, labels, self.known))
 
     def m_step(self, labels: FloatArray, totals: FloatArray, params: Any) -> Crowd:
-        """Γ = α + n."""
+        """Return γ = α + n."""
         return Crowd(params.prior, labels + params.population, params.population)
 
     def log_prior(self, params: Crowd) -> float:
-        """Minus the divergences of γ from α, and the log prior of α, up to a constant."""
+        """Return the log prior of α less the divergences of γ from α, up to a constant."""
         alpha = params.population
         known = mean_log_density(alpha, unknown_logs(len(alpha))).sum()
         return float(self.known * known - divergence(params.concentration, alpha, self.expected_logs(params)))
@@ -117,16 +118,16 @@ class HierarchicalDawidSkene(CrowdModel[Crowd]):
         return self.m_step(np.zeros_like(params.concentration[:1]), np.empty(0), params)
 
     def confusion_support(self) -> FloatArray:
-        """Σ_l γ."""
+        """(A, K, 1) Return Σ_l γ."""
         return np.asarray(self.concentration_.sum(axis=2, keepdims=True))
 
 
-def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatArray:
-    """A more probable α (K, K) [true, given] for counts n (A, K, K) [annotator, true, given].
+def improve_population(population: FloatArray, counts: FloatArray, known: float) -> FloatArray:
+    """Return a more probable α (K, K) [true, given] for counts n (A, K, K) [annotator, true, given].
 
-    With γ = α + n the bound is Σ_j log B(α_c + n_jc)/B(α_c) and the prior's part, and its gradient in α_c[l] a
-    difference of two positive sums, whose quotient is a step (Minka 2000, eq. 55). Only what was counted matters, so
-    steps cost little; small α, which the fixed point over E log Θ moves very slowly, get where they belong.
+    With γ = α + n the bound is Σ_j log B(α_c + n_jc)/B(α_c) plus the prior's part, and its gradient in α_c[l] a
+    difference of two positive sums, whose quotient is a step (Minka 2000, eq. 55). Only nonzero counts matter, so steps
+    are cheap; they move small α, for which the fixed point over E log Θ is very slow.
     """
     counted = np.nonzero(counts > NO_COUNT)
     cell = counted[1] * counts.shape[2] + counted[2]
@@ -139,12 +140,12 @@ def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatA
     def fit(alpha: FloatArray) -> FloatArray:
         """(K,) the bound's part of every row, up to a constant."""
         size, at = alpha.sum(axis=1), alpha.reshape(-1)[cell]
-        seen = summed(gammaln(at + some) - gammaln(at)).sum(axis=1)
-        missed = (gammaln(size + total) - gammaln(size)).sum(axis=0)
-        return np.asarray(seen - missed + known * mean_log_density(alpha, logs))
+        labels = summed(gammaln(at + some) - gammaln(at)).sum(axis=1)
+        totals = (gammaln(size + total) - gammaln(size)).sum(axis=0)
+        return np.asarray(labels - totals + known * mean_log_density(alpha, logs))
 
     best, found = population, fit(population)
-    for _ in range(POLISHING_STEPS):
+    for _ in range(QUOTIENT_STEPS):
         size, at = best.sum(axis=1), best.reshape(-1)[cell]
         pull = known * (logs + psi(size)[:, None] - psi(best))
         up = summed(psi(at + some) - psi(at)) + np.maximum(pull, 0)
@@ -157,10 +158,10 @@ def polished(population: FloatArray, counts: FloatArray, known: float) -> FloatA
 
 
 def expected_population(n_classes: int) -> FloatArray:
-    """(K, K) [true, given] the α of a crowd of which nothing is known."""
+    """(K, K) [true, given] the α of an unknown crowd."""
     return np.asarray(np.maximum(expected_pseudo(n_classes), MIN_ALPHA))
 
 
 def unknown_logs(n_classes: int) -> FloatArray:
-    """(K, K) [true, given] E log Θ of an annotator from such a crowd."""
+    """(K, K) [true, given] E log Θ of an annotator from an unknown crowd."""
     return expected_log(expected_population(n_classes))

@@ -22,8 +22,8 @@ x are the log odds of the right label, h(x) = tanh(x/2)/(2x) is the curvature of
 | π | `prior_` | (K,) |
 | a, g | `pseudo_`, `class_pseudo_` | (K, K) and (K,), pseudo-counts as those of `dawid-skene` |
 
-What the effect explains is less than what labels of one item share: items that are misleading for everybody pass for
-easy ones of the other class. So the posterior is softened like that of any other method, see `models.tempering`.
+The effect explains only a part of the correlation of an item's labels: items that mislead all annotators look like easy
+ones of the other class. So the posterior is tempered like that of any other method, see `models.tempering`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from dissensus.models.methods.dawid_skene import CrowdPseudo
 from dissensus.models.params import SIMPLEX, Params, em_parameter, real
 from dissensus.table.annotations import Annotations
 
-FIRST_LOADING = 1.0  # at 0 the objective is level in λ
-MAX_LOGIT = 40.0  # |θ| and |λ| after a step
-MIN_CHANCE = 1e-12  # of a label, where log odds are taken
-UNSEEN_STEPS = 50  # of θ of an annotator who was not there
+FIRST_LOADING = 1.0  # initial λ; at 0 the objective is flat in λ
+MAX_LOGIT = 40.0  # largest |θ| and |λ| after a step
+MIN_CHANCE = 1e-12  # least probability of a label, in log odds
+UNSEEN_STEPS = 50  # steps that fit θ of an unseen annotator
 
 
 @dataclass(frozen=True)
@@ -91,24 +91,26 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
             return Effects(prior, np.full(K, FIRST_LOADING), theta - theta.mean(axis=2, keepdims=True))
 
         def em_step(params: Effects) -> tuple[float, Effects]:
-            evidence, posterior = self._judge_items(labels, params, gold)
+            evidence, posterior = self.e_step(labels, params, gold)
             return evidence + self.log_prior(params), self.m_step(labels, posterior, params)
 
         params = self.run(em_step, start, on_step)
-        evidence, posterior = self._judge_items(labels, params, gold)
-        self.trace_ = np.append(self.trace_, evidence + self.log_prior(params))  # of what is returned
+        evidence, posterior = self.e_step(labels, params, gold)
+        self.trace_ = np.append(
+            self.trace_, evidence + self.log_prior(params)
+        )  # the objective of the returned parameters
         self.prior_, self.loading_, self.theta_ = params.prior, params.loading, params.theta
-        self.posterior_ = _of_classes(posterior)
+        self.posterior_ = _class_posterior(posterior)
         counts = self._counts(labels, posterior).sum(axis=0, keepdims=True)
-        everybody = replace(params, theta=np.log(counts.sum(axis=2) + self.pseudo_))
+        population = replace(params, theta=np.log(counts.sum(axis=2) + self.pseudo_))
         for _ in range(UNSEEN_STEPS):
-            everybody = replace(everybody, theta=self._scaled(counts + self._pseudo, everybody))
-        self.population_theta_ = everybody.theta[0]
+            population = replace(population, theta=self._next_theta(counts + self._pseudo, population))
+        self.population_theta_ = population.theta[0]
 
     def m_step(self, labels: Any, posterior: FloatArray, params: Effects) -> Effects:
-        """The M step from the labels of items (I, A·K) and q (I, K, S)."""
+        """Return the M step from the labels of items (I, A·K) and q (I, K, S)."""
         counts = self._counts(labels, posterior) + self._pseudo  # (A, K, S, K)
-        params = replace(params, prior=self._shares(posterior.sum(axis=(0, 2))), theta=self._scaled(counts, params))
+        params = replace(params, prior=self._shares(posterior.sum(axis=(0, 2))), theta=self._next_theta(counts, params))
         right = np.einsum("acsc->acs", self.likelihood(params))
         total, points, precision = counts.sum(axis=3), self._quadrature[0], self.loading_sd**-2
         odds = np.log(np.maximum(right, MIN_CHANCE)) - np.log(np.maximum(1 - right, MIN_CHANCE))
@@ -132,14 +134,14 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         loading = float(params.loading @ params.loading) / (2 * self.loading_sd**2)
         return float(matrices + self.class_pseudo_ @ np.log(params.prior)) - loading
 
-    def _scaled(self, counts: FloatArray, params: Effects) -> FloatArray:
-        """θ of the next pass."""
+    def _next_theta(self, counts: FloatArray, params: Effects) -> FloatArray:
+        """(A, K, K) θ of the next pass."""
         expected = np.einsum("acs,acsl->acl", counts.sum(axis=3), self.likelihood(params))
         theta = params.theta + np.log(counts.sum(axis=2)) - np.log(expected)
         return np.asarray(theta - theta.mean(axis=2, keepdims=True))
 
-    def _judge_items(self, labels: Any, params: Effects, gold: IntArray | None) -> tuple[float, FloatArray]:
-        """Log evidence, and q (I, K, S)."""
+    def e_step(self, labels: Any, params: Effects, gold: IntArray | None) -> tuple[float, FloatArray]:
+        """Return the log evidence, and q (I, K, S)."""
         by_label = np.log(np.maximum(self.likelihood(params), 1e-300)).transpose(0, 3, 1, 2)  # [annotator, given, …]
         prior = np.log(params.prior)[:, None] + np.log(self._quadrature[1])
         q = (labels @ by_label.reshape(labels.shape[1], -1)).reshape(-1, *prior.shape) + prior
@@ -168,21 +170,21 @@ class ItemEffect(CrowdPseudo, EMAggregator[Effects]):
         """(K, S, K) pseudo-counts of n."""
         return np.asarray(self.pseudo_[:, None, :] * self._quadrature[1][:, None])
 
-    def _fitted(self, known: IntArray) -> Effects:
-        """The parameters of annotators by code, −1 for one who was not there."""
+    def _annotator_params(self, known: IntArray) -> Effects:
+        """Return the parameters of annotators by code, −1 unseen."""
         everyone = np.concatenate([self.theta_, self.population_theta_[None]])  # −1 takes the last
         return Effects(self.prior_, self.loading_, everyone[known])
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         labels = label_matrix(expand_rows(table), table.n_annotators, table.n_classes)
-        return _of_classes(self._judge_items(labels, self._fitted(known), None)[1])
+        return _class_posterior(self.e_step(labels, self._annotator_params(known), None)[1])
 
     def confusions_of(self, known: IntArray) -> FloatArray:
-        return np.asarray(np.einsum("s,acsl->acl", self._quadrature[1], self.likelihood(self._fitted(known))))
+        return np.asarray(np.einsum("s,acsl->acl", self._quadrature[1], self.likelihood(self._annotator_params(known))))
 
     @property
     def confusion_(self) -> FloatArray:
-        """(A, K, K) [annotator, true, given], made when asked for: the mean of L over b."""
+        """(A, K, K) [annotator, true, given], computed on access: the mean of L over b."""
         return self.confusions_of(np.arange(self.annotators_.size))
 
 
@@ -192,7 +194,7 @@ def _quadrature(n: int) -> tuple[FloatArray, FloatArray]:
     return points, weights / weights.sum()
 
 
-def _of_classes(posterior: FloatArray) -> FloatArray:
-    """(I, K) from q (I, K, S); a known class has 1, without a rounding error."""
+def _class_posterior(posterior: FloatArray) -> FloatArray:
+    """(I, K) posterior of classes from q (I, K, S); a gold class has exactly 1."""
     shares = posterior.sum(axis=2)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))

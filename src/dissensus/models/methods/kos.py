@@ -1,9 +1,9 @@
-"""KOS (Karger, Oh & Shah 2011): items and annotators send each other messages along annotations until they settle.
+"""KOS (Karger, Oh & Shah 2011): items and annotators exchange messages along annotations until they converge.
 
 With answers a_ij = ±1 (a row of weight w: ±w, of probabilities p: w (p_1 − p_0); rows of the same pair are added up),
 
-    x_{i→j} = Σ_{j'≠j} a_ij' y_{j'→i}          what the others make of item i
-    y_{j→i} = Σ_{i'≠i} a_i'j x_{i'→j}          how j fares with the others on its other items; see below
+    x_{i→j} = Σ_{j'≠j} a_ij' y_{j'→i}          the vote of the others on item i
+    y_{j→i} = Σ_{i'≠i} a_i'j x_{i'→j}          the agreement of j with the others on its other items; see below
 
 from equal y, so that the first x are majority votes. The label of an item is the sign of
 
@@ -13,24 +13,25 @@ from equal y, so that the first x are majority votes. The label of an item is th
 |---|---|---|
 | a | answer | (E,), E pairs of an item and an annotator |
 | x | message | (E,) |
-| Y, Q | heard | (A, 2), sums over an annotator's edges of which y is made |
+| Y, Q | edge_sums | (A, 2), sums over an annotator's edges from which y follows |
 | w | `weight_` | (A,) |
 | β | `scale_` | |
 
-In the paper's form sums grow with how much somebody labels, and as an eigenvector they live where the graph is densest.
-The paper has regular graphs, where neither matters; real ones are not (rte: 50 % right by sums). So here
+In the paper's form sums grow with an annotator's number of labels, and as an eigenvector they concentrate where the
+graph is densest. Neither matters in the paper's regular graphs; real ones are not regular (rte: sums are right for 50 %
+of the items). So here
 
     y_{j→i} = (Σ_{i'≠i} a h + m κ)/(Σ_{i'≠i} |a h| + m)          h = x_{i'→j}/(1 + |x_{i'→j}|)
 
-from −1 to 1: of what is agreed on j's other items, how much more j agrees than not; 2 p − 1 for one who is right with
-probability p. In x and S it counts by half its log odds, artanh y with |y| up to 0.99, as labels do that are
-independent given the class: by y itself two middling labels outvote a nearly perfect one. |h| says how sure the others
-are, half where x is 1. m = `crowd_labels` labels of average quality are added, κ² being the agreement of pairs of
-labels beyond chance, Σ a_ij a_ij' / Σ |a_ij a_ij'|. An item of known class has h = ±1.
+from −1 to 1: j's weighted agreement less its disagreement with the others on its other items; 2 p − 1 for an annotator
+who is right with probability p. In x and S it counts by half its log odds, artanh y with |y| up to 0.99, as labels do
+that are independent given the class: by y itself two mediocre labels outvote a nearly perfect one. |h| is the
+confidence of the others, one half if x is 1. m = `crowd_labels` labels of average quality are added, κ² being the
+agreement of pairs of labels beyond chance, Σ a_ij a_ij' / Σ |a_ij a_ij'|. An item of known class has h = ±1.
 
 Probabilities: P(class 1 of i) = 1/(1 + exp(−β S_i)). As x_{i→j} is the vote on i without j's label, β is what makes it
-predict that label best: P(j agrees with x) = ½ (1 + κ tanh(β |x|/2)), as if all annotators were as good as the average;
-two labels at the mean margin are added, one of which agrees.
+predict that label best: P(j agrees with x) = ½ (1 + κ tanh(β |x|/2)), as if all annotators were average; two labels at
+the mean margin are added, one of which agrees.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import CROWD_LABELS
 from dissensus.table.annotations import Annotations
 
-NEWCOMER = 1 / 3  # weight of an annotator who is right two times in three
-MIN_CROWD_WEIGHT = 0.01  # of the crowd's weight: on the whole, annotators are right
-MIN_WEIGHT = 1e-100  # of weights: nothing
+UNSEEN_WEIGHT = 1 / 3  # weight of an annotator who is right two times in three
+MIN_CROWD_WEIGHT = 0.01  # least weight of the crowd: annotators are mostly right
+MIN_WEIGHT = 1e-100  # smaller weights count as 0
 MIN_LOG_ODDS, MAX_LOG_ODDS = 1e-3, 30.0  # log odds at the mean margin, at least and at most
 
 
@@ -78,20 +79,23 @@ class KOS(Aggregator):
 
     @property
     def confusion_(self) -> FloatArray:
-        """(A, 2, 2) [annotator, true, given], made when asked for: the reliability on the diagonal."""
+        """(A, 2, 2) [annotator, true, given], computed on access, with the reliability on the diagonal."""
         return self.confusions_of(np.arange(self.reliability_.size))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
         edges = Edges.of(table, gold)
         with Threads(thread_count(self.threads, edges.annotator.size)) as pool:
-            talk = Talk(edges, known_answers(table, gold), pool, self.crowd_labels)
+            messages = Messages(edges, known_answers(table, gold), pool, self.crowd_labels)
             change, self.n_iter_ = np.inf, 0
             while self.n_iter_ < self.max_iter and change > self.tol:
-                change = talk()
+                change = messages()
                 self.n_iter_ += 1
                 on_step(self.n_iter_, float("nan"))
-            self.weight_, self.population_weight_ = talk.weight, float(np.arctanh(min(talk.crowd, kernels.SURE)))
-            self.scale_ = scale(talk)
+            self.weight_, self.population_weight_ = (
+                messages.weight,
+                float(np.arctanh(min(messages.crowd, kernels.MAX_SHARE))),
+            )
+            self.scale_ = scale(messages)
         self.trace_, self.converged_ = np.empty(0), bool(change <= self.tol)
         if not self.converged_:
             self._warn_unconverged("passes", "a weight", float(change))
@@ -133,7 +137,7 @@ class Edges:
 
     @classmethod
     def of(cls, table: Annotations, gold: IntArray | None) -> Edges:
-        """The edges of a table: rows of the same pair are one. Items of known class have none: they hear nothing."""
+        """Return the edges of a table, one per pair; items of known class have none."""
         ptr, annotator = table.item_ptr, table.annotator
         answer: IntArray | FloatArray = answers(table)
         if gold is not None:
@@ -148,7 +152,7 @@ class Edges:
 
 
 def answers(table: Annotations) -> IntArray | FloatArray:
-    """(N,) what each row says: −1 for class 0, 1 for class 1, times its weight; between them if probabilistic."""
+    """(N,) the answer of each row: −1 for class 0, 1 for class 1, times its weight; between them if probabilistic."""
     if table.proba is not None and table.n_classes > 1:
         answer: Any = table.proba[:, 1] - table.proba[:, 0]
     else:
@@ -157,7 +161,7 @@ def answers(table: Annotations) -> IntArray | FloatArray:
 
 
 def known_answers(table: Annotations, gold: IntArray | None) -> FloatArray:
-    """(A, 2) summed over items of known class: answers that are right less those that are wrong, and all of them."""
+    """(A, 2) sums over items of known class: right answers less wrong ones, and all answers."""
     out = np.zeros((table.n_annotators, 2))
     if gold is not None:
         truth = np.repeat(np.where(gold >= 0, 2 * gold - 1, 0), np.diff(table.item_ptr))
@@ -167,10 +171,10 @@ def known_answers(table: Annotations, gold: IntArray | None) -> FloatArray:
     return out
 
 
-class Talk:
+class Messages:
     """Messages over one table, pass by pass.
 
-    Of the last pass: `message` (E,) x, and `weight` (A,) w; `crowd` is κ, the share of an average annotator.
+    `message` (E,) is x and `weight` (A,) is w of the last pass; `crowd` is κ, the share of an average annotator.
     """
 
     def __init__(self, edges: Edges, known: FloatArray, pool: Threads, crowd_labels: float):
@@ -178,12 +182,12 @@ class Talk:
         self.items = balanced(edges.item_ptr, pool.threads)
         self.short = edges.answer.size < chunks.MIN_KERNEL_ROWS
         agree, pairs = kernels.pair_agreement(edges.item, edges.answer)
-        beyond_chance = (agree + 2 * NEWCOMER**2) / (pairs + 2)  # one pair of newcomers more
+        beyond_chance = (agree + 2 * UNSEEN_WEIGHT**2) / (pairs + 2)  # with one pair of unseen annotators added
         self.crowd = float(np.sqrt(max(beyond_chance, MIN_CROWD_WEIGHT**2)))
         self.options = self.crowd, float(crowd_labels)
         self.message: FloatArray = np.zeros(edges.annotator.size)
-        self.heard: FloatArray = np.zeros((len(known), 2))  # Y, Q
-        self.odds = kernels.whole_odds(self.heard, *self.options)
+        self.edge_sums: FloatArray = np.zeros((len(known), 2))  # Y, Q
+        self.odds = kernels.whole_odds(self.edge_sums, *self.options)
 
     @property
     def weight(self) -> FloatArray:
@@ -191,30 +195,30 @@ class Talk:
         return self.odds[:, 1]
 
     def __call__(self) -> float:
-        """One pass; returns the largest change of a weight."""
+        """Run one pass and return the largest change of a weight."""
         edges, before = self.edges, self.weight
         if self.short:
-            self.message, heard = kernels.sweep_short(
-                edges.item, edges.annotator, edges.answer, self.message, self.heard, *self.options
+            self.message, edge_sums = kernels.sweep_short(
+                edges.item, edges.annotator, edges.answer, self.message, self.edge_sums, *self.options
             )
         else:
-            _, (heard,) = self.pool.sums(
+            _, (edge_sums,) = self.pool.sums(
                 lambda start, stop, sums: kernels.sweep(
-                    start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.heard, self.odds,
+                    start, stop, edges.item_ptr, edges.annotator, edges.answer, self.message, self.edge_sums, self.odds,
                     *self.options, sums,
                 ),
                 self.items, self.known.shape,
             )  # fmt: skip
-        self.heard = heard + self.known  # h of a known class is −1 or 1
-        self.odds = kernels.whole_odds(self.heard, *self.options)
+        self.edge_sums = edge_sums + self.known  # h of a known class is −1 or 1
+        self.odds = kernels.whole_odds(self.edge_sums, *self.options)
         return float(np.abs(self.weight - before).max(initial=0) / max(1.0, np.abs(self.weight).max(initial=0)))
 
 
-def scale(talk: Talk) -> float:
-    """β: log odds of a class per unit of S, such that the messages x predict the labels that they leave out."""
+def scale(messages: Messages) -> float:
+    """Return β, log odds of a class per unit of S, such that the messages x predict the excluded labels best."""
     from scipy.optimize import brentq
 
-    answer, message, kappa, pool = talk.edges.answer, talk.message, talk.crowd, talk.pool
+    answer, message, kappa, pool = messages.edges.answer, messages.message, messages.crowd, messages.pool
     size = float(np.abs(answer).sum(dtype=np.float64))
     margin = float(np.abs(answer * message).sum() / max(size, MIN_WEIGHT))  # mean of |x|
     if margin < MIN_WEIGHT:
@@ -222,7 +226,7 @@ def scale(talk: Talk) -> float:
     ranges = even(message.size, pool.threads)
 
     def slope(beta: float) -> float:
-        if talk.short:
+        if messages.short:
             return kernels.slope_short(answer, message, beta, kappa)
         return sum(
             pool.map(lambda _, start, stop: float(kernels.slope(start, stop, answer, message, beta, kappa)), ranges)
@@ -233,7 +237,7 @@ def scale(talk: Talk) -> float:
         t = np.tanh(odds / 2)
         return float(
             slope(odds / margin) - kappa**2 * t * margin * (1 - t**2) / (1 - kappa**2 * t**2)
-        )  # the two labels more
+        )  # with the two added labels
 
     low, high = np.log(MIN_LOG_ODDS), np.log(MAX_LOG_ODDS)
     if rise(low) <= 0:

@@ -1,18 +1,17 @@
-"""M-MSR (Ma & Olshevsky 2020): skills from who agrees with whom, by a rank-one completion that outvotes adversaries.
+"""M-MSR (Ma & Olshevsky 2020): skills from pairwise agreement, by a rank-one completion that is robust to adversaries.
 
-Annotators of the one-coin model, right with probability p_j, else giving every wrong label alike, have skill
-s_j = (K p_j − 1)/(K − 1): 1 for a perfect one, 0 for a guesser. On n_jk shared items of which they agree on g_jk,
+Annotators of the one-coin model, right with probability p_j and with equally likely wrong labels, have the skill
+s_j = (K p_j − 1)/(K − 1): 1 for a perfect annotator, 0 for a guesser. On n_jk shared items with g_jk agreements,
 
     C_jk = (K g_jk / n_jk − 1)/(K − 1)          E C_jk = s_j s_k
 
-so s is a rank-one factor of a matrix with few entries, some of them forged. Alternate
+so s is a rank-one factor of a sparse matrix, some of whose entries are adversarial. Alternate
 
     v_j = trimmed mean over k of C_jk / u_k,  weights n_jk u_k²        u_j = the same of v
 
-where the trimmed mean leaves out the smallest and the largest values, `trim` of the weight at either end; then
+where the trimmed mean excludes the smallest and the largest values, `trim` of the weight at either end; then
 s_j = ±√(u_j v_j), and the labels are a vote with weights log((K − 1) p_j/(1 − p_j)), the posterior of the one-coin
-model, whose nearly uniform π decides where the vote is tied (plank_pos: two annotators, of whom agreement alone cannot
-tell who is better).
+model, whose nearly uniform π breaks ties (plank_pos: agreement alone cannot rank two annotators).
 
 | symbol | name | shape |
 |---|---|---|
@@ -21,14 +20,14 @@ tell who is better).
 | s | `skill_` | (A,) |
 | p, 1 − p | `coin_` | (A, 2) |
 
-What differs from the paper:
-- Weights. In the paper all pairs count alike, which is right where all share many items. With weights n_jk u_k² and no
-  trimming the step is that of least squares, Σ n_jk (C_jk − u_j v_k)², and a pair that shares one item says little.
-- Signs. The paper completes |C| and finds signs afterwards. |C| of a guesser is not 0 but what noise makes of it, and
-  here values keep their signs. u starts at 1 for everyone: on the whole, annotators are right.
-- Trimming takes a share of the weight, not a number F of values for all: annotators have few neighbours or many.
-- p_j = (n_j p + `right`)/(n_j + `right` + `wrong`), n_j the weight of j's labels on items that others
-  labelled too or of known class: s knows no certainty, and alone one shows none.
+Differences from the paper:
+- Weights. In the paper all pairs count equally, which is right if all share many items. With weights n_jk u_k² and no
+  trimming the step is that of least squares, Σ n_jk (C_jk − u_j v_k)², and a pair with one shared item counts little.
+- Signs. The paper completes |C| and finds signs afterwards. |C| of a guesser is biased by noise, so here values keep
+  their signs. u starts at 1 for all: annotators are mostly right.
+- Trimming excludes a share of the weight, not a number F of values: numbers of neighbours differ widely.
+- p_j = (n_j p + `right`)/(n_j + `right` + `wrong`), n_j the weight of j's labels on items that others labelled too or
+  of known class, because s does not depend on the number of labels.
 """
 
 from __future__ import annotations
@@ -64,9 +63,9 @@ from dissensus.models.methods.one_coin import LEAN
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
-MAX_TRIM = 0.49  # share; at a half nothing is left
-MAX_PAIRS = 100_000_000  # pairs of annotators, of about 60 bytes each
-BLOCK_PAIRS = 2**22  # pairs of rows that are in memory at a time
+MAX_TRIM = 0.49  # share; at one half nothing would be left
+MAX_PAIRS = 100_000_000  # pairs of annotators, about 60 bytes each
+BLOCK_PAIRS = 2**22  # pairs of rows in memory at a time
 
 
 @methods.register(
@@ -98,7 +97,7 @@ class MMSR(Aggregator):
 
     @property
     def confusion_(self) -> FloatArray:
-        """(A, K, K) [annotator, true, given], made when asked for: p on the diagonal, (1 − p)/(K − 1) elsewhere."""
+        """(A, K, K) [annotator, true, given], computed on access: p on the diagonal, (1 − p)/(K − 1) off it."""
         return self.confusions_of(np.arange(len(self.coin_)))
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
@@ -107,7 +106,7 @@ class MMSR(Aggregator):
             pairs = Pairs.of(table, gold, self.least)
             self.skill_ = self._complete(pairs, pool, on_step)
             rows = expand_rows(table)
-            self.coin_, self.population_coin_ = self._coins(judged_labels(table, rows, gold), pairs.linked)
+            self.coin_, self.population_coin_ = self._coins(comparable_labels(table, rows, gold), pairs.linked)
             engine = Local(rows, table.n_annotators, K, pool, gold)
             totals = label_totals(engine)
             self.prior_ = leaning(totals.sum(axis=(0, 1)), LEAN)
@@ -116,18 +115,18 @@ class MMSR(Aggregator):
         self.trace_ = np.empty(0)
 
     def _coins(self, total: FloatArray, linked: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """(A, 2) [right, wrong] of everyone, and (1, 2) of the population, which those have who are not linked."""
+        """Return the coins (A, 2) [right, wrong], and that of the population (1, 2), used for unlinked annotators."""
         K = self.classes_.size
         share = np.clip((self.skill_ * (K - 1) + 1) / K, 0, 1)[:, None]
         pseudo = np.array([[self.right, self.wrong]])
         counts = total[:, None] * np.concatenate([share, 1 - share], axis=1) + pseudo
         coin = counts / counts.sum(axis=1, keepdims=True)
-        everyone = (total[linked, None] * coin[linked]).sum(axis=0, keepdims=True) + pseudo
-        population = everyone / everyone.sum()
+        crowd = (total[linked, None] * coin[linked]).sum(axis=0, keepdims=True) + pseudo
+        population = crowd / crowd.sum()
         return np.where(linked[:, None], coin, population), population
 
     def _complete(self, pairs: Pairs, pool: Threads, on_step: OnStep) -> FloatArray:
-        """(A,) s, by trimmed means in turn."""
+        """(A,) s, by alternating trimmed means."""
         ranges, data = balanced(pairs.ptr, pool.threads), (tuple(vars(pairs).values()), float(self.trim))
         u, v = np.ones(pairs.linked.size), np.ones(pairs.linked.size)
 
@@ -142,7 +141,7 @@ class MMSR(Aggregator):
             step(u, v)
             step(v, u)
             large, small = np.abs(u).sum(), np.abs(v).sum()
-            if large > 0 and small > 0:  # only their product matters, but the truth has 1 in both
+            if large > 0 and small > 0:  # only their product is determined: equal scale
                 u, v = u * np.sqrt(small / large), v * np.sqrt(large / small)
             before, skill = skill, np.sign(u) * np.sqrt(np.maximum(u * v, 0))
             change = float(np.abs(skill - before).max(initial=0))
@@ -170,24 +169,24 @@ class MMSR(Aggregator):
 
 @dataclass(frozen=True)
 class Pairs:
-    """Ordered pairs of annotators that share an item of unknown class, by annotator, and who meets the truth."""
+    """Ordered pairs of annotators that share an item of unknown class, and agreement with gold, by annotator."""
 
     ptr: IntArray  # (A+1,)
     second: IntArray  # (P,) annotator
     count: FloatArray  # (P,) n
     skill: FloatArray  # (P,) C
     labels: FloatArray  # (A,) weight of labels on items of unknown class
-    known_labels: FloatArray  # (A,) the same of known class
-    known_skill: FloatArray  # (A,) C of those with the truth
+    known_labels: FloatArray  # (A,) the same on items of known class
+    known_skill: FloatArray  # (A,) C of those labels with the truth
 
     @property
     def linked(self) -> BoolArray:
-        """(A,) whose skill can be told."""
+        """(A,) Return which annotators have a skill that can be estimated."""
         return np.asarray((np.diff(self.ptr) > 0) | (self.known_labels > 0))
 
     @classmethod
     def of(cls, table: Annotations, gold: IntArray | None, least: float) -> Pairs:
-        """The pairs of a table. With one class there is nothing to agree on, and there are none."""
+        """Return the pairs of a table; with one class agreement is trivial, and there are none."""
         A, K = table.n_annotators, table.n_classes
         rows = expand_rows(table)
         known_labels: FloatArray = np.zeros(A)
@@ -205,29 +204,29 @@ class Pairs:
         at_most = min(A**2, int((np.diff(rows.item_ptr).astype(np.float64) ** 2).sum()))
         if at_most > MAX_PAIRS:
             raise TooManyPairs(pairs=at_most, most=MAX_PAIRS)
-        met = meetings(rows, A)
-        first, second, count = np.repeat(np.arange(A), np.diff(met.indptr)), met.indices, met.data.real
+        sums = pair_sums(rows, A)
+        first, second, count = np.repeat(np.arange(A), np.diff(sums.indptr)), sums.indices, sums.data.real
         keep = (first != second) & (count >= least) & (count > kernels.TINY)
-        second, count, agreed = second[keep], count[keep], met.data.imag[keep]
+        second, count, agreed = second[keep], count[keep], sums.data.imag[keep]
         ptr = group_starts(first[keep], A)
         skill = (K * agreed / count - 1) / (K - 1) if K > 1 else count
         labels = np.bincount(rows.annotator, rows.weight, A).astype(float)
         return cls(ptr, second, count, skill, labels, known_labels, known_skill)
 
 
-def judged_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
-    """(A,) weight of everyone's labels on items of several annotators, or of known class; all if there are none."""
-    judged = several_annotators(table.item_ptr, table.annotator)
+def comparable_labels(table: Annotations, rows: Rows, gold: IntArray | None) -> FloatArray:
+    """(A,) weight of labels on items with several annotators, or of known class; of all labels without such items."""
+    comparable = several_annotators(table.item_ptr, table.annotator)
     if gold is not None:
-        judged |= gold >= 0
-    weight = np.repeat(judged if judged.any() else ~judged, np.diff(rows.item_ptr)).astype(float)
+        comparable |= gold >= 0
+    weight = np.repeat(comparable if comparable.any() else ~comparable, np.diff(rows.item_ptr)).astype(float)
     if rows.weight is not None:
         weight *= rows.weight
     return np.asarray(np.bincount(rows.annotator, weight, table.n_annotators), np.float64)
 
 
-def meetings(rows: Rows, n_annotators: int) -> Any:
-    """Sparse (A, A) sums of the products of weights over the items that two annotators share.
+def pair_sums(rows: Rows, n_annotators: int) -> Any:
+    """Return sparse (A, A) sums of the products of weights over the items that two annotators share.
 
     The imaginary part is the sum where their labels agree: one sum for both is as fast as one of them.
     """
@@ -236,13 +235,13 @@ def meetings(rows: Rows, n_annotators: int) -> Any:
     size = n_annotators, n_annotators
     start, length = rows.item_ptr[:-1], np.diff(rows.item_ptr)
     pairs = np.append(0, np.cumsum(length * (length - 1) // 2))
-    met = csr_array(size, dtype=np.complex128)
+    sums = csr_array(size, dtype=np.complex128)
     for first, last in balanced(pairs, 1 + int(pairs[-1]) // BLOCK_PAIRS):
         left, right = pairs_of_ranges(start[first:last], length[first:last])
         value = np.where(rows.label[left] == rows.label[right], 1 + 1j, 1)
         if rows.weight is not None:
             value *= rows.weight[left] * rows.weight[right]
-        met = met + coo_array((value, (rows.annotator[left], rows.annotator[right])), size).tocsr()
-    met = met + met.T  # the diagonal, where somebody labels an item twice, is of no use
-    met.sort_indices()
-    return met
+        sums = sums + coo_array((value, (rows.annotator[left], rows.annotator[right])), size).tocsr()
+    sums = sums + sums.T  # the diagonal, repeated labels of one annotator, is not used
+    sums.sort_indices()
+    return sums

@@ -3,31 +3,31 @@
     z_i ~ Cat(π)      s_ij ~ Bernoulli(1 − θ_j)      y_ij = z_i where s_ij = 0,  else  y_ij ~ Cat(ξ_j)
     θ_j ~ Beta(α, β)      ξ_j ~ Dirichlet(δ, …, δ)
 
-Variational Bayes: z and s keep a joint distribution, θ_j and ξ_j a Beta and a Dirichlet, and every step raises the
-bound on the log evidence.
+Variational Bayes: z and s have a joint posterior, θ_j and ξ_j a Beta and a Dirichlet, and every step raises the bound
+on the log evidence.
 
 E step  q_i(c) ∝ π_c Π_{j∈M_i} (copy_j·[y_ij = c] + spam_j[y_ij])
             copy_j = exp E log θ_j = exp(ψ(α_j) − ψ(α_j + β_j))
             spam_j[l] = exp(E log(1 − θ_j) + E log ξ_j[l]) = exp(ψ(β_j) − ψ(α_j + β_j) + ψ(δ_j[l]) − ψ(Σ_l δ_j[l]))
-M step  κ_j[l] = Σ_{i: y_ij = l} q_i(l) copy_j / (copy_j + spam_j[l]),  how many of j's n_j[l] labels l were copied
+M step  κ_j[l] = Σ_{i: y_ij = l} q_i(l) copy_j / (copy_j + spam_j[l]),  the copied ones of j's n_j[l] labels l
             α_j = α + Σ_l κ_j[l]      β_j = β + Σ_l (n_j[l] − κ_j[l])      δ_j[l] = δ + n_j[l] − κ_j[l]
             π_c = 1/K, or ∝ b_c + Σ_i q_i(c)
 bound   Σ_i log Σ_c π_c Π_j (copy_j·[y_ij = c] + spam_j[y_ij]) − Σ_j KL(Beta_j ‖ Beta) − Σ_j KL(Dir_j ‖ Dir)
-            + Σ_c b_c log π_c where π is learnt
+            + Σ_c b_c log π_c if π is learnt
 
-Where annotators have few labels each, spammers who lean one way and uneven classes explain the same labels, and a
-learnt π runs off. It is held near the geometric mean of the paper's uniform shares and those of the votes v, by as many
-items as the annotators have parameters:  b_c = `class_count` + `vote_count`·A·K √v_c / Σ_k √v_k.
+If annotators have few labels each, biased spammers and nonuniform classes explain the same labels, and a learnt π
+degenerates. Pseudo-counts, one item per parameter of the annotators, keep it near the geometric mean of the paper's
+uniform shares and those of the votes v:  b_c = `class_count` + `vote_count`·A·K √v_c / Σ_k √v_k.
 
-What is returned as posterior takes E θ_j for copy_j and (1 − E θ_j) E ξ_j for spam_j, the chance of the label that was
-seen: exp(E log) is smaller where little is known, and made the posterior too sure (log loss on labelme 1.40, not 1.30).
+The returned posterior uses E θ_j for copy_j and (1 − E θ_j) E ξ_j for spam_j, the probability of the observed label:
+exp(E log) is smaller with few labels, and made the posterior overconfident (log loss on labelme 1.40, not 1.30).
 
 | symbol | name | shape |
 |---|---|---|
 | q | posterior | (I, K) |
 | π | prior | (K,) |
 | κ / n | `copied_share_` | (A, K) share of an annotator's labels that were copied; any in [0, 1] gives a valid bound |
-| n | `given_` | (A, K) how often an annotator gave a label |
+| n | `given_` | (A, K) number of times that an annotator gave a label |
 | E θ, E ξ | `competence_`, `strategy_` | (A,), (A, K) |
 
 A row of weight w counts as w rows: its factor to the power of w.
@@ -58,16 +58,16 @@ from dissensus.models.em import cached_by_params
 from dissensus.models.params import SHARE
 from dissensus.table import names as naming
 
-MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # parameters of a prior; ψ(0.01) = −101, so that odds stay numbers
-EXACT = 1024  # labels of an annotator up to which the grid is that of `GRID`
-GRID = 2.0**16  # of what random draws are keyed on: coarser than any rounding, finer than any difference
+MIN_PRIOR, MAX_PRIOR = 0.01, 1e9  # parameters of a prior; ψ(0.01) = −101, so that odds stay finite
+EXACT = 1024  # labels of an annotator; beyond it the grid is coarser than `GRID`
+GRID = 2.0**16  # steps per label of the keys of random draws: coarser than rounding errors, finer than any difference
 
 
 @dataclass(frozen=True)
 class Copied(ClassParams):
     """The parameters: π (K,) and the share (A, K) of the `given` labels of each class that were copied.
 
-    The Beta and the Dirichlet of an annotator are made of its copied and its other labels, so this is all there is.
+    The Beta and the Dirichlet of an annotator follow from its copied and its other labels.
     """
 
     copied_share: FloatArray = em_parameter(SHARE, "A K")
@@ -75,7 +75,7 @@ class Copied(ClassParams):
 
 
 class Beliefs(NamedTuple):
-    """What is believed of every annotator."""
+    """Parameters of the posterior of every annotator."""
 
     competence: FloatArray  # (A, 2) α_j, β_j
     strategy: FloatArray  # (A, K) δ_j
@@ -109,28 +109,28 @@ class MACE(ConfusionModel[Copied]):
 
     def prepare(self, votes: ExpectedCounts, engine: Engine) -> None:
         K, labelled = votes.classes.size, engine.has_labels()
-        nobody = np.full((np.count_nonzero(~labelled), K), 1 / K)  # items without votes
-        nobody = with_gold(nobody, None if engine.gold is None else engine.gold[~labelled])
-        root = np.sqrt(np.maximum(votes.classes - nobody.sum(axis=0), 0))
+        unlabelled = np.full((np.count_nonzero(~labelled), K), 1 / K)
+        unlabelled = with_gold(unlabelled, None if engine.gold is None else engine.gold[~labelled])
+        root = np.sqrt(np.maximum(votes.classes - unlabelled.sum(axis=0), 0))
         parameters = K * np.count_nonzero(engine.per_annotator)
         self.class_pseudo_ = self.class_count + self.vote_count * parameters * root / max(root.sum(), 1e-300)
         self.fixed_prior_ = None if self.class_prior == "learned" else np.full(K, 1 / K)
 
     def initialise(self, engine: Engine, rng: np.random.Generator | None) -> Copied:
-        """Everyone copied half of its labels; a random start draws the share of each annotator.
+        """Let every annotator copy half of its labels; a random start draws the share of each annotator.
 
-        The draw is keyed on how often an annotator agrees with the votes, not on its name or place, so that the fit
-        does not depend on either.
+        The draw is keyed on the annotator's agreement with the votes, so that the fit does not depend on names or
+        order.
         """
         K, given = engine.size.n_classes, self.label_totals_[:, 0]
         share = np.full(len(given), 0.5)
         if rng is not None:
             agreed = self.vote_counts(engine, with_gold=False).labels.sum(axis=(1, 2))
-            share = draw_by_figures(rng, agreed, given.sum(axis=1)) / 2.0**64
+            share = draw_by_counts(rng, agreed, given.sum(axis=1)) / 2.0**64
         return Copied(np.full(K, 1 / K), np.where(given > 0, share[:, None], 0.0), given)
 
     def beliefs(self, params: Copied) -> Beliefs:
-        """α_j, β_j and δ_j."""
+        """Return α_j, β_j and δ_j."""
         copied = params.copied_share * params.given
         spammed = params.given - copied
         competence = np.stack([copied.sum(axis=1) + self.alpha, spammed.sum(axis=1) + self.beta], axis=1)
@@ -138,12 +138,12 @@ class MACE(ConfusionModel[Copied]):
 
     @cached_by_params
     def expected_logs(self, params: Copied) -> tuple[FloatArray, FloatArray]:
-        """E log θ, E log(1 − θ) (A, 2) and E log ξ (A, K)."""
+        """Return E log θ, E log(1 − θ) (A, 2) and E log ξ (A, K)."""
         believed = self.beliefs(params)
         return expected_log(believed.competence), expected_log(believed.strategy)
 
     def label_likelihood(self, params: Copied) -> OwnLabelLikelihood:
-        """Copy + spam of the own label, spam of the others, by expected logarithms."""
+        """Return copy + spam for the label's own class and spam for the others, by expected logarithms."""
         log_theta, log_xi = self.expected_logs(params)
         spam = np.exp(log_theta[:, 1:] + log_xi)
         return OwnLabelLikelihood(np.exp(log_theta[:, :1]) + spam, spam)
@@ -154,53 +154,53 @@ class MACE(ConfusionModel[Copied]):
         return OwnLabelLikelihood(theta[:, None] + spam, spam)
 
     def m_step(self, labels: FloatArray, totals: FloatArray, params: Copied) -> Copied:
-        """The M step of the module: of the labels that are right, a share was copied."""
+        """Return the share of right labels that was copied: the M step of the module."""
         cells, hits, given = self.label_likelihood(params), labels[:, 0], totals[:, 0]
         right = np.divide(hits, given, out=np.zeros_like(given), where=given > 0)
         return Copied(params.prior, np.minimum(right * (1 - cells.wrong / cells.right), 1.0), given)
 
     def log_prior(self, params: Copied) -> float:
-        """How far the beliefs are from their priors, negative."""
+        """Return minus the divergences of the beliefs from their priors."""
         believed, (log_theta, log_xi) = self.beliefs(params), self.expected_logs(params)
         away = divergence(believed.competence, np.array([self.alpha, self.beta]), log_theta)
         return -away - divergence(believed.strategy, np.full(params.prior.size, self.strategy_count), log_xi)
 
     def population_params(self, params: Copied) -> Copied:
-        """All labels as one annotator's, with the share of them that was copied."""
+        """Return the parameters of one annotator with all labels, of which the same share was copied."""
         given = params.given.sum(axis=0, keepdims=True)
         copied = (params.copied_share * params.given).sum(axis=0, keepdims=True)
         return Copied(params.prior, copied / np.where(given > 0, given, 1), given)
 
     def set_derived_results(self) -> None:
-        """E θ and E ξ, and the counts that they rest on; those of an annotator who was not there."""
+        """Set E θ and E ξ with their counts, also of an unseen annotator."""
         self.competence_counts_, self.strategy_counts_ = self.beliefs(self._params())
         self.competence_, self.strategy_ = means(Beliefs(self.competence_counts_, self.strategy_counts_))
         theta, xi = means(self.beliefs(self.population_params(self._params())))
         self.population_competence_, self.population_strategy_ = float(theta[0]), xi[0]
 
     def confusion_support(self) -> FloatArray:
-        """Of the Beta with the mean and the variance of θ·[label = class] + (1 − θ) ξ[label]."""
-        spamming, says = self.competence_counts_[:, ::-1], self.strategy_counts_  # Beta and Dirichlet
-        n, m = spamming.sum(axis=1), says.sum(axis=1, keepdims=True)
+        """(A, K, K) Return the support of the Beta with mean and variance of θ·[label = class] + (1 − θ) ξ[label]."""
+        spamming, strategy = self.competence_counts_[:, ::-1], self.strategy_counts_  # Beta and Dirichlet
+        n, m = spamming.sum(axis=1), strategy.sum(axis=1, keepdims=True)
         square = (spamming[:, 0] * (spamming[:, 0] + 1) / (n * (n + 1)))[:, None, None]  # E (1 − θ)²
-        given = says * (says + 1) / (m * (m + 1))  # E ξ²
-        others = (m - says) * (m - says + 1) / (m * (m + 1))  # E (1 − ξ)²
-        right = np.eye(says.shape[1], dtype=bool)
-        mean = np.where(right, 1 - self.confusion_, self.confusion_)  # of 1 − an entry on the diagonal
+        given = strategy * (strategy + 1) / (m * (m + 1))  # E ξ²
+        others = (m - strategy) * (m - strategy + 1) / (m * (m + 1))  # E (1 − ξ)²
+        right = np.eye(strategy.shape[1], dtype=bool)
+        mean = np.where(right, 1 - self.confusion_, self.confusion_)  # on the diagonal, of 1 − the entry
         variance = square * np.where(right, others[:, None, :], given[:, None, :]) - mean**2
         return np.asarray(mean * (1 - mean) / np.maximum(variance, 1e-300) - 1)
 
 
 def means(believed: Beliefs) -> tuple[FloatArray, FloatArray]:
-    """E θ (A,) and E ξ (A, K)."""
+    """Return E θ (A,) and E ξ (A, K)."""
     competence, strategy = believed
     return competence[:, 0] / competence.sum(axis=1), strategy / strategy.sum(axis=1, keepdims=True)
 
 
-def draw_by_figures(rng: np.random.Generator, hits: FloatArray, total: FloatArray) -> Any:
-    """(A,) random 64-bit integers that depend on an annotator's figures, not on its name or place.
+def draw_by_counts(rng: np.random.Generator, hits: FloatArray, total: FloatArray) -> Any:
+    """(A,) random 64-bit integers that depend on an annotator's counts, not on its name or place.
 
-    Figures beyond `EXACT` are taken to as many binary digits as those below: they are sums, whose rounding grows.
+    Counts beyond `EXACT` are rounded to the same number of binary digits, because the rounding errors of sums grow.
     """
     scale = np.exp2(np.maximum(np.frexp(total / EXACT)[1], 0))
     right, given = (np.round(number / scale * GRID).astype(np.uint64) for number in (hits, total))

@@ -1,8 +1,8 @@
-"""Majority vote: the share of the votes that a class got is its probability.
+"""Majority vote: the probability of a class is its share of the votes.
 
     p_i(c) = n_i(c) / Σ_c n_i(c)
 
-Annotators all count the same; `reliability_` says how often each agrees with the vote.
+All annotators count equally; `reliability_` is the share of an annotator's labels that agree with the vote.
 """
 
 from __future__ import annotations

@@ -1,31 +1,31 @@
-"""MeTaL: confusion matrices from how often the labels of two annotators meet, without a guess at any item's class.
+"""MeTaL: confusion matrices from co-occurring labels of pairs of annotators, without an estimate of any item's class.
 
-Two annotators who err independently given the class, and choose their items without regard to it, show on shared items
+Two annotators who err independently given the class, and choose their items independently of it, have on shared items
 
-    E[C_jk]/n_jk = Θ_jᵀ P Θ_k        C_jk[l, m]: items that j gave l and k gave m,  n_jk: items they share,  P = diag(π)
+    E[C_jk]/n_jk = Θ_jᵀ P Θ_k        C_jk[l, m]: items with l by j and m by k,  n_jk: shared items,  P = diag(π)
 
-(Ratner et al. 2019, for sources without dependencies; their μ_j is P(λ_j = l | Y), which is Θ_j times how often j
-labels at all.) Θ is fitted to all pairs at once, by weighted least squares:
+(Ratner et al. 2019, for sources without dependencies; their μ_j is P(λ_j = l | Y), which is Θ_j times the share of
+items that j labels.) Θ is fitted to all pairs at once, by weighted least squares:
 
     F(Θ) = Σ_{j<k} n_jk ‖C_jk/n_jk − Θ_jᵀ P Θ_k‖² + Σ_j Σ_c s_jc ‖Θ_j[c, :] − Φ_j[c, :]‖²    rows of Θ on the simplex
 
-Items are counted with φ_i = 1/W_i, one over the item's labels, so that r labels make r − 1 observations and not r²/2.
-The second term is what is known without pairs: an oracle (Θ = 1) has shared items of every class with everybody, at
-least `overlap` of them, and saw the population's matrix Φ, that of the votes; and the N_jc items of class c that j
-labelled and whose class is known are shared with an oracle too:
+Items are weighted by φ_i = 1/W_i, one over the item's labels, so that r labels count as r − 1 observations instead of
+r²/2. The second term is prior information: an oracle (Θ = 1) has shared at least `overlap` items of every class with
+every annotator, and observed the population's matrix Φ, that of the votes; and the N_jc items of known class c that j
+labelled are shared with an oracle too:
 
     s_jc = π_c (o_c + N_jc)        Φ_j[c, :] = (o_c Φ[c, :] + gold counts_j[c, :])/(o_c + N_jc)
     π_c o_c = overlap · max(π_c, ½ (K − 2)/K Σ_d π_d²)
 
-Row c of Θ moves the moments by π_c, so pairs say little about a rare class, and with o_c = overlap the pull to Φ would
-be as faint. With two classes pairs and π tell Θ all the same. With more they leave rotations open (see the
-documentation), between which only the pull decides: no row's is less than half of what it is on average over the items,
-Σ π². Where classes are about even that changes nothing.
+Row c of Θ changes the moments in proportion to π_c, so pairs determine a rare class poorly, and with o_c = overlap the
+prior would be as weak. With two classes pairs and π still determine Θ. With more classes rotations remain (see the
+documentation), which only the prior decides: no row's prior is weaker than half of its mean over the items, Σ π². With
+nearly uniform classes that changes nothing.
 
 With Θ of the others fixed, F is a parabola in Θ_j: tr(Θ_jᵀ H_j Θ_j) − 2⟨R_j, Θ_j⟩, and H and R are sums over rows, not
-over pairs (see the kernels). Each pass moves all annotators half of the way to where their parabola is lowest on the
-simplex: the whole way would overshoot, since the others move as well. Momentum looks ahead of it. A move that does not
-lower F is taken back, so F never rises; `trace_` is −F less the constant Σ_{j<k} ‖C_jk‖²/n_jk, which needs the pairs.
+over pairs (see the kernels). Each pass moves all annotators half of the way to the minimum of their parabola on the
+simplex: the whole way would overshoot, because the others move as well. Momentum extrapolates. A step that does not
+lower F is rejected, so F never rises; `trace_` is −F less the constant Σ_{j<k} ‖C_jk‖²/n_jk, which needs the pairs.
 
 Items then get their posterior by Bayes' rule from P(label | class, the annotator labelled), with pseudo-counts a of
 `expected_pseudo`:  confusion_j[c, :] ∝ m_jc Θ_j[c, :] + a[c, :],  m_jc = π_c · (labels of j on other items) + N_jc.
@@ -61,21 +61,21 @@ from dissensus.models.methods.snorkel import given_shares, is_balance
 from dissensus.models.tempering import DEPENDENCE, DependenceChoice, run_tempered
 from dissensus.table.annotations import Annotations
 
-STEP_SHARE = 0.5  # of the way that a pass goes
-MIN_STEP_SHARE = 1e-6  # a shorter step is no move
+STEP_SHARE = 0.5  # share of the way to the minimum per pass
+MIN_STEP_SHARE = 1e-6  # shares below it end the fit
 MOMENTUM = 0.75
-GRADIENT_STEPS = 8  # of projected gradient inside a pass
-MIN_KERNEL_NUMBERS = 2**22  # items times K², from which on sparse products would need too much memory
+GRADIENT_STEPS = 8  # steps of projected gradient per pass
+MIN_KERNEL_NUMBERS = 2**22  # items times K²; beyond it sparse products would need too much memory
 
 
 @methods.register(
-    "metal", summary="confusion matrices from how the labels of pairs of annotators meet", cite="Ratner et al. 2019"
+    "metal", summary="confusion matrices from co-occurring labels of pairs of annotators", cite="Ratner et al. 2019"
 )
 class MeTaL(Aggregator):
     """Confusion matrices by matching second moments, MeTaL's label model for crowds."""
 
     class_balance: Literal["votes", "uniform"] | Sequence[float] = param(
-        "votes", "shares π: those of the votes, all alike, or these, in the order of the classes", check=is_balance,
+        "votes", "shares π: those of the votes, uniform, or a list in the order of the classes", check=is_balance,
         must="must be 'votes', 'uniform' or a list of positive shares",
     )  # fmt: skip
     overlap: float = param(2.0, "items of every class shared with an oracle", **PSEUDO)
@@ -98,15 +98,15 @@ class MeTaL(Aggregator):
         with in_memory(table, gold, self.threads) as engine:
             rows, pool, votes = engine.rows, engine.pool, engine.run(ConfusionPass(VOTES, FULL), None)
             prior, voted = self._balance(rows, gold, votes.classes), given_first(votes.labels)
-            of_gold = gold_counts(rows, gold, table.n_annotators, K)
-            known = known_before(voted.sum(axis=0) + pseudo, of_gold, prior, self.overlap)
+            from_gold = gold_counts(rows, gold, table.n_annotators, K)
+            known = prior_moments(voted.sum(axis=0) + pseudo, from_gold, prior, self.overlap)
             counts = voted + pseudo
             counts /= counts.sum(axis=1, keepdims=True)
             moments = Moments(rows, pool, gold, prior, known)
             confusion = self._descend(moments, counts, on_step)
             totals = votes.labels.sum(axis=1, keepdims=True)
-            of_open = np.maximum(totals.sum(axis=(1, 2)) - of_gold.sum(axis=(1, 2)), 0)  # (A,) of classes not known
-            labels = of_gold.sum(axis=1) + np.outer(of_open, prior)  # (A, K)
+            unknown = np.maximum(totals.sum(axis=(1, 2)) - from_gold.sum(axis=(1, 2)), 0)  # (A,) on items without gold
+            labels = from_gold.sum(axis=1) + np.outer(unknown, prior)  # (A, K)
             counted = confusion * labels[:, None, :] + pseudo
             self.evidence_ = counted.sum(axis=1)
             counted /= self.evidence_[:, None, :]
@@ -124,7 +124,7 @@ class MeTaL(Aggregator):
         return expected_pseudo(n_classes, self.smoothing, self.margin)
 
     def _balance(self, rows: Rows, gold: IntArray | None, votes: FloatArray) -> FloatArray:
-        """(K,) π; `votes` (K,) the shares of the votes summed over items, evenly shared where an item has none."""
+        """(K,) π; `votes` (K,) are the shares of the votes summed over items, uniform for items without votes."""
         K = votes.size
         if self.class_balance == "uniform":
             return np.full(K, 1 / K)
@@ -137,22 +137,22 @@ class MeTaL(Aggregator):
         return np.asarray(shares / shares.sum())
 
     def _descend(self, moments: Moments, confusion: FloatArray, on_step: OnStep) -> FloatArray:
-        """Θ (A, K, K) [annotator, given, true] where F is lowest, from a first guess."""
+        """(A, K, K) [annotator, given, true] Θ with the least F, from initial values."""
         trace: list[float] = []
         self.converged_ = False
-        step = trial = confusion  # the step from the last point that was kept; what is looked at, that or beyond it
+        step = trial = confusion  # the step from the last accepted point; the point tried, that or an extrapolation
         part, move = STEP_SHARE, np.zeros_like(confusion)
         while len(trace) < self.max_iter and not self.converged_:
             value, plain = -moments(trial), trial is step
             if not trace or value >= trace[-1]:
                 little = bool(trace) and value - trace[-1] <= self.tol * abs(value)
-                self.converged_ = plain and little  # a look ahead that gains little proves nothing
+                self.converged_ = plain and little  # a small gain by an extrapolation proves nothing
                 trace.append(value)
                 confusion, before = trial, step
                 part, move = STEP_SHARE, moments.steps(confusion) - confusion
                 step = confusion + part * move
-                beyond = np.maximum(step + MOMENTUM * (step - before), 0)  # back on the border, where it is crossed
-                trial = step if little else beyond / beyond.sum(axis=1, keepdims=True)
+                target = np.maximum(step + MOMENTUM * (step - before), 0)  # clipped to the simplex
+                trial = step if little else target / target.sum(axis=1, keepdims=True)
             else:
                 trace.append(trace[-1])
                 if plain:
@@ -168,20 +168,20 @@ class MeTaL(Aggregator):
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known before the pairs: Φ (A, K, K) [annotator, given, true] and s (A, K) of the module."""
+class PriorMoments:
+    """Prior information: Φ (A, K, K) [annotator, given, true] and s (A, K) of the module."""
 
     centre: FloatArray
     strength: FloatArray
 
 
-def known_before(population: FloatArray, of_gold: FloatArray, prior: FloatArray, overlap: float) -> Known:
-    """From counts of the population (K, K) and of gold (A, K, K), both [given, true]."""
+def prior_moments(population: FloatArray, from_gold: FloatArray, prior: FloatArray, overlap: float) -> PriorMoments:
+    """Return Φ and s from counts of the population (K, K) and of gold (A, K, K), both [given, true]."""
     K = prior.size
     least = (K - 2) / K * (prior @ prior) / 2 if K > 2 else 0.0
-    seen = overlap * np.maximum(1, least / prior) * population / population.sum(axis=0) + of_gold
-    shared = seen.sum(axis=1)  # (A, K) o_c + N_jc
-    return Known(seen / shared[:, None, :], prior * shared)
+    counts = overlap * np.maximum(1, least / prior) * population / population.sum(axis=0) + from_gold
+    shared = counts.sum(axis=1)  # (A, K) o_c + N_jc
+    return PriorMoments(counts / shared[:, None, :], prior * shared)
 
 
 def item_weights(rows: Rows) -> FloatArray:
@@ -191,7 +191,7 @@ def item_weights(rows: Rows) -> FloatArray:
 
 
 def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes: int) -> FloatArray:
-    """(A, K, K) [annotator, given, true] how often each annotator gave each label to items known to be of a class."""
+    """(A, K, K) [annotator, given, true] counts of each annotator's labels on items of known class."""
     K = n_classes
     counts: FloatArray = np.zeros(n_annotators * K * K)
     if gold is not None:
@@ -203,9 +203,9 @@ def gold_counts(rows: Rows, gold: IntArray | None, n_annotators: int, n_classes:
 
 
 class Moments:
-    """F and, from the same walk over the rows, every annotator's parabola: `pull` R and `curvature` H."""
+    """F and, from the same pass over the rows, every annotator's parabola: `pull` R and `curvature` H."""
 
-    def __init__(self, rows: Rows, pool: Threads, gold: IntArray | None, prior: FloatArray, known: Known):
+    def __init__(self, rows: Rows, pool: Threads, gold: IntArray | None, prior: FloatArray, known: PriorMoments):
         self.rows, self.pool, self.gold, self.prior, self.known = rows, pool, gold, prior, known
         (A, K), I = known.strength.shape, rows.item_ptr.size - 1
         total = item_weights(rows)
@@ -218,7 +218,7 @@ class Moments:
         self.curvature = np.empty((A, K, K))
 
     def __call__(self, confusion: FloatArray) -> float:
-        """F at Θ (A, K, K) [annotator, given, true], less its constant."""
+        """Return F at Θ (A, K, K) [annotator, given, true], less its constant."""
         root, centre, strength = np.sqrt(self.prior), self.known.centre, self.known.strength
         c, d = self.above
         scale = np.where(c == d, 1.0, np.sqrt(2)) * root[c] * root[d]
@@ -243,7 +243,7 @@ class Moments:
         return pairs + away
 
     def steps(self, confusion: FloatArray) -> FloatArray:
-        """Θ nearer to where each annotator's parabola of the last call is lowest; `confusion` is where that was."""
+        """Return Θ nearer to the minimum of each annotator's parabola; `confusion` is the argument of the last call."""
         better = np.empty_like(confusion)
 
         def work(_: int, start: int, stop: int) -> None:

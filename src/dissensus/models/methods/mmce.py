@@ -3,13 +3,13 @@
     z_i ~ Cat(π)      P(y_ij = l | z_i = k) = softmax_l(σ_j[k, l] + τ_i[k, l])
     objective: Σ_i log Σ_k π_k Π_{j∈M_i} P(y_ij | k) − α/2 (Σ_j |σ_j − σ̄|² + n0 |σ̄ − σ0|²) − β/2 Σ_i |τ_i|²
 
-This is the dual of the paper's problem, the classes for which the conditional entropy of the labels, made as large as
-the seen ones allow, is least, once q, the distribution of the classes, has taken its best value. The paper has σ̄ = 0:
-who gave few labels is thought to guess, and where everyone gave few, all are, and nothing is learnt at all. Here σ̄ is
-what annotators have in common, with n0 unknown annotators σ0 (`expected_effect`) among them. The paper's π are all the
-same; here π = e/K + (1 − e) s, between that and the shares of the votes s, at the price of `models.class_shares`: what
-annotators name too often is no class that is too frequent, few items cannot tell the two apart, and π that is learnt
-without such a line runs off to one class. (`centre`, `class_prior`.)
+This is the dual of the paper's problem: find the classes with the least conditional entropy of the labels, where the
+entropy is the largest that the observed labels allow, and q, the distribution of the classes, is optimal. The paper has
+σ̄ = 0: an annotator with few labels is taken to guess, and if all have few labels, nothing is learnt. Here σ̄ is the
+mean of the annotators, with n0 unknown annotators σ0 (`expected_effect`) added. The paper's π is uniform; here
+π = e/K + (1 − e) s, between that and the shares of the votes s, at the cost of `models.class_shares`: a class that
+annotators name too often need not be frequent, few items cannot distinguish the two, and an unconstrained π degenerates
+to one class. (`centre`, `class_prior`.)
 
 E step  q_i(k) ∝ π_k Π_{j∈M_i} P(y_ij | k)
 M step  raises Σ_i Σ_k q_i(k) Σ_j log P(y_ij | k) minus the penalties, first in τ, then in σ̄ and σ
@@ -21,14 +21,13 @@ M step  raises Σ_i Σ_k q_i(k) Σ_j log P(y_ij | k) minus the penalties, first 
 | n0 | `known` | a number |
 | τ | `item_effect_` | (n, K), of the item and class in `item_effect_cell_` (n,), item·K + class; zero for all others |
 | α, β | penalties | α = γK², β = α · (annotations per annotator) / (annotations per item), but at least α |
-| π | prior | (K,), made of e, `even` (1,), and `shares` (K,) |
+| π | prior | (K,), from e, `uniformity` (1,), and s, `free_shares` (K,) |
 
-τ would be (I, K, K). But given q and σ it is the top of a concave function of K numbers for each item and class, so it
-is found again in every pass (`kernels.mmce`), and what is carried from pass to pass is q. F(q, σ, τ), the objective
-with its log Σ bounded by q, is raised in τ, in q and in σ in turn, so the objective never falls.
+τ would be (I, K, K). But given q and σ it maximises a concave function of K numbers for each item and class, so it is
+computed in every pass (`kernels.mmce`), and only q is kept between passes. F(q, σ, τ), the objective with its log Σ
+bounded by q, is raised in τ, in q and in σ in turn, so the objective never falls.
 
-When σ is fitted, an item's τ and q are found from its own labels, beginning at τ = 0: in the same way for the items of
-the fit and for new ones.
+After the fit of σ, an item's τ and q follow from its own labels, starting at τ = 0, for fitted and new items alike.
 """
 
 from __future__ import annotations
@@ -54,19 +53,19 @@ from dissensus.models.matrices import MIN_PSEUDO, expected_pseudo
 from dissensus.models.params import em_parameter, real
 from dissensus.table.annotations import Annotations
 
-UNIFORMITY = {"votes": 0.0, "learned": INITIAL_UNIFORMITY, "uniform": 1.0}  # e of π where EM begins, by `class_prior`
-MAX_ROUNDS = 100  # of q and τ in turn for one item, when σ is known; three to ten are usual
-BLOCK_ROWS = 2**12  # rows that are predicted together: their matrices stay in the cache
-MIN_KEPT = 1e-6  # probability of a class from which on the τ of an item in it is kept
-MAX_WEIGHT = 1e3  # of a row; where one has more, all are divided, since penalties of 1 would count for nothing
-MAX_EFFECT = 50.0  # a look ahead may not take |σ| beyond this, where exp(σ) would be of no use
+UNIFORMITY = {"votes": 0.0, "learned": INITIAL_UNIFORMITY, "uniform": 1.0}  # initial e of π, by `class_prior`
+MAX_ROUNDS = 100  # rounds of q and τ for one item with fixed σ; three to ten are usual
+BLOCK_ROWS = 2**12  # rows that are predicted together, so that their matrices fit the cache
+MIN_KEPT = 1e-6  # least probability of a class for which an item's τ is stored
+MAX_WEIGHT = 1e3  # largest weight of a row; larger ones are scaled down, because penalties of 1 would have no effect
+MAX_EFFECT = 50.0  # largest |σ| of an extrapolation
 
 
 @dataclass(frozen=True)
 class Effects(UniformClassPrior):
-    """The parameters: how even π is, σ (A, K, K) [annotator, true, given], and q (I, K), of which τ is made.
+    """The parameters: e and s of π, σ (A, K, K) [annotator, true, given], and q (I, K), from which τ follows.
 
-    q follows σ and π when they are moved; None: to be found, beginning at τ = 0.
+    An extrapolation of σ and π keeps q; None: computed, starting at τ = 0.
     """
 
     free_shares: FloatArray = em_parameter()
@@ -92,10 +91,10 @@ class MMCE(EMAggregator[Effects]):
     gamma: float | None = param(
         None, "strength of the penalties; `compare` finds the best for hidden labels", low=1e-6, high=1e6
     )
-    centre: Literal["crowd", "zero"] = param("crowd", "where effects are drawn to: what annotators share, or none")
-    known: float = param(5.0, "weight, in annotators, of an unknown one in what they share", low=MIN_PSEUDO)
+    centre: Literal["crowd", "zero"] = param("crowd", "centre of the effects: the annotators' mean, or zero")
+    known: float = param(5.0, "weight of an unknown annotator in the annotators' mean", low=MIN_PSEUDO)
     class_prior: Literal["learned", "votes", "uniform"] = param(
-        "learned", "π: shares of the votes, all alike, or learnt between the two"
+        "learned", "π: shares of the votes, uniform, or learnt between the two"
     )
     class_count: float = param(1.0, "pseudo-count of every class in the shares of the votes", low=MIN_PSEUDO)
 
@@ -110,45 +109,50 @@ class MMCE(EMAggregator[Effects]):
     item_penalty_: Annotated[float, "number"]
 
     def alpha(self, n_classes: int) -> float:
-        """α, the penalty of σ."""
+        """Return α, the penalty of σ."""
         return 1.0 if self.gamma is None else self.gamma * n_classes**2
 
     def beta(self, table: Annotations, n_items: int) -> float:
-        """β, the penalty of τ; of the table's items only the first `n_items` have one."""
+        """Return β, the penalty of τ; only the first `n_items` items of the table have one."""
         items = np.count_nonzero(np.diff(table.item_ptr[: n_items + 1]))
         annotators = np.count_nonzero(np.diff(table.annotator_ptr))
         return self.alpha(table.n_classes) * max(items / annotators, 1.0)  # annotations cancel
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
-        given, table = table, bounded(table)
-        rows, I = expand_rows(table), self.items_.size  # more items in the table stand for many each
+        unbounded, table = table, bounded(table)
+        rows, I = expand_rows(table), self.items_.size  # further items of the table stand for earlier counts
         self.item_penalty_ = self.beta(table, I)
-        told = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
-        cost = nonuniform_cost(np.ones(table.n_classes), told.sum()) if self.class_prior == "learned" else 0.0
+        informative = np.diff(rows.item_ptr) > 0 if gold is None else (np.diff(rows.item_ptr) > 0) | (gold >= 0)
+        cost = nonuniform_cost(np.ones(table.n_classes), informative.sum()) if self.class_prior == "learned" else 0.0
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, pool, self.item_penalty_, gold, I)
+            fused_pass = FusedPass(rows, pool, self.item_penalty_, gold, I)
 
             def em_step(params: Effects) -> tuple[float, Effects]:
-                objective = sweep(params, 1) + self.log_prior(params) - cost * float(1 - params.uniformity[0])
+                objective = fused_pass(params, 1) + self.log_prior(params) - cost * float(1 - params.uniformity[0])
                 uniformity = params.uniformity
                 if self.class_prior == "learned":
-                    uniformity = np.array([best_uniformity(params, sweep.posterior[told].sum(axis=0), cost)])
+                    uniformity = np.array(
+                        [best_uniformity(params, fused_pass.posterior[informative].sum(axis=0), cost)]
+                    )
                 return objective, replace(
-                    params, uniformity=uniformity, effect=self._learn(params.effect, sweep.sums), belief=sweep.posterior
+                    params,
+                    uniformity=uniformity,
+                    effect=self._next_effect(params.effect, fused_pass.sums),
+                    belief=fused_pass.posterior,
                 )
 
             params = self.run(em_step, partial(self.initialise, table, gold), on_step)
             self.trace_ = np.append(self.trace_, em_step(params)[0])
-            sweep(replace(params, belief=None), MAX_ROUNDS)
-        self.posterior_, self.prior_, self.annotator_effect_ = sweep.posterior, params.prior, params.effect
+            fused_pass(replace(params, belief=None), MAX_ROUNDS)
+        self.posterior_, self.prior_, self.annotator_effect_ = fused_pass.posterior, params.prior, params.effect
         self.confusion_, self.crowd_effect_ = params.confusion(), self._middle(params.effect)
-        hits, total = self._count_agreement(given, self.posterior_)
+        hits, total = self._count_agreement(unbounded, self.posterior_)
         self._set_reliability(hits, total)
         self.population_confusion_ = np.average(self.confusion_, axis=0, weights=total if total.any() else None)
-        self._keep_item_effects(rows)
+        self._set_item_effects(rows)
 
-    def _keep_item_effects(self, rows: Rows) -> None:
-        """τ of the fitted items; how much likelier it makes a wrong label of an average annotator than elsewhere."""
+    def _set_item_effects(self, rows: Rows) -> None:
+        """Set τ of the fitted items, and how much it raises an average annotator's probability of a wrong label."""
         I, K = self.items_.size, self.prior_.size
         q = self.posterior_[:I].reshape(-1)
         busy = np.repeat(np.diff(rows.item_ptr[: I + 1]) > 0, K)
@@ -162,11 +166,11 @@ class MMCE(EMAggregator[Effects]):
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
         rows = expand_rows(bounded(table))
         with Threads(thread_count(self.threads, rows.annotator.size)) as pool:
-            sweep = Sweep(rows, pool, self.item_penalty_, None, table.n_items)
+            fused_pass = FusedPass(rows, pool, self.item_penalty_, None, table.n_items)
             everyone = np.concatenate([self.annotator_effect_, np.log(self.population_confusion_)[None]])
             effect = everyone[known]  # −1, unseen, takes the last
-            sweep(Effects(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
-        return sweep.posterior
+            fused_pass(Effects(np.zeros(1), self.prior_, self.prior_, effect, None), MAX_ROUNDS)
+        return fused_pass.posterior
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
         everyone = self.confusions_of(np.append(np.arange(self.annotators_.size), -1))  # −1, unseen, takes the last
@@ -177,12 +181,12 @@ class MMCE(EMAggregator[Effects]):
         expected = np.empty_like(posterior)
         for start in range(0, len(posterior), BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
-            there = everyone[annotator[rows]] * power[place[item[rows]]]  # (rows, K, K) [true, given]
-            expected[rows] = np.einsum("nk,nky->ny", posterior[rows] / there.sum(axis=2), there)
+            odds = everyone[annotator[rows]] * power[place[item[rows]]]  # (rows, K, K) [true, given]
+            expected[rows] = np.einsum("nk,nky->ny", posterior[rows] / odds.sum(axis=2), odds)
         return expected
 
     def initialise(self, table: Annotations, gold: IntArray | None, rng: np.random.Generator | None) -> Effects:
-        """The votes as q, or random shares near them; σ the best for it where no item has an effect."""
+        """Return the votes as q, or random shares near them, and the best σ without item effects."""
         K = table.n_classes
         belief = table.soft_labels() if rng is None else rng.standard_gamma(table.votes() + 1)
         belief /= belief.sum(axis=1, keepdims=True)
@@ -192,21 +196,21 @@ class MMCE(EMAggregator[Effects]):
         shares = belief[np.diff(table.item_ptr) > 0].sum(axis=0) + self.class_count
         uniformity = np.array([UNIFORMITY[self.class_prior]])
         return Effects(
-            uniformity, shares / shares.sum(), np.full(K, 1 / K), self._learn(np.zeros_like(counts), sums), belief
+            uniformity, shares / shares.sum(), np.full(K, 1 / K), self._next_effect(np.zeros_like(counts), sums), belief
         )
 
     def _middle(self, effect: FloatArray) -> FloatArray:
-        """σ̄ (K, K) that goes with σ."""
+        """(K, K) σ̄ for σ."""
         if self.centre == "zero":
             return np.zeros_like(effect[0])
         middle = effect.sum(axis=0) + self.known * expected_effect(effect.shape[1])
         return np.asarray(middle / (len(effect) + self.known))
 
-    def _learn(self, effect: FloatArray, sums: Sums) -> FloatArray:
-        """σ of the next pass: all of them moved by the same first, then each by itself."""
+    def _next_effect(self, effect: FloatArray, sums: Sums) -> FloatArray:
+        """(A, K, K) σ of the next pass: first a common step of all annotators, then one of each."""
         alpha, centre = self.alpha(effect.shape[1]), self._middle(effect)
         if self.centre == "crowd":
-            seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # as if all annotators were one
+            seen, expected = (part.sum(axis=0, keepdims=True) for part in sums)  # sums of one annotator with all labels
             centre = kernels.m_step(centre[None], seen, expected, self.known * alpha, expected_effect(len(centre)))[0]
         return np.asarray(kernels.m_step(effect, *sums, alpha, centre))
 
@@ -219,29 +223,29 @@ class MMCE(EMAggregator[Effects]):
 
 
 def bounded(table: Annotations) -> Annotations:
-    """The table with weights of at most MAX_WEIGHT, in the same proportions."""
+    """Scale the weights of a table down to at most MAX_WEIGHT."""
     if table.weight is None or table.weight.max(initial=0) <= MAX_WEIGHT:
         return table
     return replace(table, weight=table.weight * (MAX_WEIGHT / table.weight.max()))
 
 
 def expected_effect(n_classes: int) -> FloatArray:
-    """(K, K) the σ of an annotator of whom nothing is known, `expected_pseudo` of `dawid-skene`."""
+    """(K, K) the σ of an unknown annotator, from `expected_pseudo`."""
     logs = np.log(expected_pseudo(n_classes))
     return np.asarray(logs - logs.mean(axis=1, keepdims=True))
 
 
 class Sums(NamedTuple):
-    """What a pass leaves for the next σ: the labels seen and those expected, (A, K, K) [annotator, true, given]."""
+    """Sums for the next σ: the observed and the expected labels, (A, K, K) [annotator, true, given]."""
 
     seen: FloatArray
     expected: FloatArray
 
 
-class Sweep:
+class FusedPass:
     """One fused pass over the rows, in threads.
 
-    `penalty` is β; of the items only the first `special` have effects of their own.
+    `penalty` is β; only the first `special` items have effects of their own.
     """
 
     posterior: FloatArray
@@ -252,14 +256,14 @@ class Sweep:
         self.items = balanced(rows.item_ptr, pool.threads)
 
     def __call__(self, params: Effects, rounds: int) -> float:
-        """Log evidence minus β/2 Σ τ²; leaves the posterior and the sums of the next σ."""
+        """Return the log evidence minus β/2 Σ τ², and set the posterior and the sums of the next σ."""
         rows, confusion, log_prior = self.rows, params.confusion(), np.log(params.prior)
         K = log_prior.size
         self.posterior = np.empty((rows.item_ptr.size - 1, K))
         log_confusion = np.ascontiguousarray(np.log(confusion).transpose(0, 2, 1))
         before = self.posterior if params.belief is None else params.belief
         parts, (counts, expected, plain) = self.pool.sums(
-            lambda start, stop, *sums: kernels.walk(
+            lambda start, stop, *sums: kernels.process_items(
                 start, stop, rows.arrays, confusion, log_confusion, log_prior, self.penalty, self.gold, self.special,
                 rounds, params.belief is None, before, self.posterior, *sums,
             ),

@@ -1,4 +1,4 @@
-"""One-coin Dawid-Skene: every annotator has one accuracy; when it is wrong, all wrong labels are as likely.
+"""One-coin Dawid-Skene: every annotator has one accuracy; all wrong labels are equally likely.
 
     z_i ~ Cat(π)        y_ij = z_i with probability p_j, else any other class with (1 − p_j)/(K − 1) each
     p_j ~ Beta(1 + right, 1 + wrong)        π_c ∝ 1 + LEAN · v_c, or ~ Dirichlet(1 + class_count)
@@ -10,11 +10,11 @@ M step  p_j = (right + h_j)/(right + wrong + n_j), where h_j = Σ_i q_i(y_ij) of
 | v | votes, as shares of all labels | (K,) |
 | p, 1 − p | coin | (A, 2) |
 
-The one-coin model of Zhang et al. 2016, who start from spectral estimates and use no prior. π is not learnt unless
-asked for: annotators who miss one class more often than the other have no other way to show in this model than through
-π, which then runs off to one class (bluebirds: 96 % of the items, and 58 % right instead of 72 %). It is uniform but
-for a hundredth of what the votes say, less than nearly every label does. That much decides where labels cannot: of two
-annotators who only have each other to agree with, either may be the better one (plank_pos).
+The one-coin model of Zhang et al. 2016, who start from spectral estimates and use no prior. By default π is not learnt:
+annotators who miss one class more often than another can only be explained by π in this model, which then degenerates
+to one class (bluebirds: 96 % of the items, and an accuracy of 58 % instead of 72 %). It is uniform, plus a hundredth of
+the shares of the votes, which outweighs almost no label. It decides only where labels cannot: of two annotators who
+share items only with each other, either may be the better one (plank_pos).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dissensus.models.coins import CoinModel, Coins
 from dissensus.models.confusion import FloatArray, methods, param
 from dissensus.models.matrices import PSEUDO, leaning
 
-LEAN = 0.01  # share of π that follows the votes where it is not learnt
+LEAN = 0.01  # share of π that follows the votes if it is not learnt
 
 
 @methods.register("one-coin", summary="one accuracy per annotator, learnt with the truth", cite="Zhang et al. 2016")
@@ -36,7 +36,7 @@ class OneCoin(CoinModel):
 
     right: float = param(4.0, "pseudo-count of right labels", **PSEUDO)
     wrong: float = param(2.0, "pseudo-count of wrong labels", **PSEUDO)
-    class_prior: Literal["uniform", "learned"] = param("uniform", "all classes as frequent, or their shares learnt")
+    class_prior: Literal["uniform", "learned"] = param("uniform", "uniform class shares, or learnt ones")
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
     def prepare(self, votes: Any, engine: Any) -> None:

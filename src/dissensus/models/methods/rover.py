@@ -1,10 +1,10 @@
-"""ROVER: one transcription out of many, word by word (Fiscus 1997), each counting by how near its author is to others.
+"""ROVER: one transcription from many, by a weighted vote word by word (Fiscus 1997).
 
-The texts of an item are laid over each other: the one of the best annotator first, then each of the others along the
-alignment with the fewest edits, where a word costs nothing in a slot that holds it already, and leaving a slot out
-costs nothing where somebody left it out before. Every text votes for its word in each slot, or for none, with the
-weight 1/σ_j of `closest`; the answer has the word with the most weight of every slot. So it may be a text that nobody
-wrote. `confidence_` is the mean share of the weight that its words have.
+The texts of an item are aligned: the one of the best annotator first, then each of the others with the fewest edits,
+where a word costs nothing in a slot that contains it already, and skipping a slot costs nothing if an earlier text
+skips it. Every text votes for its word in each slot, or for none, with the weight 1/σ_j of `closest`; the answer has
+the word with the most weight in every slot. So it may differ from every single text. `confidence_` is the mean share of
+the weight of its words.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dissensus.models.base import methods
 from dissensus.models.methods.closest import Candidates, Closest
 from dissensus.table.annotations import Annotations
 
-Slot = dict[str, float]  # word → weight of those who have it here; "" for those who have none
+Slot = dict[str, float]  # word → weight of the texts with it; "" for texts without a word
 
 
-@methods.register("rover", summary="texts: the words that most weight speaks for, one by one", cite="Fiscus 1997")
+@methods.register("rover", summary="texts: a weighted vote, word by word", cite="Fiscus 1997")
 class Rover(Closest):
     """Transcriptions; in memory."""
 
@@ -30,7 +30,7 @@ class Rover(Closest):
         self, table: Annotations, weight: FloatArray, error: FloatArray, found: Candidates
     ) -> tuple[Names, FloatArray, FloatArray]:
         label, confidence = np.full(table.n_items, "", object), np.zeros(table.n_items)
-        texts = [str(one).split() for one in table.classes]
+        texts = [str(name).split() for name in table.classes]
         value = weight / error[table.annotator]
         for i in range(table.n_items):
             rows = np.arange(table.item_ptr[i], table.item_ptr[i + 1])
@@ -46,20 +46,20 @@ class Rover(Closest):
 
 
 def combine(texts: list[list[str]], weight: Any) -> tuple[str, float]:
-    """The words that most weight speaks for, and the mean share of it that they have."""
+    """Return the words with the most weight in every slot, and the mean of their shares of the weight."""
     slots: list[Slot] = [{word: weight[0]} for word in texts[0]]
     before = float(weight[0])
     for words, own in zip(texts[1:], weight[1:], strict=True):
-        slots = _lay_over(slots, words, float(own), before)
+        slots = _align(slots, words, float(own), before)
         before += float(own)
-    best = [max(slot.items(), key=lambda one: (one[1], one[0])) for slot in slots]
+    best = [max(slot.items(), key=lambda entry: (entry[1], entry[0])) for slot in slots]
     answer = [(word, share) for word, share in best if word]
     kept = [share / before for _, share in best]
     return " ".join(word for word, _ in answer), float(np.mean(kept)) if kept else 1.0
 
 
-def _lay_over(slots: list[Slot], words: list[str], own: float, before: float) -> list[Slot]:
-    """The slots with one more text, along the alignment with the fewest edits."""
+def _align(slots: list[Slot], words: list[str], own: float, before: float) -> list[Slot]:
+    """Return the slots with one more text, aligned with the fewest edits."""
     n, m = len(slots), len(words)
     cost = np.zeros((n + 1, m + 1))
     skip = [0.0 if "" in slot else 1.0 for slot in slots]

@@ -2,30 +2,30 @@
 
     t_i ∈ {0, 1}^L      P(t_i) = Π_c P(t_ic | t_i,parent(c))      P(j ticks c | t_ic = 1) = s_jc,   | t_ic = 0) = f_jc
 
-Given the truth, the ticks of an annotator are independent; the truth's options are not: a tree says how likely an
-option is where its parent is true (θ_c1) and where it is not (θ_c0). So a tick for A also makes B likelier, or rules it
-out. A tree is what belief propagation is exact on, and one of the most mutual information is the most likely tree.
+Given the truth, the ticks of an annotator are independent; the truth's options are not: a tree states the probability
+of an option if its parent is true (θ_c1) and if it is not (θ_c0). So a tick for A also makes B more or less likely.
+Belief propagation is exact on a tree, and the tree of most mutual information is the most likely one.
 
-start   tree, habits and priors follow from a few passes that begin with the share of the ticks; then they are kept
-E step  u_ic = Σ_{j∈M_i} log P(y_ijc | t = 1) / P(y_ijc | t = 0)      q_ic = P(t_ic | u_i), by two walks over the tree
+start   tree, habits and priors follow from a few passes that begin with the share of the ticks, and stay fixed
+E step  u_ic = Σ_{j∈M_i} log P(y_ijc | t = 1) / P(y_ijc | t = 0)      q_ic = P(t_ic | u_i), by two passes over the tree
 M step  s_jc = (S m_jc + Σ_i q_ic y_ijc) / (S + Σ_i q_ic)      likewise f_jc with 1 − q      θ_cx from P(t_ic, t_parent)
-habits  m_jc = logistic(logit m_c + h_j): how easily annotator j ticks true options, any of them, h_j ~ N(0, ½²)
+habits  m_jc = logistic(logit m_c + h_j): annotator j ticks true options more or less readily, h_j ~ N(0, ½²)
 
 | symbol | name | shape |
 |---|---|---|
 | q | `posterior_` | (I, L), P(option is true), columns in the order of `options_`; rows do not sum to 1 |
 | s, f | `hit_`, `false_tick_` | (A, L) |
-| θ | `chance_` | (L, 2), where the parent is not true, and where it is |
+| θ | `chance_` | (L, 2), if the parent is not true, and if it is |
 | parent | `parent_` | (L,) code of an option, −1 of the root |
 | S | `shrink` | number |
 
-Labels of one item depend on each other (`models.tempering`): `posterior_` follows from u_i / d_i, what they are worth
-together, and from the log odds of the tree's chances over √d_i. The tree was learnt from the same labels, so it is not
-as sure as it looks; raised to 1/d, as posteriors of classes are raised, it would make rare options far too likely. √d
-is what `bayesian-sequence` has for its transitions, chosen on spans and parts of speech, on no table of sets.
-The answer is the set of options that are likelier than not as if labels were independent, so that it does not change
-with d; its `confidence` is the probability of exactly this set. `reliability_` is the mean Jaccard index of an
-annotator's sets and the answers.
+Labels of one item depend on each other (`models.tempering`): `posterior_` follows from the tempered log odds u_i / d_i
+and from the log odds of the tree over √d_i. The tree was learnt from the same labels, so it is overconfident; raised to
+1/d, as posteriors of classes are, it would make rare options far too likely. √d is also used for the transitions of
+`bayesian-sequence`; it was chosen on spans and parts of speech, not on sets.
+The answer is the set of options with probability above ½ if labels were independent, so that it does not change with d;
+its `confidence` is the probability of exactly this set. `reliability_` is the mean Jaccard index of an annotator's sets
+and the answers.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import set_name
 
-FIRST_PASSES = 4  # passes that look for the tree; 4, 9 and 16 were alike
-HABIT_SD = 0.5  # of the log odds by which an annotator ticks more or less than others
-HABIT_STEPS = 8  # of Newton's method
-TREE_ITEMS = 1.0  # items whose options are independent, added to what each edge of the tree is learnt from
-MIN_CHANCE = 1e-9  # of any event: logarithms stay finite
-KNOWN = 50.0  # log odds of an option that is known
+FIRST_PASSES = 4  # passes that learn the tree; 4, 9 and 16 worked equally well
+HABIT_SD = 0.5  # SD of the log odds by which an annotator ticks more or less than others
+HABIT_STEPS = 8  # steps of Newton's method
+TREE_ITEMS = 1.0  # pseudo-items with independent options, for each edge of the tree
+MIN_CHANCE = 1e-9  # least probability, so that logarithms stay finite
+KNOWN = 50.0  # log odds of a gold option
 SOFT_TREE = 0.5  # the tree's log odds are divided by d to this power, labels by d
 ANSWER = 0.5  # probability above which an option is part of the answer
 
 
 @dataclass(frozen=True)
 class Ticks(Params):
-    """How annotators tick true options and others, and the tree's chances."""
+    """The parameters: P(tick) of true options and of others, and the tree's probabilities."""
 
     hit: FloatArray = em_parameter(SHARE, "A O")
     false_tick: FloatArray = em_parameter(SHARE, "A O")
@@ -73,7 +73,7 @@ class Ticks(Params):
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """What the passes keep: the tree, and what is expected of annotators (A, L) and options (L,) before any label."""
+    """The fixed values: the tree, and the prior means of annotators (A, L) and options (L,)."""
 
     order: IntArray  # parents first
     parent: IntArray
@@ -89,7 +89,7 @@ class Prior:
 class SetTree(AnswerModel, EMAggregator[Ticks]):
     """Sets of options; in memory."""
 
-    shrink: float = param(2.0, "labels of the crowd that are added to an annotator's own, for every option", above=0)
+    shrink: float = param(2.0, "labels of the crowd added to an annotator's own, for every option", above=0)
 
     kinds: ClassVar = ("sets",)
     frames: ClassVar = ("items", "annotators", "confusions")
@@ -111,7 +111,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         self.options_ = table.options.names
         if not self.options_.size:
             raise NoOptionTicked
-        known = np.zeros((table.n_items, 0))  # or (I, L) log odds of options of known sets, NaN where none is known
+        known = np.zeros((table.n_items, 0))  # with gold (I, L) log odds of options, NaN if unknown
         if gold is not None:
             known = np.where((gold >= 0)[:, None], np.where(table.options.ticked[gold], KNOWN, -KNOWN), np.nan)
         self.item_total_ = labels_per_item(table.item_ptr, table.weight)
@@ -139,12 +139,12 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
             if known.size:
                 q = np.where(np.isnan(known), q, known > 0)
             for _ in range(FIRST_PASSES):
-                if rng is None:  # other starts keep the tree and the priors: their objectives are to be compared
+                if rng is None:  # other starts use the same tree and priors, so that objectives are comparable
                     true, hits = _counts(table, q)
                     habits = _habits(hits, true), _habits(ticks - hits, total - true)
                     prior = Prior(*likeliest_tree(q[used]), *habits, q[used].mean(axis=0))
-                there = (q * q[:, prior.parent])[used].sum(axis=0)
-                params = m_step(q, np.stack([q[used].sum(axis=0) - there, there], axis=1))
+                with_parent = (q * q[:, prior.parent])[used].sum(axis=0)
+                params = m_step(q, np.stack([q[used].sum(axis=0) - with_parent, with_parent], axis=1))
                 q = posterior_of_table(params)[0]
             return params
 
@@ -159,7 +159,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         self.hit_, self.false_tick_, self.chance_ = params.hit, params.false_tick, params.chance
         self.order_, self.parent_ = prior.order, prior.parent
         q = posterior_of_table(params)[0]
-        true, hits = (one.sum(axis=0) for one in _counts(table, q))
+        true, hits = (count.sum(axis=0) for count in _counts(table, q))
         self.population_hit_ = (hits + 0.5) / (true + 1)
         self.population_false_tick_ = (ticks.sum(axis=0) - hits + 0.5) / (total.sum(axis=0) - true + 1)
         self.prior_ = q[used].mean(axis=0)
@@ -167,16 +167,16 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         self._set_reliability(*self._count_agreement(table, self.posterior_))
 
     def _estimate_tempering(self, data: Annotations, gold: IntArray | None, earlier: Any) -> Tempering:
-        """ρ given, or with which known sets are most probable by a fit that has not seen them, drawn to the default."""
+        """Return the tempering: ρ as given, or the most probable one for gold sets by a fit without gold."""
         if self.dependence != "auto" or gold is None or np.count_nonzero(gold >= 0) < MIN_GOLD:
             return super()._estimate_tempering(data, None, earlier)
-        blind = type(self)(**self.get_params() | {"dependence": None}).fit(data)
+        without_gold = type(self)(**self.get_params() | {"dependence": None}).fit(data)
         known = gold >= 0
-        odds = _odds(data, blind.hit_, blind.false_tick_, np.zeros((data.n_items, 0)))[known]
-        n, sets = blind.item_total_[known], data.options.ticked[gold[known]]
+        odds = _odds(data, without_gold.hit_, without_gold.false_tick_, np.zeros((data.n_items, 0)))[known]
+        n, sets = without_gold.item_total_[known], data.options.ticked[gold[known]]
 
         def fit(rho: float) -> float:
-            tree = blind.order_, blind.parent_, blind.chance_
+            tree = without_gold.order_, without_gold.parent_, without_gold.chance_
             return float(_temper(odds, design_effect(n, rho), sets, *tree)[1].sum())
 
         return best_correlation(fit)
@@ -191,23 +191,23 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         self._check_fitted()
         answer = self.answer_ if table is None else self._answer_new(table, self._check_new(table))[1]
         found, place = np.unique(answer, axis=0, return_inverse=True)
-        return np.array([set_name(self.options_[one]) for one in found], object)[place.reshape(-1)]
+        return np.array([set_name(self.options_[options]) for options in found], object)[place.reshape(-1)]
 
     def answers_for(self, table: Annotations) -> dict[str, Any]:
         found = self._answer_new(table, self._check_new(table))
         return dict(zip(("posterior_", "answer_", "confidence_"), found, strict=True))
 
     def about_answers(self, gold: IntArray | None = None) -> dict[str, Any]:
-        """How sure the sets are, how many of the known ones are right, and how often each option is in them."""
+        """Return the confidence of the sets, the accuracy on gold sets, and the frequency of each option."""
         options = dict(zip(map(str, self.options_), self.answer_.sum(axis=0).tolist(), strict=True))
         return {"options": options} | about_confidence(self, gold)
 
     def predict_annotations(self, table: Annotations) -> FloatArray:
-        """(N, L) P(the annotator of a row ticks the option), by what was fitted."""
+        """(N, L) P(the annotator of a row ticks the option)."""
         known = self._check_new(table)
         item = naming.match(table.items, self.items_, "items")[table.item]
         q = np.where((item >= 0)[:, None], self.posterior_[item], self.prior_)
-        hit, false_tick = (one[table.annotator] for one in self._ticking(known))
+        hit, false_tick = (rates[table.annotator] for rates in self._tick_rates(known))
         return np.asarray(q * hit + (1 - q) * false_tick)
 
     def _frame_columns(self, kind: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         return pairs | {"hit": self.hit_.reshape(-1), "false_tick": self.false_tick_.reshape(-1)}
 
     def _check_new(self, table: Annotations) -> IntArray:
-        """(A,) codes of the annotators of a new table; options that were not fitted are an error."""
+        """(A,) codes of the annotators of a new table; unseen options are an error."""
         self._check_fitted()
         check_label_type(self, table)
         new = naming.match(table.options.names, self.options_, "options") < 0
@@ -235,9 +235,9 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
     def _answer_new(self, table: Annotations, known: IntArray) -> tuple[FloatArray, BoolArray, FloatArray]:
         ticked = np.zeros((table.n_classes, self.options_.size), np.bool_)
         ticked[:, naming.match(table.options.names, self.options_, "options")] = table.options.ticked
-        return self._answer(table, *self._ticking(known), np.zeros((table.n_items, 0)), ticked)
+        return self._answer(table, *self._tick_rates(known), np.zeros((table.n_items, 0)), ticked)
 
-    def _ticking(self, known: IntArray) -> tuple[FloatArray, FloatArray]:
+    def _tick_rates(self, known: IntArray) -> tuple[FloatArray, FloatArray]:
         """(A, L) s and f by code, −1 unseen."""
         unseen = (known < 0)[:, None]
         return (
@@ -248,7 +248,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
     def _answer(
         self, table: Annotations, hit: FloatArray, false_tick: FloatArray, known: FloatArray, ticked: Any = None
     ) -> tuple[FloatArray, BoolArray, FloatArray]:
-        """(I, L) the posterior, (I, L) the options of the answer, (I,) P(exactly this set)."""
+        """Return the posterior (I, L), the options of the answer (I, L) and P(exactly this set) (I,)."""
         odds = _odds(table, hit, false_tick, known, ticked)
         answer = marginals(odds, self.order_, self.parent_, self.chance_)[0] > ANSWER
         d = design_effect(labels_per_item(table.item_ptr, table.weight), self.dependence_)
@@ -257,7 +257,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
 
     def _log_prior(self, params: Ticks, prior: Prior) -> float:
         edges = params.chance.copy()
-        edges[prior.order[0], 1] = 0.5  # the root has one chance; it stands there twice
+        edges[prior.order[0], 1] = 0.5  # both entries of the root are the same probability
         means = np.where(edges == 0.5, 0.5, prior.share[:, None])
         found = 0.0
         for size, mean, value in (
@@ -270,17 +270,17 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
         return found
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Jaccard index of the set of each row and the answer; two empty sets are alike."""
-        said, answer, weight = table.options.ticked[table.label], self.answer_[table.item], table.row_weights
-        both, either = (said & answer).sum(axis=1), (said | answer).sum(axis=1)
-        found = weight * np.divide(both, either, out=np.ones(both.size), where=either > 0)
-        return tuple(np.bincount(table.annotator, one, table.n_annotators) for one in (found, weight))  # type: ignore[return-value]
+        """(A,) Return sums of the Jaccard index of each row and the answer, 1 for two empty sets, and of weights."""
+        ticked, answer, weight = table.options.ticked[table.label], self.answer_[table.item], table.row_weights
+        both, either = (ticked & answer).sum(axis=1), (ticked | answer).sum(axis=1)
+        index = weight * np.divide(both, either, out=np.ones(both.size), where=either > 0)
+        return tuple(np.bincount(table.annotator, value, table.n_annotators) for value in (index, weight))  # type: ignore[return-value]
 
 
 def likeliest_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
-    """The tree of most mutual information between options that are true with probabilities q (I, L): order and parents.
+    """Return order and parents of the tree of most mutual information between options with probabilities q (I, L).
 
-    Its root is the option that is true most often.
+    Its root is the most frequent option.
     """
     from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
 
@@ -294,7 +294,7 @@ def likeliest_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
         (1 - share[:, None] - share[None, :] + both, apart(1 - share, 1 - share)),
     )
     information = sum(np.maximum(p, MIN_CHANCE) * np.log(np.maximum(p, MIN_CHANCE) / alone) for p, alone in cells)
-    cost = -(np.maximum(information, 0) + MIN_CHANCE)  # 0 would be no edge
+    cost = -(np.maximum(information, 0) + MIN_CHANCE)  # a cost of 0 would mean no edge
     np.fill_diagonal(cost, 0)
     tree = minimum_spanning_tree(cost)
     order, parent = breadth_first_order(tree + tree.T, int(share.argmax()), directed=False)
@@ -304,14 +304,14 @@ def likeliest_tree(q: FloatArray) -> tuple[IntArray, IntArray]:
 def _temper(
     odds: FloatArray, d: FloatArray, sets: BoolArray, order: IntArray, parent: IntArray, chance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(I, L) the posterior and (I,) log P(exactly this set), softened by the design effects d (I,)."""
+    """Return the posterior (I, L) and log P(exactly this set) (I,), tempered by the design effects d (I,)."""
     q, log_set = np.empty_like(odds), np.empty(len(odds))
     log_odds = np.log(_inside(chance)) - np.log1p(-_inside(chance))
-    for one in np.unique(d):
-        at = np.flatnonzero(d == one)
-        softened, tree = odds[at] / one, 1 / (1 + np.exp(-log_odds / one**SOFT_TREE))
-        q[at], _, log_total = marginals(softened, order, parent, tree)
-        log_set[at] = _log_set(sets[at], softened, parent, tree) - log_total
+    for effect in np.unique(d):
+        at = np.flatnonzero(d == effect)
+        tempered, tree = odds[at] / effect, 1 / (1 + np.exp(-log_odds / effect**SOFT_TREE))
+        q[at], _, log_total = marginals(tempered, order, parent, tree)
+        log_set[at] = _log_set(sets[at], tempered, parent, tree) - log_total
     return q, log_set
 
 
@@ -323,9 +323,9 @@ def _log_set(sets: BoolArray, odds: FloatArray, parent: IntArray, chance: FloatA
 
 
 def _habits(ticks: FloatArray, met: FloatArray) -> FloatArray:
-    """(A, L) how often each annotator is expected to tick, by the option and by how easily they tick anything."""
-    of_option = (ticks.sum(axis=0) + 0.5) / (met.sum(axis=0) + 1)
-    log_odds = np.log(of_option) - np.log1p(-of_option)
+    """(A, L) prior P(tick) of each annotator, from the option and from the annotator's overall tendency to tick."""
+    share = (ticks.sum(axis=0) + 0.5) / (met.sum(axis=0) + 1)
+    log_odds = np.log(share) - np.log1p(-share)
     habit, precision = np.zeros((len(ticks), 1)), HABIT_SD**-2
     for _ in range(HABIT_STEPS):
         expected = 1 / (1 + np.exp(-log_odds - habit))
@@ -335,7 +335,7 @@ def _habits(ticks: FloatArray, met: FloatArray) -> FloatArray:
 
 
 def _chances(joint: FloatArray, q: FloatArray, prior: Prior) -> FloatArray:
-    """(L, 2) θ, from the items (L, 2) in which an option is true and its parent is not, and is."""
+    """(L, 2) θ, from the numbers of items (L, 2) with a true option whose parent is not true, and is."""
     above = np.where(prior.parent >= 0, q.sum(axis=0)[prior.parent], 0)
     items = np.stack([len(q) - above, above], axis=1)
     joint, root = joint.copy(), prior.order[0]
@@ -350,7 +350,7 @@ def _inside(chance: FloatArray) -> FloatArray:
 def _odds(
     table: Annotations, hit: FloatArray, false_tick: FloatArray, known: FloatArray, ticked: Any = None
 ) -> FloatArray:
-    """(I, L) log odds of every option by the labels, or as known."""
+    """(I, L) log odds of every option by the labels, or by gold."""
     hit, false_tick = _inside(hit), _inside(false_tick)
     ticked = table.options.ticked if ticked is None else ticked
     odds = np.zeros((table.n_items, hit.shape[1]))
@@ -360,7 +360,7 @@ def _odds(
 
 
 def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(A, L) how many true options annotators met, and how many of them they ticked."""
+    """(A, L) Return the numbers of true options of annotators' items, and of those that they ticked."""
     true, hits = np.zeros((2, table.n_annotators, q.shape[1]))
     kernels.counts(table.item_ptr, table.annotator, table.label, table.weight, table.options.ticked, q, true, hits)
     return true, hits
@@ -369,22 +369,22 @@ def _counts(table: Annotations, q: FloatArray) -> tuple[FloatArray, FloatArray]:
 def marginals(
     odds: FloatArray, order: IntArray, parent: IntArray, chance: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(I, L) P(option | labels) by log odds (I, L), in two walks over the tree, all items at once.
+    """(I, L) P(option | labels) by log odds (I, L), in two passes over the tree, all items at once.
 
-    Also (L, 2) Σ_i P(option is true, its parent is not / is), and (I,) the log of the sum over all sets. `order` has
-    parents first; of the root, whose parent is −1, both chances are alike.
+    Also return (L, 2) Σ_i P(option is true, its parent is not / is), and (I,) the log of the sum over all sets. `order`
+    has parents first; both probabilities of the root, whose parent is −1, are the same.
     """
     chance = _inside(chance)
     log_in, log_out = np.log(chance), np.log1p(-chance)
-    up, total = odds.T.copy(), np.zeros(len(odds))  # (L, I): below an option, of its being true
+    up, total = odds.T.copy(), np.zeros(len(odds))  # (L, I): log odds from the subtree of an option
     for c in order[::-1]:
-        absent, there = (np.logaddexp(log_out[c, x], log_in[c, x] + up[c]) for x in (0, 1))
+        absent, present = (np.logaddexp(log_out[c, x], log_in[c, x] + up[c]) for x in (0, 1))
         total += absent
         if parent[c] >= 0:
-            up[parent[c]] += there - absent
+            up[parent[c]] += present - absent
     q, joint = np.zeros_like(up), np.zeros(chance.shape)
     for c in order:
         above = q[parent[c]] if parent[c] >= 0 else total * 0
-        absent, there = (p * expit(log_in[c, x] - log_out[c, x] + up[c]) for x, p in enumerate((1 - above, above)))
-        q[c], joint[c] = absent + there, (absent.sum(), there.sum())
+        absent, present = (p * expit(log_in[c, x] - log_out[c, x] + up[c]) for x, p in enumerate((1 - above, above)))
+        q[c], joint[c] = absent + present, (absent.sum(), present.sum())
     return np.ascontiguousarray(q.T), joint, total

@@ -1,4 +1,4 @@
-"""Snorkel's independent generative model: every source has an accuracy and a propensity, how often it labels at all.
+"""Snorkel's independent generative model: every source has an accuracy and a propensity to label.
 
     P(Λ, Y) ∝ Π_ij exp(θ_j [Λ_ij = Y_i] + η_j [Λ_ij ≠ ∅])        Λ_ij = ∅: annotator j gave item i no label
 
@@ -8,16 +8,16 @@ summed over π (uniform there) it factorises, and the two weights of a source ar
     P(Λ_ij = l | Y_i) = β_j a_j if l = Y_i,  β_j (1 − a_j)/(K − 1) for each other class,  1 − β_j for ∅
     a_j = e^θ/(e^θ + K − 1)        β_j = e^η (e^θ + K − 1)/(1 + e^η (e^θ + K − 1))
 
-1 − β_j does not depend on Y_i: not labelling says nothing about the class, β cancels from the posterior and from the
-likelihood of a, and its own maximum is the share of the items that j labelled. What is left is the model of `one-coin`;
-the prior is Snorkel's, an L2 penalty on the weights instead of a Beta's pseudo-counts. Objective, up to a constant
+1 − β_j does not depend on Y_i: an abstention carries no evidence on the class, β cancels from the posterior and from
+the likelihood of a, and its maximum is the share of the items that j labelled. The rest is the model of `one-coin`; the
+prior is Snorkel's, an L2 penalty on the weights instead of the pseudo-counts of a Beta. Objective, up to a constant
 (β's part):
 
     Σ_i log Σ_c π_c Π_{j: Λ_ij ≠ ∅} P(Λ_ij | Y_i = c, Λ_ij ≠ ∅) − l2/2 Σ_j (θ_j − θ0)²
 
 E step as in `one-coin`. M step: θ − θ0 = logit a − logit a0, so a_j = σ(x) with x the only root of
 
-    h_j − n_j σ(x) − l2 (x − logit a0)                      h_j = Σ_i q_i(Λ_ij), of n_j labels the right ones
+    h_j − n_j σ(x) − l2 (x − logit a0)                      h_j = Σ_i q_i(Λ_ij), the right ones of n_j labels
 
 | symbol | name | shape |
 |---|---|---|
@@ -45,12 +45,12 @@ from dissensus.models.exceptions import WrongClassBalance
 from dissensus.models.matrices import PSEUDO
 from dissensus.table.annotations import Annotations
 
-MAX_LOGIT = 40.0  # logit beyond which 1 − a is nothing to a double
-ROOT_TOL = 1e-13  # a shorter step ends Newton's method
+MAX_LOGIT = 40.0  # largest logit; beyond it 1 − a is 0 in double precision
+ROOT_TOL = 1e-13  # relative step that ends Newton's method
 
 
 def is_balance(value: Any) -> bool:
-    """True for a list of positive shares."""
+    """Return whether a value is a list of positive shares."""
     return isinstance(value, list | tuple) and len(value) > 0 and all(is_number(share) and share > 0 for share in value)
 
 
@@ -60,17 +60,15 @@ def is_balance(value: Any) -> bool:
 class Snorkel(CoinModel):
     """The independent generative label model of data programming, MAP."""
 
-    initial_accuracy: float = param(
-        0.7, "accuracy before a source is seen, where the penalty is zero", above=0, below=1
-    )
+    initial_accuracy: float = param(0.7, "prior accuracy of a source, where the penalty is zero", above=0, below=1)
     l2: float = param(0.25, "strength of the penalty on the weights", **PSEUDO)
     class_balance: Literal["uniform", "learned"] | Sequence[float] = param(
-        "uniform", "shares π: all alike, learnt, or these, in the order of the classes", check=is_balance,
+        "uniform", "shares π: uniform, learnt, or a list in the order of the classes", check=is_balance,
         must="must be 'uniform', 'learned' or a list of positive shares",
     )  # fmt: skip
     class_count: float = param(1.0, "pseudo-count of every class in a learnt π", **PSEUDO)
 
-    engine: EngineChoice = "local"  # the propensity is of the rows of a table in memory
+    engine: EngineChoice = "local"  # the propensity needs the rows in memory
 
     propensity_: Annotated[FloatArray, "A real"]
 
@@ -89,9 +87,9 @@ class Snorkel(CoinModel):
         return -self.l2 / 2 * float(((logit - self._initial_logit()) ** 2).sum())
 
     def confusion_support(self) -> FloatArray:
-        """Labels, and as many as bend the likelihood as much as the penalty does."""
-        of_penalty = self.l2 / (self.initial_accuracy * (1 - self.initial_accuracy))
-        return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + of_penalty)
+        """(A, 1, 1) Return labels plus the number with the same curvature as the penalty."""
+        penalty_labels = self.l2 / (self.initial_accuracy * (1 - self.initial_accuracy))
+        return np.asarray(self.label_totals_.sum(axis=2, keepdims=True) + penalty_labels)
 
     def _initial_logit(self) -> float:
         return float(np.log(self.initial_accuracy) - np.log1p(-self.initial_accuracy))
@@ -109,12 +107,12 @@ class Snorkel(CoinModel):
         posterior, n_items = super()._partial_update(table, item, annotator, old, gold), self.items_.size
         labelled = self.propensity_ * (n_items - np.count_nonzero(~old))
         labelled[annotator] += propensity(table, table.n_items) * table.n_items
-        self.propensity_ = np.minimum(labelled / n_items, 1)  # an item that it labelled again may count twice
+        self.propensity_ = np.minimum(labelled / n_items, 1)  # an item labelled again may count twice
         return posterior
 
 
 def given_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
-    """(K,) the shares that the caller gave, summing to one."""
+    """(K,) Return the given shares, scaled to sum to one."""
     if len(balance) != n_classes:
         raise WrongClassBalance(shares=len(balance), n_classes=n_classes)
     shares = np.array(balance, float)
@@ -122,19 +120,19 @@ def given_shares(balance: Sequence[float], n_classes: int) -> FloatArray:
 
 
 def propensity(table: Annotations, n_items: int) -> FloatArray:
-    """(A,) share of the first `n_items` that each annotator labelled; a second label of the same item adds nothing."""
-    rows = int(table.item_ptr[n_items])  # beyond are items that stand for what was known before
+    """(A,) share of the first `n_items` items that each annotator labelled; repeated labels count once."""
+    rows = int(table.item_ptr[n_items])  # later items stand for earlier counts
     item, annotator = table.item[:rows], table.annotator[:rows]
     return np.bincount(annotator[pair_starts(item, annotator)], minlength=table.n_annotators) / n_items
 
 
 def penalised_logit(hits: FloatArray, total: FloatArray, centre: float, l2: float) -> FloatArray:
-    """(A,) the root x of hits − total σ(x) − l2 (x − centre): Newton's method between bounds that close in."""
-    hits = np.clip(hits, 0, total)  # a rounding error outside, of one who is always right
+    """(A,) the root x of hits − total σ(x) − l2 (x − centre), by Newton's method with shrinking bounds."""
+    hits = np.clip(hits, 0, total)  # clipped because of rounding errors
     with np.errstate(divide="ignore", invalid="ignore"):
         alone = np.nan_to_num(np.log(hits) - np.log(total - hits), nan=centre)  # the root without penalty
     alone = np.clip(alone, -MAX_LOGIT, MAX_LOGIT)
-    low, high = np.minimum(alone, centre), np.maximum(alone, centre)  # the root lies between both opinions
+    low, high = np.minimum(alone, centre), np.maximum(alone, centre)  # the root lies between both
     x = (low + high) / 2
     for _ in range(100):
         right = expit(x)

@@ -1,4 +1,4 @@
-"""Wawa, worker agreement with aggregate: an annotator's vote weighs as much as it agrees with the majority.
+"""Wawa, worker agreement with aggregate: votes are weighted by the annotator's agreement with the majority.
 
     m_i(c) = 1/T_i for the T_i classes with the most votes of item i, 0 for the others; known classes: 1
     s_j    = Σ_{rows of j} w m_i(y) / Σ_{rows of j} w
@@ -6,19 +6,19 @@
 
 | symbol | name | shape |
 |---|---|---|
-| m | outcome of the vote | (I, K), never made |
+| m | outcome of the vote | (I, K), never stored |
 | s | skill | (A,) |
-| w | weight of a row | (N,), 1 where the table has none |
+| w | weight of a row | (N,), 1 without weights |
 | q | posterior | (I, K) |
 | v | prior, the classes' shares of all weighted votes | (K,) |
 
 Tied classes share the outcome m: s is the agreement expected of a fair draw, and neither names nor order decide. In the
-answer q a tie goes to the class that more votes of the whole crowd are for, which is right more often than a draw where
-classes are uneven (plank_pos: two annotators of equal skill) and as often where they are even; classes that tie in that
-too are left to the draw. EDGE is too little to be seen, or to decide what is no tie. Rows of
-j are those on items with other annotators, or of known class: alone one agrees with oneself, and where all are equally
-good a single such label would decide every tie (plank_pos: two annotators, and one item with one label). If everyone is
-alone everywhere, all rows count. A probabilistic row counts in parts, as one row per class.
+answer q a tie goes to the class with more votes in the whole table, which is right more often than a draw if class
+shares are nonuniform (plank_pos: two annotators of equal skill) and as often if they are uniform; remaining ties are
+drawn. EDGE is too small to be visible, or to decide anything but ties. Rows of j are those on items with other
+annotators, or of known class: a single annotator always agrees with itself, and with equal skills one such label would
+decide every tie (plank_pos: two annotators, and one item with one label). If no item has two annotators, all rows
+count. A probabilistic row counts as one row per class.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from dissensus.models.matrices import leaning
 from dissensus.models.votes import SkilledVote, VoteModel
 from dissensus.table.annotations import Annotations
 
-EDGE = 1e-6  # how much a tie leans to the class with more votes elsewhere; above TIE, so that it is one no longer
+EDGE = 1e-6  # relative preference, in a tie, for the class with more votes in the table; above TIE, so it breaks ties
 
 
 @methods.register(
-    "wawa", summary="a vote weighs as much as its annotator agrees with the majority", cite="Ustalov et al. 2024"
+    "wawa", summary="votes weighted by the annotator's agreement with the majority", cite="Ustalov et al. 2024"
 )
 class Wawa(VoteModel):
-    """Majority vote, then once more with every annotator weighed by its agreement with the first.
+    """Majority vote, then a second vote weighted by each annotator's agreement with the first.
 
     >>> table = Annotations.from_arrays([1, 1, 1, 2, 2, 2, 3, 3], [1, 2, 3, 1, 2, 3, 2, 3], list("aabaabab"))
     >>> Wawa().fit(table).skill_.round(2)
@@ -58,7 +58,7 @@ class Wawa(VoteModel):
         on_step(1, float("nan"))
 
     def _conclude(self, vote: SkilledVote, skill: FloatArray) -> FloatArray:
-        """Set the results that follow from the skills; returns the agreement with the last vote, (A,) summed weight."""
+        """(A,) Set the results that follow from the skills; return the weight of labels that agree with the vote."""
         sums = vote(skill)
         self.skill_ = skill
         self.population_skill_ = vote.population(vote.total * skill)
@@ -78,17 +78,17 @@ class Wawa(VoteModel):
     def _partial_update(
         self, table: Annotations, item: IntArray, annotator: IntArray, old: BoolArray, gold: IntArray | None
     ) -> FloatArray:
-        """Votes, and then the skills by all agreement."""
+        """Add the votes, and update the skills by all agreement."""
         posterior = super()._partial_update(table, item, annotator, old, gold)
         skill, total = self.skill_[annotator], self.total_[annotator]
-        agreed, more = self._count_agreement(table, posterior)
-        weights = np.maximum(total + more, np.finfo(float).tiny)
+        agreed, added = self._count_agreement(table, posterior)
+        weights = np.maximum(total + added, np.finfo(float).tiny)
         self.skill_ = self.skill_.copy()
-        self.skill_[annotator] = np.where(total + more > 0, (skill * total + agreed) / weights, skill)
+        self.skill_[annotator] = np.where(total + added > 0, (skill * total + agreed) / weights, skill)
         return posterior
 
     def _count_agreement(self, table: Annotations, posterior: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """With the outcome of the vote, in which ties are ties whatever they lean to."""
+        """(A,) Return the agreement with the outcome of the vote, in which tied classes share."""
         tied = posterior >= posterior.max(axis=1, keepdims=True, initial=0) * (1 - EDGE)
         return super()._count_agreement(table, tied / tied.sum(axis=1, keepdims=True))
 

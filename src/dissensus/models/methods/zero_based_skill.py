@@ -1,18 +1,18 @@
-"""Zero-based skill: Wawa again and again, the skills moving part of the way towards the agreement with the last vote.
+"""Zero-based skill: repeated Wawa, in which skills move part of the way to the agreement with the last vote.
 
-    m_i = the classes with the largest Σ_{rows of i with y = c} w s_j, sharing 1; known classes: 1       (vote)
+    m_i = the classes with the largest Σ_{rows of i with y = c} w s_j, with equal shares; known classes: 1  (vote)
     a_j = Σ_{rows of j} w m_i(y) / n_j        n_j = Σ_{rows of j} w                                      (agreement)
     s_j ← s_j + r_t (a_j − s_j)               s_j = 1/K at first                                          (skill)
 
 | symbol | name | shape |
 |---|---|---|
-| m | outcome of the vote | (I, K), never made |
+| m | outcome of the vote | (I, K), never stored |
 | s, a | skill, agreement | (A,) |
 | r_t | learning_rate · decay^⌊t / decay_every⌋ | |
 
-Both steps run_em the same function, F(s, m) = Σ_j n_j (s_j a_j(m) − s_j²/2): the vote is its largest over m, and it is
-a parabola in every s_j with its top at a_j, which a step of r ≤ 1 does not pass. So F never falls (it is `trace_`), the
-skills cannot circle, and once no vote changes they run into the agreement itself.
+Both steps raise the same function, F(s, m) = Σ_j n_j (s_j a_j(m) − s_j²/2): the vote maximises it over m, and it is a
+parabola in every s_j with its maximum at a_j, which a step of r ≤ 1 does not pass. So F never falls (it is `trace_`),
+the skills cannot cycle, and once no vote changes they converge to the agreement.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dissensus.table.annotations import Annotations
     cite="Ustalov et al. 2024",
 )
 class ZeroBasedSkill(Wawa):
-    """Weighted votes and skills in turn."""
+    """Weighted votes, and skills by their outcome, in turn."""
 
     learning_rate: float = param(1.0, "how far the skills move towards the agreement with the vote", above=0, high=1)
     decay: float = param(0.5, "the rate is multiplied by this every `decay_every` steps", above=0, high=1)
@@ -51,18 +51,18 @@ class ZeroBasedSkill(Wawa):
                 hits = vote(skill).hits
                 trace.append(objective(skill, hits, vote.total))
                 on_step(len(trace), trace[-1])
-                behind = vote.agreement(hits) - skill  # without labels: the population's, and so the average skill
-                gap = float(np.abs(behind).max(initial=0))
+                step = vote.agreement(hits) - skill  # without labels: to the population's agreement
+                gap = float(np.abs(step).max(initial=0))
                 self.converged_ = gap <= self.tol
                 if not self.converged_:
-                    skill = skill + self.learning_rate * self.decay ** (len(trace) // self.decay_every) * behind
+                    skill = skill + self.learning_rate * self.decay ** (len(trace) // self.decay_every) * step
             hits = self._conclude(vote, skill)
-        self.trace_ = np.array([*trace, objective(skill, hits, vote.total)])  # the last is of what is returned
+        self.trace_ = np.array([*trace, objective(skill, hits, vote.total)])  # the last is that of the returned skills
         self.n_iter_ = len(trace)
         if not self.converged_:
             self._warn_unconverged("votes", "a skill", float(gap))
 
 
 def objective(skill: FloatArray, hits: FloatArray, total: FloatArray) -> float:
-    """F of the module; `hits` are n a."""
+    """Return F of the module; `hits` are n a."""
     return float(skill @ hits - (total * skill**2).sum() / 2)
