@@ -275,6 +275,14 @@ ASKED = {
 }
 
 
+def test_a_body_is_not_read_before_its_caller_is_known(opened):
+    service = opened()
+    service.create("p")
+    Tokens(service.store).add("admin")
+    too_long = b" " * (Limits.body_bytes + 1)
+    assert client(service).post("/projects/p/annotations", content=too_long).status_code == 401
+
+
 @pytest.mark.parametrize("role", MAY)
 def test_roles_may_do_what_they_may_and_no_more(opened, role):
     service = opened()

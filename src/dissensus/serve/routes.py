@@ -26,7 +26,7 @@ from dissensus.serve.next_item import MAX_COUNT
 from dissensus.serve.overview import FORMATS, TOOLS, WHAT
 from dissensus.serve.project import Project
 from dissensus.serve.requests import ADDRESS, annotation_events, check, decision_event, item_events
-from dissensus.serve.security import Guard, allow
+from dissensus.serve.security import BEARER, Guard, allow
 from dissensus.serve.service import Service
 from dissensus.serve.tokens import Caller
 from dissensus.table.io.writers import writers
@@ -67,10 +67,13 @@ class JsonRoute(APIRoute):
     """A route for `JsonRequest`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return what answers a request; a caller is identified before its body is read."""
         handle = super().get_route_handler()
+        has_caller = any(getattr(part.call, "identifies_caller", False) for part in self.dependant.dependencies)
 
         async def handle_json(request: Request) -> Response:
+            if has_caller:
+                request.app.state.guard.caller(request, await BEARER(request))
             return await handle(JsonRequest(request.scope, request.receive))
 
         return handle_json

@@ -101,4 +101,5 @@ def allow(permission: str, for_annotators: str | None = None) -> Any:
             raise Refused(reason="not allowed", subject=needed)
         return caller
 
+    check.identifies_caller = True  # type: ignore[attr-defined]  # see `routes.JsonRoute`
     return Depends(check)
