@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,18 +85,33 @@ def _check_written(name: str, suffix: str, frame: Any) -> None:
     assert again.to_pylist() == frame.to_pylist(), f"{name}: a table that is written reads back differently"
 
 
+def _without_an_entry(whole: bytes) -> list[bytes]:
+    """Return a JSON file without each of the entries of its last record; nothing for other formats."""
+    try:
+        records = json.loads(whole)
+    except ValueError:
+        return []
+    last = records[-1] if isinstance(records, list) and records else records
+    if not isinstance(last, dict):
+        return []
+    others = records[:-1] if isinstance(records, list) else []
+    return [
+        json.dumps([*others, {name: value for name, value in last.items() if name != missing}]).encode()
+        for missing in last
+    ]
+
+
 def _check_damaged(name: str, path: Path) -> None:
     """Check that every damaged file is one error of ours, or a table."""
     whole = path.read_bytes()
+    damaged = [whole[:size] for size in np.linspace(0, len(whole) - 1, 10).astype(int).tolist()]
     with TemporaryDirectory() as folder:
         copy = Path(folder) / path.name
-        for size in np.linspace(0, len(whole) - 1, 10).astype(int).tolist():
-            copy.write_bytes(whole[:size])
+        for content in [*damaged, *_without_an_entry(whole)]:
+            copy.write_bytes(content)
             try:
                 read(copy, format=name)
             except DataError as error:
                 message = str(error)
                 if path.name not in message:
-                    raise AssertionError(
-                        f"{name}: the error of a truncated file does not name it: {message}"
-                    ) from error
+                    raise AssertionError(f"{name}: the error of a damaged file does not name it: {message}") from error

@@ -11,6 +11,7 @@ from dissensus.table import exceptions as errors
 from dissensus.table import io
 from dissensus.table.io import exports, jsonl
 from dissensus.table.io.readers import detect, readers
+from dissensus.testing.readers import check_reader
 from facts import raises, warns
 
 CSV = "item,annotator,label\n1,2,3\n"
@@ -77,6 +78,10 @@ def test_a_reader_is_one_file_as_the_guide_writes_it(tmp_path, monkeypatch):
         assert list(readers).index("arrow") < list(readers).index("votes") < list(readers).index("label-studio")
         with raises(errors.UnknownColumn, name="who", role="annotator", columns=("item", "annotator", "label")):
             io.read(tmp_path / "table.votes", annotator="who")
+        check_reader("votes", tmp_path / "table.votes")
+        (tmp_path / "ragged.votes").write_text("a ann cat\nb ann\n")
+        with raises(errors.DamagedFile, path=tmp_path / "ragged.votes", reason="line 2 has 2 parts instead of 3"):
+            io.read(tmp_path / "ragged.votes")
     finally:
         sys.modules.pop("dissensus.table.io.votes", None)
 
@@ -100,3 +105,6 @@ def test_an_export_is_a_function_that_yields_answers(tmp_path, monkeypatch):
     assert (table.items.tolist(), table.annotators.tolist(), len(table)) == ([7, 8], ["ann", "bob"], 1)
     with raises(errors.MissingField, names=("who",), role="annotator"):
         io.read(path, annotator="who")
+    path.write_text('{"fancy_id": 7, "by": "ann"}\n')
+    with raises(errors.DamagedFile, path=path, reason="there is no entry 'says'"):
+        io.read(path)

@@ -20,6 +20,7 @@ from dissensus.messages import ParameterName, quoted
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns, check_names
 from dissensus.table.io.build import Golds, Taken
+from dissensus.table.io.files import reading
 from dissensus.table.io.readers import JSON_SUFFIXES, Reader
 from dissensus.table.kinds import CONTEXT, VERSUS, pair_items, set_name
 from dissensus.table.kinds import NOTHING as EMPTY_SET
@@ -94,13 +95,17 @@ def export_reader(
     request.
     """
 
+    def answers_of(path: Path, columns: Columns) -> Rows:
+        with reading(path):  # a record without an entry that the reader relies on is one error
+            yield from answers(path, columns)
+
     def read_items(path: Path, columns: Columns | None) -> pa.Table:
-        return _item_table(answers(path, columns or Columns()), path)
+        return _item_table(answers_of(path, columns or Columns()), path)
 
     def collect(paths: Sequence[Path], columns: Columns, ticks: str | None, kind: str | None = None) -> Taken:
-        rows = answers(paths[0], columns)
+        rows = answers_of(paths[0], columns)
         if len(paths) > 1:
-            rows = _joined({path: answers(path, columns) for path in paths}, own_items)
+            rows = _joined({path: answers_of(path, columns) for path in paths}, own_items)
         path = paths[0] if len(paths) == 1 else paths[0].parent
         return _collect(rows, Request(path, columns, ticks, kind, words, aside, {}))
 

@@ -69,7 +69,8 @@ def reading(path: Path) -> Iterator[None]:
             raise errors.NotUtf16(path=path, reason=error.reason) from error
         raise errors.NotUtf8(path=path, where=f" (byte 0x{error.object[error.start]:02x})") from error
     except Exception as error:  # libraries that unpack and parse raise errors of any type
-        reason = str(error).strip().partition("\n")[0][:MAX_REASON_LENGTH].rstrip(".")
+        text = f"there is no entry {error}" if isinstance(error, KeyError) else str(error)
+        reason = text.strip().partition("\n")[0][:MAX_REASON_LENGTH].rstrip(".")
         raise errors.DamagedFile(path=path, reason=reason) from error
 
 
