@@ -57,9 +57,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 """Public package → its public names; without any, those of its `__all__`. Modules among these are packages here."""
 INNER = (
-    *("bring", "check", "columns", "deciding", "expected_labels", "from_tree", "in_order"),
-    *("item_columns", "likelihoods", "leave", "params_", "place", "row_weights", "rows", "run", "shown", "snap_items"),
-    *("take", "temperatures", "to_tree", "trainer"),
+    *("check", "columns", "confusion_support", "confusions_of", "deciding", "expected_labels", "from_tree", "in_order"),
+    *("item_columns", "likelihoods", "load", "open", "params_", "row_weights", "rows", "run", "shown", "snap_items"),
+    *("store_results", "take", "temperatures", "to_tree", "trainer"),
 )
 """Methods that other layers of the package call, not users; mkdocs.yml filters them too."""
 

@@ -82,8 +82,9 @@ def faults(makers, name, value, owner):
     if len(first.split()) < 2 or not first.endswith((".", ":")):
         yield "a sentence"
     if not callable(value):  # a registry: the page of its package begins with the example, its entries have pages
-        package, _, short = name.rsplit(".", 2)
-        yield from () if re.search(rf"\b{short}\b", code(import_module(package))) else ("an example",)
+        home, short = name.rsplit(".", 1)
+        pages = (import_module(home), import_module(home.rpartition(".")[0]))
+        yield from () if re.search(rf"\b{short}\b", code(*pages)) else ("an example",)
     elif not has_example(name, value, owner, makers):
         yield "an example"
     if inspect.isfunction(value):

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dissensus.common.json_lines import Store, StoreInUse
+from dissensus.common.exceptions import CannotWrite
+from dissensus.common.json_lines import Store
 from dissensus.exceptions import BadParameter, UnwritableFile
 from reproductions import (
     claims_picture,
@@ -312,7 +313,7 @@ def test_what_there_is_not_is_one_clear_error():
 def test_two_runs_at_once_do_not_share_a_store(paper, tmp_path):
     store = tmp_path / "new" / "toy.jsonl"
     with Store.locked(store):
-        with pytest.raises(StoreInUse):
+        with pytest.raises(CannotWrite):
             reproduce([paper.table], store)
         assert not paper.calls
         reproduce([paper.table], tmp_path / "other.jsonl", seeds=1)

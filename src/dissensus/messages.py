@@ -54,7 +54,7 @@ class Face:
         return next((self.templates[base] for base in kind.__mro__ if base in self.templates), kind.template)
 
 
-PYTHON = Face(lambda name: {"known": "gold"}.get(name, name))  # `fit(gold=…)` learns from gold, as `--known` does
+PYTHON = Face(lambda name: {"training_gold": "gold"}.get(name, name))  # what `--known` is called in Python
 
 
 class _ParameterWords:

@@ -7,7 +7,13 @@ from functools import partial
 
 from dissensus.messages import Face
 
-OPTIONS = {"format": "input_format", "format_": "format", "setting": "set", "classes": "classes A,B,…"}
+OPTIONS = {
+    "format": "input_format",
+    "format_": "format",
+    "setting": "set",
+    "classes": "classes A,B,…",
+    "training_gold": "known",
+}
 """Parameter → option, if the option is not the parameter with dashes."""
 
 

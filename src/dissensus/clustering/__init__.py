@@ -1,4 +1,8 @@
-"""Clusterings of items and annotators by their labels: one file per clustering, which registers itself."""
+"""Clusterings of items and annotators by their labels: one file per clustering, which registers itself.
+
+>>> sorted(clusterings)
+['fmm', 'pgm-annealing', 'pgm-bp']
+"""
 
 from dissensus.clustering.annealing import PGMAnnealing
 from dissensus.clustering.base import Clustering, Clusters, clusterings

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import mannwhitneyu
 
+from dissensus.common.notebook import html_table
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.exceptions import CellsOfUnequalLength, KurtosisOfTwoClasses, NamesAndCodes
 
@@ -48,6 +49,9 @@ class ErrorCells:
             "cells": cells,
             "mann_whitney": {"statistic": float(self.test.statistic), "p_value": float(self.test.pvalue)},
         }
+
+    def _repr_html_(self) -> str:
+        return html_table("Error cells", self.to_dict()["cells"], 4)
 
     def to_frame(self) -> Any:
         """Return an Arrow table, one row per cell: stl, mtl, items, kurtosis."""

@@ -122,7 +122,7 @@ class DecisionFunction(Learner):
 
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(80, 8, 2, seed=1).annotations
-    >>> DecisionFunction(epochs=2).fit(table).predict_proba(table.items[:3], ["unseen"]).shape
+    >>> DecisionFunction(epochs=2).fit(table).predict_proba(table.items[:3], [99]).shape
     (3, 1)
     """
 

@@ -55,6 +55,12 @@ class Aggregator(Parameters, ABC):
     >>> new = Annotations.from_arrays([200, 200], [0, 5], [1, 1])
     >>> model.predict(new).tolist(), model.predict_annotations(table).shape, model.partial_fit(new).items_.size
     ([1], (1000, 3), 201)
+    >>> model.reliability_interval().shape, model.confusion_interval().shape, model.confusions_of(np.array([0, -1])).shape
+    ((12, 2), (12, 3, 3, 2), (2, 3, 3))
+    >>> model.tempering.dependence, model.untempered_posterior().shape, model.results()["prior_"]
+    (0.6, (201, 3), 'K simplex')
+    >>> list(model.to_frame("annotators"))[:3], next(model.item_frames()).num_rows
+    (['annotator', 'annotations', 'reliability'], 201)
     """  # noqa: E501 - the output of a doctest
 
     seed: int | None = param(0, "of all draws; None draws one", low=0)

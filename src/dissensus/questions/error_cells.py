@@ -25,7 +25,7 @@ def compare_errors(
     >>> votes = Predictions.read(data.annotations.soft_labels(), data.annotations)
     >>> truth = Predictions.read(np.eye(3)[data.truth], data.annotations)
     >>> compare_errors(votes, truth, data.annotations, data.truth).count.tolist()
-    [[66, 0], [7, 0]]
+    [[75, 0], [6, 0]]
     """
     known = in_text(table, (first, second))
     choices = [Aligned.of(one, known).choice for one in (first, second)]
