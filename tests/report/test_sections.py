@@ -13,8 +13,8 @@ from dissensus.common.formatting import Count, Share
 from dissensus.exceptions import UnknownName
 from dissensus.models.base import methods_for
 from dissensus.models.confidence import ask_for_gold
-from dissensus.questions.compare import MIN_HIDDEN
 from dissensus.questions.base import questions
+from dissensus.questions.compare import MIN_HIDDEN
 from dissensus.report import Section, collect
 from dissensus.report.blocks import Chart, Table, Text
 from dissensus.report.exceptions import AllGoldKnown
