@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cache, partial
-from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
+from functools import partial
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
-from dissensus.compute.engines import in_memory
 from dissensus.compute.rows import expand_rows
 from dissensus.models import confidence, fitting, frames, incremental
 from dissensus.models import likelihoods as expectations
-from dissensus.models.confidence import reliability
 from dissensus.models.earlier_counts import Earlier
 from dissensus.models.exceptions import ChosenModel, ModelNotFitted
 from dissensus.models.fitting import check_gold
-from dissensus.models.frames import FrameKind, arg_max, item_columns
+from dissensus.models.frames import FrameKind, annotated_results, arg_max, item_columns
 from dissensus.models.likelihoods import Likelihoods, given_first
 from dissensus.models.registry import default_method, methods, methods_for
 from dissensus.models.tempering import Tempering, labels_per_item
@@ -216,13 +214,6 @@ class Aggregator(Parameters, ABC):
         """(A,) weight of each annotator's labels that are right by a posterior (I, K), and of all its labels."""
         return table.agreement_with(posterior)
 
-    def _posterior_of(self, table: Annotations, annotators: IntArray) -> FloatArray:
-        """(I, K) posterior of a new table over the same classes; `annotators` (A,) codes, −1 unseen."""
-        from dissensus.models.confusion import posterior_of_table
-
-        with in_memory(table, None, self.threads) as engine:  # type: ignore[attr-defined]
-            return posterior_of_table(engine, self.prior_, self.confusions_of(annotators))[0]
-
     def confusions_of(self, annotators: IntArray) -> FloatArray:
         """(n, K, K) [annotator, true, given] P(label | class) of n annotators by code into `annotators_`, −1 unseen."""
         if not hasattr(self, "population_confusion_"):
@@ -234,6 +225,7 @@ class Aggregator(Parameters, ABC):
         """Return the number of labels behind every entry of `confusion_`, broadcastable to it, or None if unknown."""
         return None
 
+    _posterior_of = expectations.posterior_of
     _label_probabilities = expectations.label_probabilities
     _estimate_tempering = fitting.estimate_tempering
     _open_engine = fitting.open_engine
@@ -242,7 +234,7 @@ class Aggregator(Parameters, ABC):
     def _set_reliability(self, hits: FloatArray, total: FloatArray) -> None:
         """Set the reliability of annotators of whose labels (A,) that many are right."""
         self.hits_, self.total_ = np.minimum(hits, total), total
-        self.reliability_ = reliability(hits, total)
+        self.reliability_ = confidence.reliability(hits, total)
 
     def _per_item_results(self) -> list[str]:
         """Return the results with one row per item, besides their names."""
@@ -252,10 +244,3 @@ class Aggregator(Parameters, ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "n_iter_"):
             raise ModelNotFitted(method=type(self).__name__)
-
-
-@cache
-def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
-    """Return the texts of all that a class and its parents annotate as `Annotated[type, text]`."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_hints
 
 import numpy as np
 
@@ -112,6 +113,13 @@ def as_html(model: Aggregator) -> str | None:
     frame = model.to_frame("items", backend="pyarrow")
     about = f"{model!r}, fitted to {model.n_annotations_.sum():,.0f} labels of {model.items_.size:,} items"
     return html_table(about, frame[:MAX_ROWS_SHOWN].to_pylist(), len(frame))
+
+
+@cache
+def annotated_results(kind: type[Aggregator]) -> dict[str, str]:
+    """Return the texts of all that a class and its parents annotate as `Annotated[type, text]`."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items() if get_origin(hint) is Annotated}
 
 
 def _bounds(interval: FloatArray) -> dict[str, FloatArray]:

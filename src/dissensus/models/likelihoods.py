@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
+from dissensus.compute.engines import in_memory
+from dissensus.table.annotations import Annotations
 
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
@@ -41,6 +43,14 @@ def likelihoods(model: Aggregator) -> Likelihoods:
         return given_first(given.reshape(items.size, annotators.size, K, K))
 
     return Likelihoods(belief, of, False)
+
+
+def posterior_of(model: Aggregator, table: Annotations, annotators: IntArray) -> FloatArray:
+    """(I, K) posterior of a new table over the same classes; `annotators` (A,) codes, −1 unseen."""
+    from dissensus.models.confusion import posterior_of_table
+
+    with in_memory(table, None, model.threads) as engine:  # type: ignore[attr-defined]
+        return posterior_of_table(engine, model.prior_, model.confusions_of(annotators))[0]
 
 
 def label_probabilities(model: Aggregator, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
