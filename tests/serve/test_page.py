@@ -26,7 +26,8 @@ from cli.tables import rows, write_csv
 from dissensus import read
 from dissensus.cli import app as cli
 from dissensus.cli.adjudicate import PROJECT, Decisions, _service
-from dissensus.exceptions import UnreadableFile, UnwritableFile
+from dissensus.cli.exceptions import BadBoth, BadDecision, NotWrittenBy
+from dissensus.exceptions import UnwritableFile
 from dissensus.serve.app import create_app
 from dissensus.serve.events import Event
 from dissensus.serve.exceptions import InvalidValue
@@ -34,6 +35,7 @@ from dissensus.serve.requests import annotation_events, decision_event
 from dissensus.serve.service import Service
 from dissensus.serve.store import open_store
 from dissensus.serve.tokens import Tokens
+from dissensus.table.exceptions import NotUtf8
 from dissensus.table.io import read_gold
 from report.test_browser import CHROMIUM, browser  # noqa: F401 - a fixture
 
@@ -456,23 +458,25 @@ def test_two_who_decide_about_one_file_lose_nothing(deciding, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "error", "reason"),
     [
-        (b"a,,x|y,,,me,2026-01-01", "'x|y' in column 'both'; write a list such as"),
-        ("a,é,,,,me,2026-01-01".encode("latin-1"), "is not in UTF-8; save it so"),
-        (b"a,x,,,,me,2026-01-01,more", "is no file of decisions of ours"),
-        (b"a,x,,,,me,yesterday", f"x.decisions.csv, item 'a': {InvalidValue(problem='time', value='yesterday')}"),
-        (b"a,,,,,me,2026-01-01", "x.decisions.csv, item 'a': a decision has "),
-        (b"a,x,,yes,,me,2026-01-01", "x.decisions.csv, item 'a': a decision has "),
-        (b"a,,,no,,me,2026-01-01", "x.decisions.csv, item 'a': a decision has "),
-        (b'a,,"[""x""]",,,me,2026-01-01', "x.decisions.csv, item 'a': both: "),
+        (b"a,,x|y,,,me,2026-01-01", BadDecision, str(BadBoth(text="'x|y'"))),
+        ("a,é,,,,me,2026-01-01".encode("latin-1"), NotUtf8, None),
+        (b"a,x,,,,me,2026-01-01,more", NotWrittenBy, None),
+        (b"a,x,,,,me,yesterday", BadDecision, str(InvalidValue(problem="time", value="yesterday"))),
+        (b"a,,,,,me,2026-01-01", BadDecision, "a decision has "),
+        (b"a,x,,yes,,me,2026-01-01", BadDecision, "a decision has "),
+        (b"a,,,no,,me,2026-01-01", BadDecision, "a decision has "),
+        (b'a,,"[""x""]",,,me,2026-01-01', BadDecision, "both: "),
     ],
 )
-def test_a_file_that_was_changed_by_hand_is_explained(tmp_path, row, said):
+def test_a_file_that_was_changed_by_hand_is_explained(tmp_path, row, error, reason):
     path = tmp_path / "x.decisions.csv"
     path.write_bytes(b"item,label,both,unclear,note,by,at\n" + row)
-    with pytest.raises(UnreadableFile, match=re.escape(said)):
+    with pytest.raises(error) as caught:
         Decisions(path, "me").events({"a"})
+    assert caught.value.path == path
+    assert reason is None or (caught.value.item, caught.value.reason.startswith(reason)) == ("'a'", True)
 
 
 def test_a_decision_for_a_class_that_is_not_there_is_said_with_its_file(tmp_path):

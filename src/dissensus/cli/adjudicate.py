@@ -83,6 +83,8 @@ class Decisions:
 
     def _read(self) -> dict[str, dict[str, str]]:
         """Return item → its row."""
+        from dissensus.table.exceptions import NotUtf8
+
         if not self.path.exists():
             return {}
         try:
@@ -91,7 +93,7 @@ class Decisions:
                 ours = tuple(reader.fieldnames or ()) == COLUMNS
                 rows = list(reader)
         except UnicodeDecodeError:
-            raise faults.NotWrittenBy(path=self.path, command="adjudicate") from None
+            raise NotUtf8(path=self.path, where="") from None
         if not ours or any(None in row for row in rows):  # None: more fields than columns
             raise faults.NotWrittenBy(path=self.path, command="adjudicate")
         return {row["item"]: row for row in rows}
