@@ -16,6 +16,7 @@ from dissensus.cli.inputs import Inputs
 from dissensus.cli.train import new_model
 from dissensus.common.exceptions import OutOfRange, OverwritesInput, UnknownEntry
 from dissensus.exceptions import BadParameter, DataError, UnreadableFile
+from dissensus.table.exceptions import MissingFile
 from dissensus.table.io import read_frame
 
 torch = pytest.importorskip("torch", reason="needs the `learning` extra")
@@ -453,7 +454,7 @@ def test_what_no_earlier_run_wrote_is_not_overwritten(cli, labels, features):
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        (["nowhere", "features.npz"], 1, faults.NotWrittenBy),
+        (["nowhere", "features.npz"], 1, MissingFile),
         (["empty", "features.npz"], 1, faults.NotWrittenBy),
         (["stopped", "features.npz"], 1, faults.TrainingStopped),
         (["model", "missing.npz"], 1, UnreadableFile),

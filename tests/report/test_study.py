@@ -98,3 +98,11 @@ def test_a_bar_has_the_largest_shares_and_one_for_the_rest():
     counts = np.array([5.0, 1, 4, 3, 1, 6, 0, 0, 0])
     assert shares(counts, many) == [["f", 0.3, 0], ["a", 0.25, 1], ["c", 0.2, 2], ["d", 0.15, 3], ["other", 0.1, -1]]
     assert shares(np.zeros(6), few) == []
+
+
+def test_the_report_names_options_that_there_are():
+    from dissensus.cli.face import COMMAND_LINE
+    from dissensus.report.face import REPORT
+
+    for parameter in ("training_gold", "many_classes", "gold"):
+        assert REPORT.parameter(parameter) == COMMAND_LINE.parameter(parameter)

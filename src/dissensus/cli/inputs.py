@@ -26,6 +26,7 @@ from dissensus.messages import ParameterName
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 from dissensus.table.datasets.folder import read_array
+from dissensus.table.exceptions import MissingFile
 from dissensus.table.find_columns import guess_column, listed
 from dissensus.table.io import read_frame
 
@@ -88,6 +89,8 @@ class Inputs:
         except FileNotFoundError as error:
             if (model / "checkpoint").exists():
                 raise faults.TrainingStopped(folder=model) from error
+            if not model.exists():
+                raise MissingFile(path=model) from error
             raise faults.NotWrittenBy(path=model, command="train") from error
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise faults.NotWrittenBy(path=model / SUMMARY, command="train") from error

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from dissensus.report.section import Finding
     from dissensus.report.study import Study
 
-REPORT = Face(lambda name: f"--{name.replace('_', '-').replace('=', ' ')}")
+
+def option_words(parameter: str) -> str:
+    """Return the option of the command line for a parameter."""
+    name = {"training_gold": "known"}.get(parameter, parameter)
+    return f"--{name.replace('_', '-').replace('=', ' ')}"
+
+
+REPORT = Face(option_words)
 
 
 def shown_finding(section: str, found: Finding) -> dict[str, Any]:
