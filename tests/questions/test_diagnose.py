@@ -8,7 +8,7 @@ import pytest
 import dissensus as dz
 from dissensus import Annotations, diagnose
 from dissensus.exceptions import BadParameter
-from dissensus.questions.exceptions import NoAnnotations
+from dissensus.models.exceptions import NoAnnotations
 from dissensus.questions.findings import RareAgreement, SameLabel
 from dissensus.table.datasets.digits import digits_crowd
 from dissensus.table.simulate import simulate

@@ -13,9 +13,9 @@ from dissensus.evaluation.hard import TIE, hits
 from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.models.base import Aggregator, Likelihoods, methods_for
 from dissensus.models.confidence import EffectiveLabels
+from dissensus.models.exceptions import NoAnnotations
 from dissensus.models.methods import DawidSkene, MajorityVote, OneCoin
 from dissensus.questions import findings
-from dissensus.questions.exceptions import NoAnnotations
 from dissensus.questions.recommend import Recommendation
 from dissensus.questions.redundancy import Level, NextLabel, Redundancy, Rehearsal, redundancy
 from dissensus.table.simulate import simulate

@@ -93,9 +93,3 @@ class Count(int):
         if "|" in words:
             return words.split("|")[self != 1]
         return count(int(self), words) if words else f"{int(self):,}"
-
-
-def quoted(name: Any) -> str:
-    """Write a name as messages show it: quoted, and cut where it is long."""
-    text = repr(getattr(name, "tolist", lambda: name)())  # what NumPy holds as Python does
-    return text if len(text) <= 60 else f"{text[:57]}…{text[-1]}"

@@ -110,12 +110,6 @@ class BadWeights(DataError):
     total: int
 
 
-class UnsupportedItemType(DataError):
-    template = "column {column!r} holds values of type {type}; convert it to text or integers."
-    column: str
-    type: str
-
-
 class WrongFileSize(DataError):
     template = (
         "{path} has {size:,} bytes, which is not the size of {entries:,} entries; delete its folder and fit again."

@@ -20,7 +20,7 @@ from dissensus.common.formatting import count
 from dissensus.common.types import FloatArray
 from dissensus.messages import Message
 from dissensus.models.copies import find_copies
-from dissensus.questions.exceptions import NoAnnotations
+from dissensus.models.exceptions import NoAnnotations
 from dissensus.questions.findings import CopiedLabels, RareAgreement, SameLabel
 from dissensus.questions.habits import FLAG_WORDS as ALL_WORDS
 from dissensus.questions.habits import MIN_LABELS, SAME_LABEL, Flag, Flagged, Habits, find_habits
@@ -85,7 +85,7 @@ def diagnose(table: Annotations, *, threads: int | None = None) -> Diagnosis | H
 def diagnose_classes(table: Annotations, *, threads: int | None = None) -> Diagnosis:
     """Flag annotators of classes or grades."""
     if table.n_annotations == 0:
-        raise NoAnnotations()
+        raise NoAnnotations
     A = table.n_annotators
     copies = find_copies(table)
     others = ask_others(table, copies.unit, threads)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.formatting import quoted, word_list
-from dissensus.exceptions import BadParameter, DataError, MissingColumn, NotFitted, UnreadableFile
-from dissensus.messages import ParameterName
+from dissensus.common.formatting import word_list
+from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
+from dissensus.messages import ParameterName, quoted
 
 # Mistakes -------------------------------------------------------------------------------------------------------------
 
@@ -30,10 +30,6 @@ class TwoPredictionsNeeded(BadParameter):
 
 
 # The table ------------------------------------------------------------------------------------------------------------
-
-
-class NoAnnotations(DataError):
-    template = "The table has no annotations; there is nothing to learn from."
 
 
 class EmptySnapshot(DataError):
@@ -197,11 +193,6 @@ class NoPairs(BadParameter):
 class NotAModel(BadParameter):
     template = "A fitted aggregator, LIA or CrowdClassifier is needed, got {type}."
     type: str
-
-
-class ModelNotFitted(NotFitted):
-    template = "This {model} is not fitted yet; call fit(table) first."
-    model: str
 
 
 class OtherClasses(DataError):

@@ -56,7 +56,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, balanced, thread_count
 from dissensus.compute.kernels import disagreement as kernels
 from dissensus.models.base import Aggregator, arg_max
-from dissensus.questions.exceptions import ModelNotFitted
+from dissensus.models.exceptions import ModelNotFitted
 from dissensus.questions.perspectives import ROWS_AT_ONCE, GroupEffect, metadata_groups, perspectives
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -177,7 +177,7 @@ def explain(
     """
     check_kind(table.kind, CLASS_KINDS, "explain")
     if not hasattr(fitted, "posterior_"):
-        raise ModelNotFitted(model=type(fitted).__name__)
+        raise ModelNotFitted(method=type(fitted).__name__)
     check_argument("permutations", permutations, int, low=1, must="must be at least 1")
     table = table.to_classes(fitted.classes_)
     known = naming.match(table.items, fitted.items_, "items")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dissensus.common.formatting import Count, Share, count, first_names, quoted, short, word_list
-from dissensus.messages import Message
+from dissensus.common.formatting import Count, Share, count, first_names, short, word_list
+from dissensus.messages import Message, quoted
 
 MAX_RARE_CLASSES_SHOWN = 5
 

@@ -41,7 +41,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation.distances import pair_distances
 from dissensus.messages import Message
-from dissensus.questions.exceptions import NoAnnotations
+from dissensus.models.exceptions import NoAnnotations
 from dissensus.questions.findings import (
     LowCorrelation,
     LowSimilarity,
@@ -194,7 +194,7 @@ def find_habits(table: Annotations) -> Habits:
     True
     """
     if table.n_annotations == 0:
-        raise NoAnnotations()
+        raise NoAnnotations
     labels, traits, disagreement = FINDERS[table.kind](table)
     enough = labels >= MIN_LABELS
     crowds = [Crowd.of(one, enough) for one in traits]

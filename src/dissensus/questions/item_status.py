@@ -51,7 +51,7 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 SETTLED = 0.95  # confidence of a settled item; with 0.9, three data sets of 12 are less than 88 % right
 RELIABLE = 0.9  # reliability of a settled number
-NEAR = 0.9  # share of the labels of numbers that count as near their value
+NEAR_LABEL_SHARE = 0.9  # share of the labels of numbers that count as near their value
 MIN_ANNOTATORS = 2  # of a settled item: labels of one annotator, however many, are unchecked
 MAX_CHANCE = 0.05  # probability of so little agreement by errors alone, below which an item is split
 MIN_ANNOTATORS_SPLIT = 4  # annotators of an item that can be split
@@ -255,7 +255,7 @@ def _status_of_numbers(model: Any, table: Annotations, known: Any) -> ItemStatus
     total = values.var() + variance.mean() if values.size else 0.0  # of true values
     sure = np.maximum(1 - variance / total, 0) if total > 0 else np.ones(values.size)
     away = np.abs(table.values[table.label] - values[table.item])
-    near = away <= np.quantile(away, NEAR) if away.size else away < 0
+    near = away <= np.quantile(away, NEAR_LABEL_SHARE) if away.size else away < 0
     agree = np.bincount(table.item, near, table.n_items).astype(np.int64)
     # the interval does not depend on how far apart the labels lie, so this is tested too
     settled = is_settled(sure, table.ratings_per_item, least=RELIABLE)

@@ -59,6 +59,7 @@ from dissensus.compute.kernels import recommendation as kernels
 from dissensus.messages import Message, ParameterName
 from dissensus.models.base import Aggregator
 from dissensus.models.confidence import CROWD_LABELS
+from dissensus.models.exceptions import ModelNotFitted
 from dissensus.models.tempering import Tempering
 from dissensus.questions import findings
 from dissensus.questions.exceptions import (
@@ -67,7 +68,6 @@ from dissensus.questions.exceptions import (
     FractionalCapacity,
     ItemUnknownToModel,
     MissingLimit,
-    ModelNotFitted,
     NamesAreText,
     NotAModel,
     NotATable,
@@ -295,7 +295,7 @@ class _Search:
         if not hasattr(model, "likelihoods"):
             raise NotAModel(type=type(model).__name__)
         if not hasattr(model, "posterior_"):
-            raise ModelNotFitted(model=type(model).__name__)
+            raise ModelNotFitted(method=type(model).__name__)
         self.expected = model.likelihoods()
         if not np.array_equal(model.classes_, table.classes):
             raise OtherClasses(model_classes=model.classes_.size, table_classes=table.classes.size)

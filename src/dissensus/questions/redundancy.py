@@ -53,16 +53,15 @@ from dissensus.evaluation.hard import hits, tied
 from dissensus.messages import Message
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.confidence import EffectiveLabels
-from dissensus.models.exceptions import EffectiveLabelCount
+from dissensus.models.exceptions import EffectiveLabelCount, NoAnnotations
 from dissensus.questions import findings
 from dissensus.questions.compare import OnFit, flat, named_model, timed_fit
-from dissensus.questions.exceptions import NoAnnotations
 from dissensus.questions.recommend import ADVICE_BUDGET, Recommendation, recommend
 from dissensus.table.annotations import Annotations
 from dissensus.table.kinds import CLASS_KINDS, check_kind
 
 STEPS = (1, 1.5, 2, 3, 5, 7)  # levels, times a power of ten
-NEARLY_ALL = 0.95  # share of the annotations above which a level is the same as all
+MAX_LEVEL_SHARE = 0.95  # share of the annotations above which a level is the same as all
 PLACES = 16  # annotators in the expectation; with 64 the gain differed by less than a tenth
 CELLS = 2**22  # numbers in an array of likelihoods at most
 MAX_LIKELIHOODS = 2**30  # likelihoods that differ between items; beyond, fewer annotators are used
@@ -271,7 +270,7 @@ def redundancy(
     for name, value, low in (("seeds", seeds, 1), ("limit", limit, 1), ("seed", seed, 0)):
         check_argument(name, value, int, low=low)
     if table.n_annotations == 0:
-        raise NoAnnotations()
+        raise NoAnnotations
     method, blank = named_model(model)
     part, part_gold, sampled = _sample(table, gold, limit, seed)
     counts = np.diff(part.item_ptr)
@@ -366,7 +365,7 @@ def _levels(counts: IntArray, levels: Sequence[int] | None) -> list[int]:
             check_argument("levels", one, int, low=1, must="must be whole numbers, at least 1")
         return [int(one) for one in sorted(set(levels)) if one < counts.max()]
     steps = [int(step * 10**power) for power in range(9) for step in STEPS if power or step != 1.5]
-    return [one for one in steps if np.minimum(counts, one).sum() <= NEARLY_ALL * counts.sum()]
+    return [one for one in steps if np.minimum(counts, one).sum() <= MAX_LEVEL_SHARE * counts.sum()]
 
 
 def _drawn(model: Aggregator, seconds: float, whole: Aggregator, gold: IntArray | None) -> tuple[Any, ...]:

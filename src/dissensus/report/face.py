@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dissensus.common.formatting import Count, Share
+from dissensus.common.options import option_words
 from dissensus.evaluation.pairs import wilson
 from dissensus.messages import Face, Message
 from dissensus.models.confidence import ask_for_gold
@@ -15,13 +16,6 @@ from dissensus.table.kinds import CLASS_KINDS
 if TYPE_CHECKING:
     from dissensus.report.section import Finding
     from dissensus.report.study import Study
-
-
-def option_words(parameter: str) -> str:
-    """Return the option of the command line for a parameter."""
-    name = {"training_gold": "known"}.get(parameter, parameter)
-    return f"--{name.replace('_', '-').replace('=', ' ')}"
-
 
 REPORT = Face(option_words)
 

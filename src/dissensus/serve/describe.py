@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dissensus.questions.findings import NoLabel
 from dissensus.questions.item_status import STATUSES
 from dissensus.serve.events import Stored, label_json
-from dissensus.serve.exceptions import DecidedBy, NewClass, NoLabel
+from dissensus.serve.exceptions import DecidedBy, NewClass
 from dissensus.serve.rows import ANNOTATOR, ITEM, LABEL
 from dissensus.table.kinds import CLASS_KINDS
 
 if TYPE_CHECKING:
     from dissensus.serve.project import Project
 
-SHORT = ("item", "label", "confidence", "labels", "status")
+SUMMARY_FIELDS = ("item", "label", "confidence", "labels", "status")
 LISTS = ("all", *STATUSES, "unlabelled", "decided", "unsettled", "queue")
 ORDERS = ("confidence", "name", "changed")
 
@@ -134,4 +135,4 @@ def short(project: Project, items: Iterable[str]) -> list[dict[str, Any]]:
     """Return the main facts about some items."""
     with project.lock:
         found = [_described(project, project.names[ITEM].codes[name]) for name in sorted(items)]
-        return [{key: one[key] for key in SHORT} for one in found]
+        return [{key: one[key] for key in SUMMARY_FIELDS} for one in found]

@@ -303,10 +303,6 @@ class NewClass(Message):
     template = "a label of a new class; the next fit determines its confidence"
 
 
-class NoLabel(Message):
-    template = "no label"
-
-
 class DecidedBy(Message):
     template = "decided by {annotator}"
     annotator: str

@@ -123,7 +123,7 @@ class Span(BaseModel):
 
 Label = Annotated[Any, Field(description="text, number, list of options, list of spans, or any JSON")]
 CLASS = TypeAdapter(Class)
-LONG = TypeAdapter(Annotated[Storable, Field(max_length=MAX_LABEL)])
+LONG_TEXT = TypeAdapter(Annotated[Storable, Field(max_length=MAX_LABEL)])
 OPTIONS = TypeAdapter(list[Option])
 SPANS = TypeAdapter(list[Span])
 ADDRESS = TypeAdapter(Address)
@@ -137,16 +137,16 @@ def label_of(value: Any, kind: str | None = None) -> tuple[str, str | None]:
     if isinstance(value, int | float) and abs(value) <= kinds.MAX_NUMBER:
         return json.dumps(int(value) if isinstance(value, float) and value.is_integer() else value), None
     if isinstance(value, str) and value.strip():
-        return check(LONG if kind == "objects" else CLASS, value), None
+        return check(LONG_TEXT if kind == "objects" else CLASS, value), None
     if several == []:
         return kinds.NOTHING, EMPTY
     if several and all(isinstance(one, str) for one in several):
         options = check(OPTIONS, several)
-        return check(LONG, kinds.set_name(options)), "sets"
+        return check(LONG_TEXT, kinds.set_name(options)), "sets"
     if several and all(isinstance(one, dict) and {"start", "end", "label"} <= one.keys() for one in several):
-        return check(LONG, span_text(several)), "spans"
+        return check(LONG_TEXT, span_text(several)), "spans"
     if isinstance(value, dict | list):
-        return check(LONG, json.dumps(value, sort_keys=True, ensure_ascii=False)), "objects"
+        return check(LONG_TEXT, json.dumps(value, sort_keys=True, ensure_ascii=False)), "objects"
     raise InvalidValue(problem="label", value=value)
 
 
@@ -257,7 +257,7 @@ class DecisionBody(Body):
             if len(set(labels)) < len(labels) or len(set(label_kinds) - {EMPTY}) != 1:
                 raise InvalidValue(problem="answer", value=self.both)
             label_kind = max(set(label_kinds) - {EMPTY}, key=str)
-            check(LONG, json.dumps(labels, ensure_ascii=False))
+            check(LONG_TEXT, json.dumps(labels, ensure_ascii=False))
             data |= {"both": [*labels]}
         elif self.unclear:
             data |= {"unclear": True}

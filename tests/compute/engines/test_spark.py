@@ -26,11 +26,11 @@ from dissensus.compute.exceptions import (
     ItemsLost,
     OneLabelPerRow,
     SparkCannotRead,
-    UnsupportedItemType,
     WrongEngine,
 )
 from dissensus.models.confusion import FULL, LIKELIHOOD, ConfusionPass
 from dissensus.models.exceptions import NoEarlierCounts
+from dissensus.table.exceptions import UnsupportedType
 from dissensus.table.simulate import simulate
 from tables import KINDS, random_table, some_gold
 
@@ -241,7 +241,7 @@ def test_a_part_that_is_walked_twice_at_once_counts_once(spark, tmp_path, monkey
     [
         ({"item": [1, None], "annotator": [1, 2], "label": [0, 1]}, BlankNames),
         ({"item": [1, 2], "annotator": ["a", " "], "label": [0, 1]}, BlankNames),
-        ({"item": [1.5, 2.0], "annotator": [1, 2], "label": [0, 1]}, UnsupportedItemType),
+        ({"item": [1.5, 2.0], "annotator": [1, 2], "label": [0, 1]}, UnsupportedType),
         ({"item": [1], "annotator": [1], "label": [0], "weight": [-1.0]}, BadWeights),
     ],
 )

@@ -48,12 +48,12 @@ from dissensus.compute.exceptions import (
     NoSuchFile,
     NotParquet,
     OneLabelPerRow,
-    UnsupportedItemType,
     WrongFileSize,
 )
 from dissensus.compute.rows import Rows
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.exceptions import UnsupportedType
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.files import reading
 from dissensus.table.names import encode_labels
@@ -323,7 +323,7 @@ class _Writer:
         if len(item) == 0:
             return
         if not (naming.is_text(item.type) or pa.types.is_integer(item.type)):
-            raise UnsupportedItemType(column="item", type=str(item.type))
+            raise UnsupportedType(column="item", type=str(item.type))
         codes = np.asarray(item.dictionary_encode().indices)  # rows are sorted: an item is new if its code changes
         new = np.flatnonzero(np.diff(codes, prepend=-1))
         if self.last is not None and item[0].as_py() == self.last:

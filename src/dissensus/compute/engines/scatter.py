@@ -41,11 +41,11 @@ from dissensus.compute.exceptions import (
     SparkCannotFind,
     SparkCannotRead,
     SparkNotStarted,
-    UnsupportedItemType,
 )
 from dissensus.compute.rows import Rows, expand_rows, join_rows
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
+from dissensus.table.exceptions import UnsupportedType
 from dissensus.table.names import encode_labels
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")  # Spark's names of types
@@ -320,7 +320,7 @@ def _check(rows: Any, columns: dict[str, str]) -> int:
 
     kinds = dict(rows.dtypes)
     if kinds["item"] != "string" and kinds["item"] not in INTEGERS:
-        raise UnsupportedItemType(column=columns["item"], type=kinds["item"])
+        raise UnsupportedType(column=columns["item"], type=kinds["item"])
     bad = {}
     for role in ("item", "annotator", "label"):
         bad[role] = of.col(role).isNull()
