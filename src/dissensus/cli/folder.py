@@ -37,10 +37,14 @@ def check(folder: Path | None, files: Iterable[Path] = ()) -> None:
     if folder is None:
         return
     above = next(path for path in (folder, *folder.parents) if path.exists())
-    if not above.is_dir():
-        raise faults.InTheWay(path=folder, obstacle=above, kind="file")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+        turn = HeldFolder(above.parent, wait=True)  # another run may have been replacing the folder
+        above = next(path for path in (folder, *folder.parents) if path.exists())
+        if not above.is_dir():
+            raise faults.InTheWay(path=folder, obstacle=above, kind="file")
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
+        del turn
     there = [folder / file for file in files if (folder / file).is_file()]
     check_no_input(*there, folder / SUMMARY)
     if there and not (folder / SUMMARY).is_file():
