@@ -36,19 +36,27 @@ def check(folder: Path | None, files: Iterable[Path] = ()) -> None:
     """
     if folder is None:
         return
-    above = next(path for path in (folder, *folder.parents) if path.exists())
-    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-        turn = HeldFolder(above.parent, wait=True)  # another run may have been replacing the folder
-        above = next(path for path in (folder, *folder.parents) if path.exists())
-        if not above.is_dir():
-            raise faults.InTheWay(path=folder, obstacle=above, kind="file")
-        if not os.access(above, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
-        del turn
+    turn = _take_turn(folder)
+    _check_place(folder)
+    del turn
     there = [folder / file for file in files if (folder / file).is_file()]
     check_no_input(*there, folder / SUMMARY)
     if there and not (folder / SUMMARY).is_file():
         raise faults.NotOurFile(file=there[0], summary=SUMMARY)
+
+
+def _take_turn(folder: Path) -> HeldFolder:
+    """Wait until no other run is replacing a folder, and keep it so while the lock lives."""
+    return HeldFolder(next(path for path in folder.resolve().parents if path.is_dir()), wait=True)
+
+
+def _check_place(folder: Path) -> None:
+    """Raise an error if a folder cannot be made or written to."""
+    above = next(path for path in (folder, *folder.parents) if path.exists())
+    if not above.is_dir():
+        raise faults.InTheWay(path=folder, obstacle=above, kind="file")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
 
 
 def check_file(output: Path | None, what: str, option: str = "-o") -> None:
@@ -91,10 +99,11 @@ def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
     Files of `folder` that are neither written again nor `stale` (relative) stay. If it cannot be moved (a mount, the
     working folder), its files are replaced one by one, and its summary marks it as incomplete until the last is there.
     """
-    check(folder)
-    target = folder.resolve()
+    turn, target = _take_turn(folder), folder.resolve()
+    _check_place(folder)
     created = [path for path in target.parents if not path.exists()]  # the innermost first
     inside = target.exists() and (target.is_mount() or not os.access(target.parent, os.W_OK | os.X_OK))
+    del turn
     part = (target if inside else target.parent) / f".dissensus-{token_hex(4)}.part"
     try:
         part.mkdir(parents=True)
