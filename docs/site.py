@@ -29,6 +29,7 @@ from diagrams import plates  # noqa: E402
 from generate import keywords_table  # noqa: E402
 
 ELSEWHERE = (
+    "AGENTS.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "benchmarks/*/README.md",
