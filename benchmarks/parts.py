@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.json_lines import Store
+from dissensus.common.json_lines import JsonLinesStore
 from reproductions import record
 from reproductions.processes import run_parts
 
@@ -65,7 +65,7 @@ class Benchmark:
 
     def _finish(self, parts: list[Part], store: Path, options: argparse.Namespace) -> None:
         made = record.provenance(device=options.device)
-        with Store.locked(store) as kept:
+        with JsonLinesStore.locked(store) as kept:
             found = kept.by_key()
             todo = [part for part in parts if record.key_of([self.name, part]) not in found]
             for part, values, error in run_parts(self.run, todo, options.device, jobs=options.jobs):

@@ -12,7 +12,7 @@ import typer
 
 from dissensus.cli import folder
 from dissensus.cli.errors import BAD_DATA, reported, say
-from dissensus.common.progress import clean, console, waiting
+from dissensus.common.progress import escape, make_console, show_progress
 from dissensus.exceptions import BadParameter, UnreadableFile
 
 
@@ -64,13 +64,16 @@ def reproduce(
             raise BadParameter(f"{name} must be at least 1, got {value}.")
     papers = [load_paper(name) for name in ((what or [])[:1] or paper_names())]
     tables = {paper.name: paper.only((what or [])[1:]) for paper in papers}
-    out = console()
+    out = make_console()
     if list_:
         for paper in papers:
-            out.print(clean(f"{paper.name}: {paper.title}"), soft_wrap=True)
+            out.print(escape(f"{paper.name}: {paper.title}"), soft_wrap=True)
             for table in tables[paper.name]:
                 full, few = (sum(1 for _ in table.cells(quick=q, seeds=seeds)) for q in (False, True))
-                out.print(clean(f"  {table.name:8} {table.title} ({full} parts; --quick {few})"), soft_wrap=True)
+                out.print(
+                    escape(f"  {table.name:8} {table.title} ({full} parts; --quick {few})"),
+                    soft_wrap=True,
+                )
         return
     folder.check(output)
     if not render:
@@ -81,7 +84,7 @@ def reproduce(
         wanted = tables[paper.name]
         failures: list[Failure] = []
         if prepare:
-            with waiting(f"preparing {paper.name}"):
+            with show_progress(f"preparing {paper.name}"):
                 getattr(paper.module, "prepare", lambda: None)()
             continue
         if not render:
@@ -98,7 +101,7 @@ def reproduce(
         missing = sum(1 for table in wanted for cell in table.cells(quick=quick, seeds=seeds) if cell.key not in there)
         left, failed = left + missing, failed + len(failures)
         note = f"; {missing} parts are left, {len(failures)} of them failed" if missing else ""
-        out.print(clean(f"{output / store.stem}.md, .html{note}"), soft_wrap=True)
+        out.print(escape(f"{output / store.stem}.md, .html{note}"), soft_wrap=True)
         if not render:  # last: they take their time, whatever the --minutes
             for file, why in draw_figures(paper, wanted, output, device, quick=quick).items():
                 say(f"{file} was not drawn: {why}")
@@ -113,7 +116,7 @@ def reproduce(
 
 def _write_page(paper: Any, output: Path, name: str, lines: Any, failures: Any, quick: bool) -> None:
     """NAME.md, NAME.html and the picture of the claims, each whole or not at all."""
-    from dissensus.common.atomic import atomic
+    from dissensus.common.atomic import open_atomically
     from reproductions import make_page, render_html, render_markdown
     from reproductions.claims_picture import draw_claims
 
@@ -123,7 +126,7 @@ def _write_page(paper: Any, output: Path, name: str, lines: Any, failures: Any, 
         texts[page.claims_file] = draw_claims(page.claims)
     output.mkdir(parents=True, exist_ok=True)
     for file, text in texts.items():
-        with atomic(output / file) as whole:
+        with open_atomically(output / file) as whole:
             whole.write(text.encode())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import open_atomically
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.models.base import check_gold
@@ -97,6 +97,6 @@ def _write(chart: Any, path: str | Path, size: tuple[int, int] | None = SIZE) ->
         drawn = convert.vegalite_to_html(spec, bundle=True).encode()
     else:
         raise BadParameter(f"a figure is an .svg, .png or .html file, not {path.name}.")
-    with atomic(path) as file:
+    with open_atomically(path) as file:
         file.write(drawn)
     return path

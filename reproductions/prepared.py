@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import open_atomically
 from dissensus.common.types import FloatArray
 from dissensus.features.cache import cache_folder
 
@@ -35,7 +35,7 @@ def prepared(name: str, make: Callable[[], Any]) -> FloatArray:
     path = prepared_folder() / f"{name}.npy"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(path) as file:
+        with open_atomically(path) as file:
             np.save(file, np.asarray(make()))
     return np.asarray(np.load(path))
 
@@ -52,7 +52,7 @@ def prepared_words(name: str, known: Callable[[], Sequence[str]], dimensions: in
         few = found @ np.linalg.svd(found, full_matrices=False)[2][:dimensions].T
         few /= few.std()
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(path) as file:
+        with open_atomically(path) as file:
             for word, row in zip(seen, few.tolist(), strict=True):
                 file.write((" ".join([word, *(f"{x:.{digits}f}" for x in row)]) + "\n").encode("utf-8"))
     return str(path)

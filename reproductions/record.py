@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.json_lines import Store
+from dissensus.common.json_lines import JsonLinesStore
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dissensus", "numpy", "scipy", "scikit-learn", "numba", "pyarrow", "torch", "transformers")
@@ -157,10 +157,10 @@ def key_of(configuration: Any) -> str:
 
 def read_store(path: Path) -> Results:
     """The lines of a store by key; the last of a key counts."""
-    return Store(path).by_key()
+    return JsonLinesStore(path).by_key()
 
 
-def add_line(store: Store, key: str, made: Made, found: dict[str, Any]) -> dict[str, Any]:
+def add_line(store: JsonLinesStore, key: str, made: Made, found: dict[str, Any]) -> dict[str, Any]:
     """Append a finished part to a store, and return its line."""
     line = {"key": key, **found, "made": made}
     store.add(line)
@@ -172,7 +172,7 @@ def publish(
     packages: dict[str, dict[str, str]] | None = None,
 ) -> None:  # fmt: skip
     """Append a whole run to `results/NAME.jsonl` beside a README, and write its tables between NAME's marks there."""
-    add_line(Store(store_path(readme.parent, name)), name, made, found)
+    add_line(JsonLinesStore(store_path(readme.parent, name)), name, made, found)
     splice(readme, name, "\n\n".join([sentence(made, packages), *tables]))
 
 

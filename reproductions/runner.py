@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.json_lines import Store
+from dissensus.common.json_lines import JsonLinesStore
 from reproductions.experiment import Cell, Paper, Table, load_paper
 from reproductions.processes import run_parts
 from reproductions.record import Results, add_line, provenance
@@ -64,7 +64,7 @@ def reproduce(
     def too_late() -> bool:
         return minutes is not None and time.monotonic() - began > 60 * minutes
 
-    with Store.locked(path) as kept, watch or nullcontext():
+    with JsonLinesStore.locked(path) as kept, watch or nullcontext():
         found = kept.by_key()
         todo = [cell for cell in cells if cell.key not in found]
         if watch is not None:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.frames import as_frame
+from dissensus.common.frames import columns_to_frame
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.evaluation import Estimate, paired_bootstrap
 from dissensus.questions.compare import flat
@@ -75,7 +75,7 @@ class Tuned:
 
     def to_frame(self) -> Any:
         """Return one row per trial: a pandas frame where pandas is installed, else an Arrow table."""
-        return as_frame(self.rows())
+        return columns_to_frame(self.rows())
 
 
 def tune(

@@ -7,7 +7,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import Any, Self
 
-from dissensus.common.progress import clean, console
+from dissensus.common.progress import escape, make_console
 from reproductions.experiment import Cell
 
 
@@ -15,7 +15,7 @@ class Watch:
     """Shows a live table on a terminal, a line per cell elsewhere."""
 
     def __init__(self, jobs: int = 1):
-        self.jobs, self.screen = jobs, console(stderr=True)
+        self.jobs, self.screen = jobs, make_console(stderr=True)
         self.total: dict[str, int] = defaultdict(int)
         self.done: dict[str, int] = defaultdict(int)
         self.failed: dict[str, int] = defaultdict(int)
@@ -51,7 +51,7 @@ class Watch:
         if line is None:
             self.failed[name] += 1
             self.last = f"{name}, {cell.data}, {cell.condition}, {seeds}: {error}"
-            self.screen.print(clean(f"failed: {self.last}"))
+            self.screen.print(escape(f"failed: {self.last}"))
         else:
             self.done[name] += 1
             self.seconds[name].append(line["seconds"])
@@ -59,7 +59,7 @@ class Watch:
             self.last = f"{cell.data}, {cell.condition}, {seeds}: {values}"
             if self.live is None:
                 done, total = sum(self.done.values()), sum(self.total.values())
-                self.screen.print(clean(f"{done} of {total}: {name}, {self.last} ({line['seconds']:.0f} s)"))
+                self.screen.print(escape(f"{done} of {total}: {name}, {self.last} ({line['seconds']:.0f} s)"))
         self._show()
 
     def left(self, name: str) -> float | None:
@@ -75,7 +75,7 @@ class Watch:
         """Current state, one row per table."""
         from rich.table import Table
 
-        table = Table("table", "done", "of", "failed", "s each", "time left", caption=clean(self.last))
+        table = Table("table", "done", "of", "failed", "s each", "time left", caption=escape(self.last))
         for name, total in self.total.items():
             spent = self.seconds[name]
             each = f"{sum(spent) / len(spent):.1f}" if spent else ""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import dissensus
-from dissensus.messages import PYTHON, Message, ParameterName, message_fields
+from dissensus.messages import PYTHON_FACE, Message, ParameterName, message_fields
 
 GOLDEN = Path(__file__).with_name("messages.txt")
 OPTIONAL = {"triton": "dissensus.compute.kernels.on_triton"}  # a module that needs what is not installed everywhere
@@ -72,7 +72,7 @@ def rendered():
     for name, kind in sorted(kinds.items()):
         lines += [f"{name.removeprefix('dissensus.')}"]
         for message in examples(kind):
-            python, command = message.render(PYTHON), message.render(COMMAND_LINE)
+            python, command = message.render(PYTHON_FACE), message.render(COMMAND_LINE)
             lines += [f"    {python}"] + ([f"    $ {command}"] if command != python else [])
             advice = message.render_advice(REPORT) if isinstance(message, Finding) else ""
             lines += [f"    → {advice}"] if advice else []
@@ -99,7 +99,7 @@ def test_messages_survive_pickling():
 
     import_everything()
     for kind in all_messages():
-        message: Any = example(kind).within("labels.csv")
+        message: Any = example(kind).add_subject("labels.csv")
         assert str(pickle.loads(pickle.dumps(message))) == str(message)
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from dissensus.common.json_lines import Store
+from dissensus.common.json_lines import JsonLinesStore
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import WideResNet
 from reproductions import record
@@ -131,7 +131,7 @@ def main() -> None:
     made = record.provenance(device="cpu" if chosen.tiny else "auto", busy=True)
     run = measure(chosen)
     if not chosen.tiny or chosen.out:
-        store = Store(chosen.out or record.store_path(HERE, "wide-resnet-speed"))
+        store = JsonLinesStore(chosen.out or record.store_path(HERE, "wide-resnet-speed"))
         record.add_line(store, "wide-resnet-speed", made, run)
     print(shown(run))
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from dissensus.common.json_lines import Store
+from dissensus.common.json_lines import JsonLinesStore
 from reproductions import record
 
 HERE = Path(__file__).parent
@@ -81,7 +81,9 @@ def main() -> None:
             print(
                 f"{name:28}{results[name]['file_mb']:9.0f}{results[name]['read_s']:9.2f}{results[name]['peak_gb']:9.2f}"
             )
-    record.add_line(Store(record.store_path(HERE, "read")), "read", made, {"rows": options.rows, "results": results})
+    record.add_line(
+        JsonLinesStore(record.store_path(HERE, "read")), "read", made, {"rows": options.rows, "results": results}
+    )
 
 
 if __name__ == "__main__":

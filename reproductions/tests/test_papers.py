@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 from dissensus.common.exceptions import CannotWrite
-from dissensus.common.json_lines import Store
+from dissensus.common.json_lines import JsonLinesStore
 from dissensus.exceptions import BadParameter, UnwritableFile
 from reproductions import (
     claims_picture,
@@ -312,7 +312,7 @@ def test_what_there_is_not_is_one_clear_error():
 
 def test_two_runs_at_once_do_not_share_a_store(paper, tmp_path):
     store = tmp_path / "new" / "toy.jsonl"
-    with Store.locked(store):
+    with JsonLinesStore.locked(store):
         with pytest.raises(CannotWrite):
             reproduce([paper.table], store)
         assert not paper.calls

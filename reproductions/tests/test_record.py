@@ -2,7 +2,7 @@
 
 import pytest
 
-from dissensus.common.json_lines import Store
+from dissensus.common.json_lines import JsonLinesStore
 from reproductions import record
 
 MADE = {
@@ -14,8 +14,8 @@ def test_the_last_line_of_a_key_counts(tmp_path):
     path = record.store_path(tmp_path, "one")
     assert path == tmp_path / "results" / "one.jsonl"
     for value in (1, 2):
-        record.add_line(Store(path), "a", MADE, {"value": value})
-    record.add_line(Store(path), "b", MADE, {"value": 3})
+        record.add_line(JsonLinesStore(path), "a", MADE, {"value": value})
+    record.add_line(JsonLinesStore(path), "b", MADE, {"value": 3})
     assert {key: line["value"] for key, line in record.read_store(path).items()} == {"a": 2, "b": 3}
     assert record.read_store(path)["a"]["made"] == MADE
 

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 MAX_MESSAGE_LENGTH = 1000  # characters; a file may have names of any length
 MAX_NAME_LENGTH = 60  # characters of a quoted name
 MAX_NAMES_LISTED = 12
-NOT_FACTS = {"template", "example", "about"}  # annotated names of a class of messages that are no facts
+NON_FACT_NAMES = {"template", "example", "about"}  # annotated names of a class of messages that are no facts
 
 
 class ParameterName(str):
@@ -54,7 +54,7 @@ class Face:
         return next((self.templates[base] for base in kind.__mro__ if base in self.templates), kind.template)
 
 
-PYTHON = Face(lambda name: {"training_gold": "gold"}.get(name, name))  # what `--known` is called in Python
+PYTHON_FACE = Face(lambda name: {"training_gold": "gold"}.get(name, name))  # what `--known` is called in Python
 
 
 class _ParameterWords:
@@ -67,24 +67,24 @@ class _ParameterWords:
         return self.face.parameter(name)
 
 
-def quoted(name: Any) -> str:
+def quote_name(name: Any) -> str:
     """Quote a name as Python does, NumPy's values as Python's, and shorten a long one.
 
-    >>> quoted("cat"), quoted(7), len(quoted("x" * 100))
+    >>> quote_name("cat"), quote_name(7), len(quote_name("x" * 100))
     ("'cat'", '7', 59)
     """
     text = repr(getattr(name, "tolist", lambda: name)())
     return text if len(text) <= MAX_NAME_LENGTH else f"{text[: MAX_NAME_LENGTH - 3]}…{text[-1]}"
 
 
-def quoted_list(names: Iterable[Any]) -> str:
+def quote_names(names: Iterable[Any]) -> str:
     """Quote the first dozen names, with commas between them.
 
-    >>> quoted_list(["a", "b"]), quoted_list(range(100))
+    >>> quote_names(["a", "b"]), quote_names(range(100))
     ("'a', 'b'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, …')
     """
     names = list(names)
-    return ", ".join(map(quoted, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
+    return ", ".join(map(quote_name, names[:MAX_NAMES_LISTED])) + (", …" if len(names) > MAX_NAMES_LISTED else "")
 
 
 class _Template(Formatter):
@@ -92,7 +92,7 @@ class _Template(Formatter):
 
     def convert_field(self, value: Any, conversion: Any) -> Any:
         if conversion in ("r", "l"):
-            return quoted(value) if conversion == "r" else quoted_list(value)
+            return quote_name(value) if conversion == "r" else quote_names(value)
         return super().convert_field(value, conversion)
 
 
@@ -134,7 +134,7 @@ class Message:
     example: ClassVar[Mapping[str, Any]] = {}  # facts for the test of all messages
     sentence: str  # all of it, of a message that is made with a sentence instead of facts
     facts: dict[str, Any]
-    about: tuple[str, ...] = ()  # what the message is about, such as a file or a question; the outermost first
+    subjects: tuple[str, ...] = ()  # what the message is about, such as a file or a question; the outermost first
 
     def __init__(self, sentence: str | None = None, **facts: Any):
         super().__init__()
@@ -148,20 +148,20 @@ class Message:
                 value = self.facts[name] = value.item()
             setattr(self, name, value)
 
-    def render(self, face: Face = PYTHON) -> str:
+    def render(self, face: Face = PYTHON_FACE) -> str:
         """Return the sentence in the words of an interface; the middle of a very long one is left out."""
         template = "{sentence}" if "sentence" in self.facts else face.template_of(type(self))
-        sentence = "".join(f"{one}: " for one in self.about) + self.fill(template, face)
+        sentence = "".join(f"{one}: " for one in self.subjects) + self.fill_template(template, face)
         half = MAX_MESSAGE_LENGTH // 2
         return sentence if len(sentence) <= MAX_MESSAGE_LENGTH else f"{sentence[:half]} … {sentence[-half:]}"
 
-    def fill(self, template: str, face: Face = PYTHON) -> str:
+    def fill_template(self, template: str, face: Face = PYTHON_FACE) -> str:
         """Return a template with the facts filled in, in the words of an interface."""
         return _Template().vformat(template, (), _Facts(self, face))
 
-    def within(self, subject: str) -> Self:
+    def add_subject(self, subject: str) -> Self:
         """Say what the message is about, in front of what is said already; return the message."""
-        self.about = (subject, *self.about)
+        self.subjects = (subject, *self.subjects)
         return self
 
     def __str__(self) -> str:
@@ -171,7 +171,7 @@ class Message:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.facts.items())})"
 
     def __reduce__(self) -> Any:
-        return _restore, (type(self), self.facts, self.about)
+        return _rebuild_message, (type(self), self.facts, self.subjects)
 
 
 @cache
@@ -183,7 +183,7 @@ def message_fields(kind: Any) -> dict[str, Any]:
             own |= {
                 name: None
                 for name, hint in vars(base).get("__annotations__", {}).items()
-                if name not in NOT_FACTS and not str(hint).startswith("ClassVar")
+                if name not in NON_FACT_NAMES and not str(hint).startswith("ClassVar")
             }
     if not own:
         return {} if kind.template != Message.template else {"sentence": str}
@@ -191,8 +191,8 @@ def message_fields(kind: Any) -> dict[str, Any]:
     return {name: hints[name] for name in own}
 
 
-def _restore(kind: type[Message], facts: dict[str, Any], about: tuple[str, ...]) -> Message:
+def _rebuild_message(kind: type[Message], facts: dict[str, Any], about: tuple[str, ...]) -> Message:
     """Make a message again that was pickled, such as an error of another process."""
     message = kind(**facts)
-    message.about = about
+    message.subjects = about
     return message

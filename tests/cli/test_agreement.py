@@ -171,7 +171,7 @@ def test_where_every_question_must_have_an_answer_the_first_without_one_ends_the
 
     with pytest.raises(DataError) as caught:
         answer_each({"a": 1, "b": 2}, answer, every=True)
-    assert caught.value.about == ("question 'a'",)
+    assert caught.value.subjects == ("question 'a'",)
     assert asked == ["a"]
 
 

@@ -133,7 +133,7 @@ def test_only_our_own_stale_parts_are_removed(here, monkeypatch):
         os.utime(live, (old, old))
         Path(".dissensus-11111111.part").mkdir()  # a run that has just started
         overwrite(Path("out"))
-        with atomic.atomic("out.csv"):
+        with atomic.open_atomically("out.csv"):
             pass
         left = {path.name for path in here.iterdir()}
     assert left == {*theirs, live.name, ".dissensus-11111111.part", "out", "out.csv"}
@@ -177,7 +177,7 @@ def test_permissions_links_and_empty_folders_stay(here):
 
 def test_a_private_file_is_private_from_its_first_byte(here):
     os.umask(0o022)
-    with atomic.atomic("key.csv", atomic.PRIVATE) as file:
+    with atomic.open_atomically("key.csv", atomic.OWNER_ONLY_MODE) as file:
         (part,) = here.glob(".key.csv.*.part")
         assert part.stat().st_mode & 0o777 == 0o600
         file.write(b"x")

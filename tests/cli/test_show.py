@@ -11,7 +11,7 @@ from dissensus.common import progress
 
 
 def test_what_rounds_to_nothing_has_no_sign():
-    assert (show.number(-0.0001), show.number(-0.0006), show.interval(-1e-9, 0.2)) == (
+    assert (show.format_number(-0.0001), show.format_number(-0.0006), show.format_interval(-1e-9, 0.2)) == (
         "0.000",
         "-0.001",
         "0.000 to 0.200",
@@ -35,11 +35,11 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def test_bar_waits_for_a_while(screen, monkeypatch):
-    with show.waiting("quick", 10) as on_step:
+    with show.show_progress("quick", 10) as on_step:
         on_step(1, -2.0)
     assert screen.getvalue() == ""
     monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", 0.01)
-    with show.waiting("slow [red]", 10) as on_step:
+    with show.show_progress("slow [red]", 10) as on_step:
         on_step(3, -2.5)
         time.sleep(0.3)
     assert "slow [red]" in screen.getvalue()
@@ -50,7 +50,7 @@ def test_bar_stops_when_the_work_fails(screen, monkeypatch):
     monkeypatch.setattr(progress, "SECONDS_BEFORE_BAR", 0.0)
 
     def work():
-        with show.waiting("reading"):
+        with show.show_progress("reading"):
             time.sleep(0.1)
             raise ValueError("no good")
 

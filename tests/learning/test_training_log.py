@@ -7,7 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from dissensus.common.progress import Bar
+from dissensus.common.progress import ProgressBar
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.exceptions import FolderNotWritable, TensorBoardMissing
 from dissensus.learning.training_log import TrainingLog, tell
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 
 def test_a_bar_shows_the_validation_score():
     said = []
-    bar = Bar("training", 5, None)
+    bar = ProgressBar("training", 5, None)
     bar._update = lambda **fields: said.append(fields["state"])
     tell(bar, 2, 0.5, {"cross-entropy": 0.61, "accuracy": 0.8})
     tell(bar, 3, 0.25, {"loss": 0.25})

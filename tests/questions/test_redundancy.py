@@ -7,9 +7,9 @@ import pytest
 
 import dissensus as dz
 from dissensus import Annotations
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import format_percent
 from dissensus.evaluation import Estimate, accuracy, expected_accuracy
-from dissensus.evaluation.hard import TIE, hits
+from dissensus.evaluation.hard import TIE_TOLERANCE, hits
 from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.models.base import Aggregator, Likelihoods, methods_for
 from dissensus.models.confidence import EffectiveLabels
@@ -62,7 +62,7 @@ def registered(monkeypatch):
 
 
 def tops(values):
-    return {c for c, value in enumerate(values) if value >= max(values) * (1 - TIE)}
+    return {c for c, value in enumerate(values) if value >= max(values) * (1 - TIE_TOLERANCE)}
 
 
 def literal(belief, thetas, shares):
@@ -506,7 +506,7 @@ def test_a_model_that_the_rehearsal_refutes_is_not_believed():
 
 def test_hardly_any_is_not_none_and_nearly_all_is_not_all():
     shares = [0, 1e-5, 0.0005, 0.5, 0.9994, 0.9996, 1]
-    assert [percent(share, 1) for share in shares] == [
+    assert [format_percent(share, 1) for share in shares] == [
         "0.0 %", "less than 0.1 %", "0.1 %", "50.0 %", "99.9 %", "more than 99.9 %", "100.0 %",
     ]  # fmt: skip
 

@@ -470,7 +470,7 @@ def test_a_fit_that_fails_stops_nothing_and_is_said_until_it_is_mended(opened, m
     assert sorted(project.export().decode().split()) == ["i,a,1e200", "i,b,3", "item,annotator,label"]
     with pytest.raises(FitFailed) as caught:
         project.export(what="items")
-    assert (caught.value.about, "1e200" in caught.value.reason) == (("p",), True)
+    assert (caught.value.subjects, "1e200" in caught.value.reason) == (("p",), True)
     service.append("p", [Event("removal", "1", "")])
     project.refit()
     assert (service.n_failing(), "trouble" in project.item("i"), round(project.item("i")["label"], 9)) == (0, False, 3)
@@ -495,7 +495,7 @@ def test_a_fit_that_failed_is_tried_again_after_a_while(opened, monkeypatch, cap
     monkeypatch.setattr("dissensus.serve.project.fit", lambda *_: 1 / 0)
     service.append("p", annotation_events(POST))
     service._fit(project)
-    assert [one.message for one in caplog.records] == [str(FitFailed(reason="division by zero").within("p"))]
+    assert [one.message for one in caplog.records] == [str(FitFailed(reason="division by zero").add_subject("p"))]
     assert project.trouble.reason == "division by zero"
     assert [project.due(time.monotonic() + wait) for wait in (0, 10)] == [False, True]
 

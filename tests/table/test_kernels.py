@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dissensus import Annotations
-from dissensus.common.arrays import group_starts
+from dissensus.common.arrays import group_offsets
 from dissensus.table import kernels
 from strategies import identical
 
@@ -18,7 +18,7 @@ def test_sort_rows_equals_lexsort(n):
     item, annotator, label = rng.integers(0, 9, n), rng.integers(0, 40, n), rng.integers(0, 5, n)
     item[: n // 2] = 3  # one item longer than an insertion sort is good for
     item, annotator, label = item.astype(np.int32), annotator.astype(np.int32), label.astype(np.int8)
-    ptr = group_starts(item, 9)
+    ptr = group_offsets(item, 9)
     order = np.lexsort((label, annotator, item))
     sorted_annotator, sorted_label = kernels.sort_rows(item, annotator, label, ptr, 5)
     np.testing.assert_array_equal(sorted_annotator, annotator[order])
@@ -31,7 +31,7 @@ def test_sort_rows_equals_lexsort(n):
 @pytest.mark.parametrize("n", [211, kernels.MIN_ROWS_TO_COMPILE])
 def test_group_is_a_stable_sort(n):
     codes = np.random.default_rng(0).integers(0, 6, n).astype(np.int32)
-    ptr = group_starts(codes, 8)  # two codes that nobody has
+    ptr = group_offsets(codes, 8)  # two codes that nobody has
     np.testing.assert_array_equal(np.diff(ptr), np.bincount(codes, minlength=8))
     np.testing.assert_array_equal(kernels.group(codes, ptr), np.argsort(codes, kind="stable"))
 

@@ -200,7 +200,7 @@ def test_a_wide_table_of_numbers_and_questions_of_several_kinds(tmp_path):
     rows = {"question": ["size", "size", "hue", "hue"], "item": [1, 2, 1, 2], "annotator": ["x"] * 4}
     found = read(pa.table(rows | {"label": ["0.5", "2.5", "red", "blue"]}))
     assert {name: one.kind for name, one in found.items()} == {"hue": "classes", "size": "numbers"}
-    note = notes.LabelsAre(what="numbers").within("Question size")
+    note = notes.LabelsAre(what="numbers").add_subject("Question size")
     assert found["hue"].source.notes == [note]  # every report has those of all questions
 
 

@@ -18,8 +18,8 @@ from dissensus.cli import exceptions as faults
 from dissensus.cli import options, show
 from dissensus.cli.options import option
 from dissensus.cli.source import Source
-from dissensus.common.atomic import HeldFolder, atomic, check_no_input
-from dissensus.common.extras import need
+from dissensus.common.atomic import FolderLock, check_not_an_input, open_atomically
+from dissensus.common.extras import import_extra
 from dissensus.exceptions import DataError
 
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def adjudicate(
     Example: dissensus aggregate labels.csv --known labels.decisions.csv -o results
     """
     for module in ("uvicorn", "fastapi"):
-        need(module, "dissensus adjudicate needs", "serve")
+        import_extra(module, "dissensus adjudicate needs", "serve")
     output = output or source.file.with_name(f"{source.file.name.partition('.')[0] or 'labels'}.decisions.csv")
     if source.named == "-" or not output.absolute().parent.is_dir():
         raise faults.FolderMissing(option="-o", path=output)
-    check_no_input(output)
+    check_not_an_input(output)
     decisions = Decisions(output, by or getpass.getuser())
     table = source.read_one()
     if table.kind == "spans" or table.proba is not None:
@@ -152,7 +152,7 @@ class Decisions:
         writer = csv.DictWriter(text, COLUMNS)
         writer.writeheader()
         writer.writerows(self.rows.values())
-        with atomic(self.path) as file:
+        with open_atomically(self.path) as file:
             file.write(text.getvalue().encode())
 
 
@@ -185,7 +185,7 @@ def _serve(
 
     items, classes = (list(map(str, names.tolist())) for names in (table.items, table.classes))
     with _service(open_store(str(store)), decisions) as service:
-        with show.waiting(f"preparing {source.file}"):
+        with show.show_progress(f"preparing {source.file}"):
             fixed = classes if table.kind in ("classes", "graded") else None
             project = service.create(PROJECT, kind=table.kind, classes=fixed, title=source.file.name)
             events = [event for event in table_events(table) if event.kind == "annotation"]
@@ -205,10 +205,10 @@ def _serve(
             about = {"url": address, "waiting": counts["queue"], "decided": counts["decided"]}
             source.print_json(about, output=decisions.path)
         else:
-            waiting = show.count(counts["queue"], "item")
-            show.line(f"{show.clean(source.file)}: to decide: {waiting}; decided: {counts['decided']:,}.")
+            waiting = show.format_count(counts["queue"], "item")
+            show.line(f"{show.escape(source.file)}: to decide: {waiting}; decided: {counts['decided']:,}.")
             show.line(
-                f"Decide at {address}; each decision is written to {show.clean(decisions.path)} at once. Ctrl-C stops."
+                f"Decide at {address}; each decision is written to {show.escape(decisions.path)} at once. Ctrl-C stops."
             )
         if open_:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
@@ -227,7 +227,7 @@ def _service(store: Any, decisions: Decisions) -> Any:
             ]
             if not made or len(made) < len(events):
                 return super().submit(project, events)
-            turn = HeldFolder(decisions.path.resolve().parent, wait=True)  # other processes may write the file too
+            turn = FolderLock(decisions.path.resolve().parent, wait=True)  # other processes may write the file too
             try:
                 if news := decisions.news(self.project(project).names[ITEM].codes):
                     super().submit(project, news).result()

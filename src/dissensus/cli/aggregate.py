@@ -116,7 +116,7 @@ def aggregate(*, task: Task, gold: Gold, source: SourceOfTables) -> None:
         results.print_result(result, source.title(question), preview=task.output is None)
     show.written(task.output, "Results are", "FOLDER to keep the results")
     if task.to is not None and task.output is not None:
-        show.line(f"The labels for {task.to} are in {show.clean(task.output / tool_files.file_name(task.to))}")
+        show.line(f"The labels for {task.to} are in {show.escape(task.output / tool_files.file_name(task.to))}")
 
 
 def fit(task: Task, gold: Gold, source: SourceOfTables) -> Answers:

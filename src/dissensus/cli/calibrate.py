@@ -74,7 +74,7 @@ class HumanGold(Gold):
             return None
         frame = read_table(self.gold)
         if name not in frame.column_names:
-            raise NoSuchColumn(column=name, known=tuple(frame.column_names)).within(str(self.gold))
+            raise NoSuchColumn(column=name, known=tuple(frame.column_names)).add_subject(str(self.gold))
         if (item := self.gold_item or item_column(table, self.gold)) is not None:
             frame = frame.select([item, name]).rename_columns(["item", name])
         try:
@@ -82,7 +82,7 @@ class HumanGold(Gold):
                 float("nan") if one in (None, "") else float(one) for one in aligned(frame, "item", table.items)[name]
             ]
         except (TypeError, ValueError) as error:
-            raise ColumnNotNumbers(column=name, error=str(error)).within(str(self.gold)) from None
+            raise ColumnNotNumbers(column=name, error=str(error)).add_subject(str(self.gold)) from None
 
 
 def calibrate(
@@ -144,10 +144,10 @@ def calibrate(
     columns = _columns(table, source, items, [name for name in (system, prompt) if name is not None])
     model = None
     if table.kind != "numbers":
-        with show.waiting(f"fitting {source.file}"):
+        with show.show_progress(f"fitting {source.file}"):
             model = fit.model().fit(table)
     others = [name for name in columns if name != prompt and _may_matter(name)]
-    with show.waiting(f"correcting {source.file}"):
+    with show.show_progress(f"correcting {source.file}"):
         found = calibrate(
             table, known, classes=classes, model=model, seed=seed or 0,
             probability=gold.probabilities(table), cost=prices,
@@ -176,7 +176,7 @@ def _without_gold(source: Source, table: Annotations, model: Aggregator, prices:
 
     if table.n_items < MIN_PANEL_ITEMS:
         raise TooFewPanelItems(items=table.n_items, needed=MIN_PANEL_ITEMS)
-    with show.waiting(f"fitting {source.file}"):
+    with show.show_progress(f"fitting {source.file}"):
         found = review_panel(table, model=model.fit(table), cost=prices)
     if found is None:
         raise NoHumanLabels(is_panel=False)
@@ -228,7 +228,7 @@ def _columns(table: Annotations, source: Source, items: Path | None, wanted: lis
         found = _columns_of_rows(table, source, wanted)
     for name in wanted:
         if name not in found:
-            raise NoSuchColumn(column=name, known=tuple(found)).within(str(items or source.file))
+            raise NoSuchColumn(column=name, known=tuple(found)).add_subject(str(items or source.file))
     return found
 
 
@@ -309,11 +309,11 @@ def panel_facts(panel: PanelReview) -> dict[str, Any]:
 
 
 def _line(message: Message) -> None:
-    show.line(show.clean(for_command_line(message)))
+    show.line(show.escape(for_command_line(message)))
 
 
 def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | None) -> None:
-    print_message(GoldOfTable(known=found.known, items=found.items.size), show.clean(title))
+    print_message(GoldOfTable(known=found.known, items=found.items.size), show.escape(title))
     rows = []
     for one in found.rates:
         name = show.name(one.name) if one.system is None else f"{show.name(one.system)}: {show.name(one.name)}"
@@ -335,7 +335,7 @@ def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | No
     if plan is not None:
         _line(plan.finding())
         if plan.more and next_file:
-            show.line(f"They are in {show.clean(next_file)}.")
+            show.line(f"They are in {show.escape(next_file)}.")
         elif plan.more:
             _line(ItemsToLabel(items=plan.more))
 
@@ -383,10 +383,10 @@ def _show_judges(found: Calibrated, panel: PanelReview) -> None:
 
 
 def _number(value: float) -> str:
-    return show.number(value) if value == value else "–"
+    return show.format_number(value) if value == value else "–"
 
 
 def _cell(one: Estimate | None) -> str:
     if one is None or one.value != one.value:
         return "–"
-    return f"{show.number(one.value)} ({show.interval(one.low, one.high)})"
+    return f"{show.format_number(one.value)} ({show.format_interval(one.low, one.high)})"

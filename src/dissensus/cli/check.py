@@ -58,7 +58,7 @@ class Limits:
         found: dict[str, Any] = {} if config is None else _read(config)
         for name in found:
             if name not in whole:
-                raise UnknownThreshold(name=name, known=tuple(whole)).within(str(config))
+                raise UnknownThreshold(name=name, known=tuple(whole)).add_subject(str(config))
         options = {name: value for name, value in asdict(self).items() if value is not None}
         found |= options
         for name, value in found.items():
@@ -66,7 +66,7 @@ class Limits:
             if not (number and (0 <= value == int(value) if whole[name] else 0 <= value <= 1)):
                 if name in options:
                     raise BadThreshold(name=ParameterName(name), whole=whole[name], value=value)
-                raise BadThreshold(name=name, whole=whole[name], value=value).within(str(config))
+                raise BadThreshold(name=name, whole=whole[name], value=value).add_subject(str(config))
         return found
 
 
@@ -108,7 +108,7 @@ def check(
 
         model: Any = fit.model(table.kind)
         before = None
-        with show.waiting(f"checking {source.title(question)}"):
+        with show.show_progress(f"checking {source.title(question)}"):
             if folder is not None:
                 before = _kept(folder, question, source.question_names)
                 model = model if fit.method or fit.setting else before.model
@@ -163,10 +163,10 @@ def _show(title: str, found: list[Check]) -> None:
         summary = {True: "the check passed", False: "the check failed", None: "nothing could be checked"}[
             found[0].passed
         ]
-    show.line(f"{show.clean(title)}: {summary}.")
+    show.line(f"{show.escape(title)}: {summary}.")
     for one in found:
         limit = f"{100 * one.limit:g} %" if isinstance(one.limit, float) else f"{one.limit:,}"
         bound = "" if one.passed is None else f" ({'at least' if one.name[:3] == 'min' else 'at most'} {limit})"
         advice = f" {one.advice}" if one.advice else ""
         name = one.name.replace("_", "-")
-        show.line(show.clean(f"{WORDS[one.passed]:<11}  {name}: {one.found}{bound}.{advice}"))
+        show.line(show.escape(f"{WORDS[one.passed]:<11}  {name}: {one.found}{bound}.{advice}"))

@@ -92,7 +92,7 @@ def cluster(
     else:
         model = clusterings[method](**size_keywords(method, K[0], L[0]), **given)
     model.set_params(restarts=restarts)
-    with show.waiting(f"clustering {source.file}") as on_step:
+    with show.show_progress(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
     summary = _summary(source.file, method, model, found, time.perf_counter() - began) | {
         "reading": source.import_report
@@ -137,13 +137,13 @@ def _search(table: Annotations, method: str, output: Path | None, **given: Any) 
     """Fit every pair of numbers; finished points are stored in the output folder."""
     from dissensus.clustering import select_clusters
 
-    with show.waiting("searching") as bar:
+    with show.show_progress("searching") as bar:
         if output is not None:
             output.mkdir(parents=True, exist_ok=True)
         store = None if output is None else output / "search.jsonl"
 
         def on_point(point: Any, done: int, total: int) -> None:
-            bar.tell(f"searching: {point.K} × {point.L} has KL {point.kl:.3f}", done, total)
+            bar.set_text(f"searching: {point.K} × {point.L} has KL {point.kl:.3f}", done, total)
 
         return select_clusters(table, method, store=store, on_point=on_point, **given)
 
@@ -172,7 +172,7 @@ def _summary(file: Path, method: str, model: Any, search: Selection | None, seco
 def _write(model: Any, search: Selection | None, part: Path) -> None:
     import numpy as np
 
-    from dissensus.common.frames import as_frame
+    from dissensus.common.frames import columns_to_frame
     from dissensus.models.saving import save
     from dissensus.table.io import write_frame
 
@@ -198,7 +198,7 @@ def _write(model: Any, search: Selection | None, part: Path) -> None:
         },
     }
     if search is not None:
-        frames["search"] = as_frame(search.rows(), "pyarrow")
+        frames["search"] = columns_to_frame(search.rows(), "pyarrow")
     for name, frame in frames.items():
         write_frame(frame, part / f"{name}.csv")
     save(model, part)
@@ -208,7 +208,7 @@ def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None
     from dissensus.clustering.model import of_clusters
 
     show.line(
-        f"{show.clean(summary['input'])}: {summary['item_clusters']} clusters of items and "
+        f"{show.escape(summary['input'])}: {summary['item_clusters']} clusters of items and "
         f"{summary['annotator_clusters']} of annotators by {summary['method']}, in {summary['seconds']:.1f} s"
     )
     if search is not None:

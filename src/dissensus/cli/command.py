@@ -16,7 +16,7 @@ import typer
 from dissensus.cli import show
 from dissensus.cli.options import QUIET
 from dissensus.common import progress
-from dissensus.common.atomic import reading_only
+from dissensus.common.atomic import protect_inputs
 
 WRITTEN = ("output", "next_file")  # parameters that name files to write
 
@@ -49,7 +49,7 @@ def with_options(command: Callable[..., None], name: str) -> Callable[..., None]
         inputs = list(_input_files(given))
         for parameter, group in groups.items():
             given[parameter] = group(**{field.name: given.pop(field.name) for field in dataclasses.fields(group)})
-        with progress.output(quiet=quiet, lines=own_process), reading_only(inputs):
+        with progress.set_output(quiet=quiet, lines=own_process), protect_inputs(inputs):
             command(**given)
 
     # typer reads one of the two, depending on its version

@@ -11,7 +11,7 @@ import typer
 from dissensus.cli import exceptions as faults
 from dissensus.cli import folder, options, show
 from dissensus.cli.options import option
-from dissensus.common.atomic import reading_only
+from dissensus.common.atomic import protect_inputs
 from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
@@ -40,22 +40,22 @@ def datasets(
     from dissensus.table.datasets import list_datasets, load_dataset
 
     folder.check(output)
-    with show.waiting(f"loading {name}"):
+    with show.show_progress(f"loading {name}"):
         data = load_dataset(name)
     files: list[str] = []
     if output is not None:
         read = [Path(one.source) / file for one in list_datasets() if one.name == name for file in one.files]
-        with reading_only(read), show.waiting(f"writing {output}"), folder.atomic_folder(output) as part:
+        with protect_inputs(read), show.show_progress(f"writing {output}"), folder.atomic_folder(output) as part:
             files = [path.name for path in data.write(part, features=features)]
     if json:
         show.json(_facts(data) | show.paths(folder=output) | ({"files": files} if files else {}))
         return
     for line in repr(data).splitlines():
-        show.line(show.clean(line))
+        show.line(show.escape(line))
     if output is None:
-        show.line(f"\nAs files: dissensus datasets {show.clean(name)} -o FOLDER")
+        show.line(f"\nAs files: dissensus datasets {show.escape(name)} -o FOLDER")
     else:
-        show.line(f"\nWritten into {show.clean(output)}: {', '.join(files)}")
+        show.line(f"\nWritten into {show.escape(output)}: {', '.join(files)}")
         if not features and data.stored:
             show.line("--features writes its features and images too, which `dissensus train` needs.")
 
@@ -72,7 +72,7 @@ def _list(json: bool) -> None:
     for info in found:
         where = info.source if info.source == "bundled" else "data folder"
         where = where if info.labelled else f"{where}, no labels"
-        rows.append((show.clean(info.name), show.clean(info.title), where))
+        rows.append((show.escape(info.name), show.escape(info.title), where))
     show.table(None, ("set", "description", "where"), rows, unbroken=("set",))
     if data_folder() is None:
         show.text(f"{VARIABLE} is not set; export {VARIABLE}=FOLDER to list the sets of a data folder too.")

@@ -50,7 +50,7 @@ def decision(
         others = dict.fromkeys(("items", "text", "pair", "position", "images"))
         file, inputs = Inputs.choose(InputFiles(features=features, **others))
         table, X = align_inputs(table, *inputs.read(file), source.file)
-    with show.waiting(f"training on {source.file}", model.epochs) as on_step:
+    with show.show_progress(f"training on {source.file}", model.epochs) as on_step:
         model.fit(table, X, on_step=on_step)
     pairs = _most_probable(model, table, top)
     summary: dict[str, Any] = {
@@ -71,7 +71,7 @@ def decision(
     if source.json:
         show.json(summary, folder=output)
         return
-    show.line(f"{show.clean(source.file)}: {summary['pairs']:,} pairs of {summary['items']:,} items and "
+    show.line(f"{show.escape(source.file)}: {summary['pairs']:,} pairs of {summary['items']:,} items and "
               f"{summary['annotators']:,} annotators")  # fmt: skip
     mean = model.predict_proba(table.items[:ITEMS_AT_ONCE]).mean(axis=0)
     order = (-mean).argsort(kind="stable")[:ANNOTATORS_SHOWN]

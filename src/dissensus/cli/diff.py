@@ -59,7 +59,7 @@ def diff(
     def answer(table: Annotations, question: str | None) -> Diff:
         from dissensus.questions.diff import diff
 
-        with show.waiting(f"comparing {old} with {source.title(question)}"):
+        with show.show_progress(f"comparing {old} with {source.title(question)}"):
             return diff(before[question], table, method=fit.model(table.kind), level=level)
 
     answers = answer_each(after, answer, every=True)
@@ -88,7 +88,7 @@ def _facts(found: Diff) -> dict[str, Any]:
 
 
 def _show(title: str, found: Diff) -> None:
-    show.line(f"{show.clean(title)}: {found.verdict()}")
+    show.line(f"{show.escape(title)}: {found.verdict()}")
     changed = {name: getattr(found, name) for name in ("new_items", "lost_items", "new_annotators", "lost_annotators")}
     print_findings("", [ItemsAndAnnotatorsChanged(**changed)] if any(changed.values()) else [])
     flips = _facts(found)["flipped"]
@@ -96,7 +96,7 @@ def _show(title: str, found: Diff) -> None:
         (
             show.name(one["item"]),
             *(f"{show.name(one[at])} ({show.percent(one[f'{at}_confidence'])})" for at in ("old", "new")),
-            show.clean(one["reason"]),
+            show.escape(one["reason"]),
         )
         for one in flips[:FLIPS_SHOWN]
     ]

@@ -60,7 +60,7 @@ def choose_engine(
         allowed, value = error.allowed, error.value
         raise OutOfRange(name=ParameterName(f"engine.{error.name}"), allowed=allowed, value=value) from error
     except BadParameter as error:
-        raise error.within(f"--engine {name}") from None
+        raise error.add_subject(f"--engine {name}") from None
 
 
 def fit_elsewhere(task: Task, gold: Gold, source: SourceOfTables) -> Answers:
@@ -99,12 +99,12 @@ def read_elsewhere(source: Source, options: Any) -> Any:
         if source.file.is_dir():
             raise faults.FolderOfFiles(folder=source.file)
         check_parquet(source.file, "disk")
-        with show.waiting(f"sorting and coding {source.file}"):
+        with show.show_progress(f"sorting and coding {source.file}"):
             place = options.folder or codes_folder(source.file)
             table: Any = code(source.file, place, **columns, memory_gb=options.memory_gb)
         found = table.meta["made_of"]["columns"]
     else:
-        with show.waiting(f"sorting and coding {source.named}"), _spark_errors():
+        with show.show_progress(f"sorting and coding {source.named}"), _spark_errors():
             table = scatter(source.named, **columns, options=options)
         found = table.columns
     named = {role: repr(column) for role, column in found.items()}
@@ -129,7 +129,7 @@ def fit_and_write(
             return result
 
         if output is None:
-            with show.waiting("counting the items"):
+            with show.show_progress("counting the items"):
                 return result_of(model.item_frames())
         with folder.results(output, results.stale_files(output), summary) as part:
             result = result_of(_write_through(model.item_frames(), part / "items.parquet"))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import typer
 
 from dissensus.cli.face import face_of
-from dissensus.cli.show import clean, running
+from dissensus.cli.show import escape, running
 from dissensus.exceptions import BadParameter, DissensusError, DissensusWarning, RowsLeftOut, UnknownName
 from dissensus.messages import Message
 
@@ -59,7 +59,7 @@ def for_command_line(message: object) -> str:
 
 def say(message: str) -> None:
     """Print one line on stderr."""
-    typer.echo(f"dissensus: {clean(message)}", err=True)
+    typer.echo(f"dissensus: {escape(message)}", err=True)
 
 
 def show_warning(message: object, *_: object, **__: object) -> None:
@@ -81,9 +81,9 @@ def prefix_errors(subject: str) -> Iterator[None]:
         try:
             yield
         except DissensusError as error:
-            error.within(subject)
+            error.add_subject(subject)
             raise
     for warning in caught:
         message = warning.message
-        message = message.within(subject) if isinstance(message, Message) else f"{subject}: {message}"
+        message = message.add_subject(subject) if isinstance(message, Message) else f"{subject}: {message}"
         warnings.warn_explicit(message, warning.category, warning.filename, warning.lineno, registry={})

@@ -55,7 +55,7 @@ def evaluate(
     """
     folder.check_file(output, "scores")
     table, known = read_labels(source, gold)
-    from dissensus.common.frames import as_frame
+    from dissensus.common.frames import columns_to_frame
     from dissensus.questions.error_cells import compare_errors
     from dissensus.questions.evaluate import evaluate
     from dissensus.questions.exceptions import TwoPredictionsNeeded
@@ -69,10 +69,10 @@ def evaluate(
     stems = Counter(path.stem for path in predictions)
     read = {}
     for path in predictions:
-        with show.waiting(f"reading {path}"):
-            name = show.clean(path if stems[path.stem] > 1 else path.stem)  # the path if two are equal
+        with show.show_progress(f"reading {path}"):
+            name = show.escape(path if stems[path.stem] > 1 else path.stem)  # the path if two are equal
             read[name] = Predictions.read(path, table, predicted)
-    with show.waiting(f"resampling {source.file}", resamples) as on_step:
+    with show.show_progress(f"resampling {source.file}", resamples) as on_step:
         found = evaluate(
             read, table, gold=known, scale=scale, resamples=resamples, seed=seed or 0, on_step=on_step
         )  # fmt: skip
@@ -83,7 +83,7 @@ def evaluate(
     for note in found.notes:
         say(f"warning: {note}")
     if output is not None:
-        folder.write_file(as_frame(found.rows(), "pyarrow"), output)
+        folder.write_file(columns_to_frame(found.rows(), "pyarrow"), output)
     if source.json:
         facts: dict[str, Any] = {"resamples": resamples, "predictions": found.predictions, "reference": found.reference}
         facts = show.paths(gold_file=gold.gold) | facts | {"scores": found.rows(), "notes": found.notes}
@@ -94,7 +94,7 @@ def evaluate(
     if errors is not None:
         _show_cells(errors, found.predictions)
     if output is not None:
-        show.line(f"Scores are in {show.clean(output)}")
+        show.line(f"Scores are in {show.escape(output)}")
 
 
 def read_labels(source: Source, gold: Gold) -> tuple[Annotations, IntArray | None]:
@@ -123,7 +123,7 @@ def _show(title: str, found: Evaluation) -> None:
     kind = ""
     for one in found:
         if one.kind != kind:
-            rows.append((f"{one.kind}, {show.count(one.items, 'item')}",))
+            rows.append((f"{one.kind}, {show.format_count(one.items, 'item')}",))
         kind = one.kind
         sign = "↑" if one.higher_is_better else "↓"
         cells = (_cell(one.values.get(name), several) for name in found.predictions)
@@ -131,7 +131,7 @@ def _show(title: str, found: Evaluation) -> None:
         if several and one.differences:
             rows.append(("", "", *(_difference(one, name) for name in found.predictions[1:])))
     columns = ["", *(show.name(name) for name in found.predictions)] if several else ["", "score"]
-    show.table(show.clean(title), columns, rows, numbers=columns[1:], unbroken=columns[:1])
+    show.table(show.escape(title), columns, rows, numbers=columns[1:], unbroken=columns[:1])
     more = "; below, the difference to the first, with ▲ where it is better and ▼ where it is worse" if several else ""
     show.text(f"Hard scores compare with {found.reference}. Intervals are of 95 %, over items{more}.")
 
@@ -142,7 +142,9 @@ def _show_cells(errors: ErrorCells, names: Sequence[str]) -> None:
     rows = []
     for a, b in ((0, 0), (0, 1), (1, 0), (1, 1)):
         kurtosis = float(errors.kurtosis[a, b])
-        rows.append((words[a][b], f"{errors.count[a, b]:,}", "–" if kurtosis != kurtosis else show.number(kurtosis)))
+        rows.append(
+            (words[a][b], f"{errors.count[a, b]:,}", "–" if kurtosis != kurtosis else show.format_number(kurtosis))
+        )
     columns = ("right", "items", "kurtosis")
     show.table("Items by which predictions are right", columns, rows, numbers=columns[1:])
     show.text("Kurtosis is the mean over the soft labels of the items: high if the votes agree.")
@@ -154,8 +156,8 @@ def _cell(value: Estimate | None, short: bool) -> str:
     if value.value == float("inf"):
         return "∞"
     if short or value.low != value.low:
-        return f"{show.number(value.value)}{_half_width(value)}"
-    return f"{show.number(value.value)} ({show.interval(value.low, value.high)})"
+        return f"{show.format_number(value.value)}{_half_width(value)}"
+    return f"{show.format_number(value.value)} ({show.format_interval(value.low, value.high)})"
 
 
 def _difference(score: Score, name: str) -> str:
@@ -165,4 +167,4 @@ def _difference(score: Score, name: str) -> str:
 
 
 def _half_width(value: Estimate) -> str:
-    return "" if value.low != value.low else f" ± {show.number((value.high - value.low) / 2)}"
+    return "" if value.low != value.low else f" ± {show.format_number((value.high - value.low) / 2)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.exceptions import nearest
+from dissensus.common.exceptions import suggest_nearest
 from dissensus.exceptions import (
     BadParameter,
     Conflict,
@@ -65,7 +65,7 @@ class UnknownSetting(UnknownName):
 
     @property
     def guess(self) -> str:
-        return nearest(self.key, self.known)
+        return suggest_nearest(self.key, self.known)
 
     @property
     def subject(self) -> str:

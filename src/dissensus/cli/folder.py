@@ -12,9 +12,16 @@ from secrets import token_hex
 from typing import Any, Literal, get_args
 
 from dissensus.cli import exceptions as faults
-from dissensus.common.atomic import PART, HeldFolder, atomic, check_no_input, remove_stale, sync
+from dissensus.common.atomic import (
+    PART_NAME,
+    FolderLock,
+    check_not_an_input,
+    open_atomically,
+    remove_stale_parts,
+    sync_to_disk,
+)
 from dissensus.common.exceptions import CannotWrite
-from dissensus.common.progress import waiting
+from dissensus.common.progress import show_progress
 
 SUMMARY = "summary.json"
 """The file that marks a folder as complete."""
@@ -40,14 +47,14 @@ def check(folder: Path | None, files: Iterable[Path] = ()) -> None:
     _check_place(folder)
     del turn
     there = [folder / file for file in files if (folder / file).is_file()]
-    check_no_input(*there, folder / SUMMARY)
+    check_not_an_input(*there, folder / SUMMARY)
     if there and not (folder / SUMMARY).is_file():
         raise faults.NotOurFile(file=there[0], summary=SUMMARY)
 
 
-def _take_turn(folder: Path) -> HeldFolder:
+def _take_turn(folder: Path) -> FolderLock:
     """Wait until no other run is replacing a folder, and keep it so while the lock lives."""
-    return HeldFolder(next(path for path in folder.resolve().parents if path.is_dir()), wait=True)
+    return FolderLock(next(path for path in folder.resolve().parents if path.is_dir()), wait=True)
 
 
 def _check_place(folder: Path) -> None:
@@ -70,7 +77,7 @@ def check_file(output: Path | None, what: str, option: str = "-o") -> None:
         raise faults.UnknownSuffix(option=option, path=output, what=what, suffixes=suffixes)
     if not output.absolute().parent.is_dir():
         raise faults.FolderMissing(option=option, path=output)
-    check_no_input(output)
+    check_not_an_input(output)
 
 
 def write_file(columns: Any, output: Path | None) -> None:
@@ -78,7 +85,7 @@ def write_file(columns: Any, output: Path | None) -> None:
     from dissensus.table.io import write_frame
 
     if output is not None:
-        with waiting(f"writing {output}"):
+        with show_progress(f"writing {output}"):
             write_frame(columns, output)
 
 
@@ -87,7 +94,7 @@ def results(folder: Path, stale: Iterable[Path], summary: dict[str, Any]) -> Ite
     """Yield an `atomic_folder` to write results into; the summary is written last."""
     from dissensus.table.io import write_json
 
-    with waiting(f"writing {folder}"), atomic_folder(folder, stale) as part:
+    with show_progress(f"writing {folder}"), atomic_folder(folder, stale) as part:
         yield part
         write_json(summary, part / SUMMARY)
 
@@ -107,7 +114,7 @@ def atomic_folder(folder: Path, stale: Iterable[Path] = ()) -> Iterator[Path]:
     part = (target if inside else target.parent) / f".dissensus-{token_hex(4)}.part"
     try:
         part.mkdir(parents=True)
-        remove_stale(part.parent, ".dissensus-")
+        remove_stale_parts(part.parent, ".dissensus-")
         yield part
         _commit(part, target, set(stale))
     except BaseException as error:
@@ -131,10 +138,10 @@ def _commit(part: Path, target: Path, stale: set[Path]) -> None:
             raise faults.InTheWay(path=target / file, obstacle=target / file, kind="folder")
         if (target / file.parent).exists() and not (target / file.parent).is_dir():
             raise faults.InTheWay(path=target, obstacle=target / file.parent, kind="file")
-        sync(part / file)
-    check_no_input(*(target / file for file in (*files, *stale)))
+        sync_to_disk(part / file)
+    check_not_an_input(*(target / file for file in (*files, *stale)))
     previous = target.with_name(f".{target.name}{PREVIOUS}")  # the old folder between the two renames
-    turn = HeldFolder(target.parent, wait=True)  # two runs into one folder take turns
+    turn = FolderLock(target.parent, wait=True)  # two runs into one folder take turns
     _restore(target, previous)
     if not target.exists():
         part.rename(target)
@@ -146,7 +153,7 @@ def _commit(part: Path, target: Path, stale: set[Path]) -> None:
             part.rename(target)
         finally:
             _restore(target, previous)
-    sync(target.parent)
+    sync_to_disk(target.parent)
     del turn
 
 
@@ -173,7 +180,7 @@ def _carry_over(part: Path, target: Path, stale: set[Path]) -> bool:
 
     def skip(folder: str, names: list[str]) -> list[str]:
         paths = (Path(folder, name) for name in names)
-        return [path.name for path in paths if PART.fullmatch(path.name) or not (path.is_dir() or path in others)]
+        return [path.name for path in paths if PART_NAME.fullmatch(path.name) or not (path.is_dir() or path in others)]
 
     try:
         shutil.copytree(target, part, symlinks=True, ignore=skip, dirs_exist_ok=True)
@@ -188,7 +195,7 @@ def _carry_over(part: Path, target: Path, stale: set[Path]) -> bool:
 def _replace_files(part: Path, target: Path, files: list[Path], stale: set[Path]) -> None:
     """Replace the files of a folder one by one; the summary is the last, and marks it as incomplete until then."""
     if Path(SUMMARY) in files:
-        with atomic(target / SUMMARY) as summary:
+        with open_atomically(target / SUMMARY) as summary:
             summary.write(INCOMPLETE)
         files = [*(file for file in files if file != Path(SUMMARY)), Path(SUMMARY)]
     for file in sorted(stale - set(files)):
@@ -199,4 +206,4 @@ def _replace_files(part: Path, target: Path, files: list[Path], stale: set[Path]
     for file in files:
         (target / file).parent.mkdir(parents=True, exist_ok=True)
         (part / file).replace(target / file)
-    sync(target)
+    sync_to_disk(target)

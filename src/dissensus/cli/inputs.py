@@ -97,7 +97,7 @@ class Inputs:
 
     def read(self, path: Path, item: str | None = None) -> tuple[Names, Any]:
         """Return names of items (n,) as text or integers, without repeats, and their inputs (n rows)."""
-        with show.waiting(f"reading {path}"):
+        with show.show_progress(f"reading {path}"):
             names, X = self._read_arrays(path) if _holds_arrays(path) else self._read_table(path, item)
         if not len(names):
             raise faults.NoInputRows(path=path)
@@ -249,7 +249,7 @@ def _holds_arrays(path: Path) -> bool:
 
 def read_table(path: Path) -> Any:
     """Return all columns of a file, as an Arrow table."""
-    with show.waiting(f"reading {path}"):
+    with show.show_progress(f"reading {path}"):
         return read_frame(path)
 
 

@@ -58,13 +58,13 @@ def scored_on(gold: dict[str, Any], what: str) -> str:
     excluded, n = "", gold.get("left_out", 0)
     if n:
         excluded = f" ({n:,} more {'was' if n == 1 else 'were'} used for training)"
-    return f"on the {show.count(gold['items'], 'item')} with a known {what}{excluded}"
+    return f"on the {show.format_count(gold['items'], 'item')} with a known {what}{excluded}"
 
 
 def print_first(frame: Any, n: int, what: str) -> None:
     """Print the first answers with their confidence."""
     first = frame.slice(0, n).select(["item", "label", "confidence"]).to_pylist()
-    rows = [(show.name(row["item"]), show.name(row["label"]), show.number(row["confidence"])) for row in first]
+    rows = [(show.name(row["item"]), show.name(row["label"]), show.format_number(row["confidence"])) for row in first]
     show.table("First items", ("item", what, "confidence"), rows, numbers=("confidence",))
 
 
@@ -83,8 +83,8 @@ def _print_ranking(about: dict[str, Any], model: Aggregator, preview: bool) -> N
     best, rest = found[0], [row for row in found[1:] if row["rank_low"] == 1]
     if rest:
         show.text(
-            f"{show.name(best['thing'])} has the highest score; {show.count(len(rest), 'other')} may be as good by "
-            "these comparisons."
+            f"{show.name(best['thing'])} has the highest score; {show.format_count(len(rest), 'other')} may be as good "
+            "by these comparisons."
         )
     else:
         show.text(f"{show.name(best['thing'])} is best by the 95 % intervals of ranks.")
@@ -109,7 +109,7 @@ def print_annotators(model: Aggregator) -> None:
     own = [name for name in frame[0] if name not in ("annotator", "annotations", "reliability")]
     rows = [
         (
-            show.name(row["annotator"]), f"{row['annotations']:,}", show.number(row["reliability"]),
+            show.name(row["annotator"]), f"{row['annotations']:,}", show.format_number(row["reliability"]),
             *(f"{row[name]:,.3g}" for name in own),
         )
         for row in frame

@@ -48,11 +48,11 @@ def predict(
     from dissensus.learning import CrowdClassifier
 
     began = time.perf_counter()
-    with show.waiting(f"reading {model}"):
+    with show.show_progress(f"reading {model}"):
         fitted = CrowdClassifier.load(model, device=device or "auto")
     names, X = inputs.read(items, item)
     answering = None if annotators is None else _annotators(annotators, fitted)
-    with show.waiting(f"predicting {items}"):
+    with show.show_progress(f"predicting {items}"):
         proba = fitted.predict_proba(X) if answering is None else fitted.predict_annotator_proba(X, answering)
     columns = _columns(names, answering, proba, fitted)
     folder.write_file(columns, output)
@@ -67,12 +67,12 @@ def predict(
     if json:
         show.json(summary, output=output)
         return
-    show.line(f"{show.clean(items)}: {show.count(len(names), 'item')} in {summary['seconds']:.1f} s")
+    show.line(f"{show.escape(items)}: {show.format_count(len(names), 'item')} in {summary['seconds']:.1f} s")
     show.bars(("label, by the model alone", "predicted"), summary["labels"], len(labels))
     if output is None:
         keys = [key for key in ("item", "annotator", "label", "confidence") if key in columns]
         first = zip(*(columns[key][:ITEMS_SHOWN].tolist() for key in keys), strict=True)
-        rows = [(*map(show.name, row), show.number(confidence)) for *row, confidence in first]
+        rows = [(*map(show.name, row), show.format_number(confidence)) for *row, confidence in first]
         show.table("First predictions", keys, rows, numbers=("confidence",))
     show.written(output, "Predictions are", "FILE to keep the predictions")
 

@@ -12,7 +12,7 @@ from dissensus.cli.errors import for_command_line, say
 from dissensus.cli.options import option
 from dissensus.cli.settings import Fit
 from dissensus.cli.source import Gold, Source, answer_each
-from dissensus.common.parameters import Param, alternatives
+from dissensus.common.parameters import Param, hint_alternatives
 from dissensus.messages import Message
 from dissensus.questions.base import Finding, Listing, Question, Shares, Table, questions
 
@@ -46,10 +46,10 @@ def question_command(name: str) -> Callable[..., None]:
                 table = gold.include(table, None)
                 known = gold.read(table)
             if "model" in needed:
-                with show.waiting(f"fitting {source.title(title)}"):
+                with show.show_progress(f"fitting {source.title(title)}"):
                     model = model.fit(table)  # type: ignore[union-attr]
-            with show.waiting(f"{kind.working} {source.title(title)}") as bar:
-                found = question.ask(table, model=model, gold=known, annotators=about, progress=bar.tell)
+            with show.show_progress(f"{kind.working} {source.title(title)}") as bar:
+                found = question.ask(table, model=model, gold=known, annotators=about, progress=bar.set_text)
             for message in question.warnings(found):
                 say(f"warning: {for_command_line(message)}")
             return found
@@ -80,9 +80,9 @@ def question_command(name: str) -> Callable[..., None]:
 
 
 def _as_frame(frame: Any) -> Any:
-    from dissensus.common.frames import as_frame
+    from dissensus.common.frames import columns_to_frame
 
-    return as_frame(frame, "pyarrow") if isinstance(frame, list) else frame
+    return columns_to_frame(frame, "pyarrow") if isinstance(frame, list) else frame
 
 
 def _keyword(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -95,7 +95,7 @@ def _parameter(kind: type[Question], name: str, declared: Param) -> inspect.Para
     if name == "seed":
         return _keyword(name, int | None, options.SEED)
     names = kind.flags.get(name, (f"--{name.replace('_', '-')}",))
-    number = {int, float} & set(alternatives(hint))
+    number = {int, float} & set(hint_alternatives(hint))
     limits: dict[str, Any] = {"min": declared.low, "max": declared.high} if number else {}
     text = f"{declared.text[:1].upper()}{declared.text[1:]}."
     return _keyword(name, hint, option(declared.default, text, *names, **limits))
@@ -104,10 +104,10 @@ def _parameter(kind: type[Question], name: str, declared: Param) -> inspect.Para
 def print_findings(title: str, findings: Iterable[Finding]) -> None:
     """Print findings; the first is headed by what it is about."""
     for number, one in enumerate(findings):
-        about = "" if number else show.clean(title)
+        about = "" if number else show.escape(title)
         if isinstance(one, Table):
             show.table(
-                one.title or about or None, one.columns, [[show.clean(cell) for cell in row] for row in one.rows],
+                one.title or about or None, one.columns, [[show.escape(cell) for cell in row] for row in one.rows],
                 numbers=one.numbers, unbroken=one.unbroken, header=one.header,
             )  # fmt: skip
         elif isinstance(one, Shares):
@@ -115,15 +115,15 @@ def print_findings(title: str, findings: Iterable[Finding]) -> None:
         elif isinstance(one, Listing):
             show.line(one.heading)
             for message in one.messages:
-                show.line(f"  • {show.clean(for_command_line(message))}")
+                show.line(f"  • {show.escape(for_command_line(message))}")
         else:
             print_message(one, about)
 
 
 def print_message(message: Message, about: str = "") -> None:
     """Print a message as one line, behind what it is about; a terminal breaks it between words."""
-    sentence = show.clean(for_command_line(message))
-    if about or not show.console().is_terminal:
+    sentence = show.escape(for_command_line(message))
+    if about or not show.make_console().is_terminal:
         show.line(f"{about}: {sentence}" if about else sentence)
     else:
         show.text(sentence)

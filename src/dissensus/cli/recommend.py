@@ -100,10 +100,10 @@ def recommend(
     fitted: Any
     began = time.perf_counter()
     if model is None:
-        with show.waiting(f"fitting {source.file}"):
+        with show.show_progress(f"fitting {source.file}"):
             fitted = fit.model(table.kind).fit(table)
     else:
-        with show.waiting(f"reading {model}"):
+        with show.show_progress(f"reading {model}"):
             fitted = _load(model)
         with prefix_errors(f"the model in {model}"):
             table = table.to_classes(fitted.classes_)
@@ -112,7 +112,7 @@ def recommend(
         raise NoAnnotatorNamed(given=annotators)
     prices = read_prices(Path(cost), table.annotators if people is None else people) if price is None else price
     found: Any
-    with show.waiting("scoring every pair" if classes else f"looking at {source.file}"):
+    with show.show_progress("scoring every pair" if classes else f"looking at {source.file}"):
         if classes:
             found = find(fitted, table, budget=budget, annotators=people, cost=prices, **limits)
         else:
@@ -125,7 +125,7 @@ def recommend(
         rows = {"recommended": frame.to_pylist()} if output is None else {}
         source.print_json(head | _facts(found, classes) | rows, output=output)
         return
-    show.line(f"{show.clean(source.file)}: {found.verdict()}")
+    show.line(f"{show.escape(source.file)}: {found.verdict()}")
     if classes:
         print_findings("", _limits_in_force(found, limits))
     if len(found):

@@ -14,8 +14,8 @@ from dissensus.cli.folder import SUMMARY
 from dissensus.cli.options import option
 from dissensus.cli.settings import Fit
 from dissensus.cli.source import Gold, Source, answer_each
-from dissensus.common.atomic import check_no_input
-from dissensus.common.extras import need
+from dissensus.common.atomic import check_not_an_input
+from dissensus.common.extras import import_extra
 from dissensus.messages import ParameterName
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def report(
     if fit.method is None and fit.setting:
         raise faults.OptionNeeds(option=ParameterName("setting"), needed="--method NAME")
     for module in ("jinja2", "altair", "vl_convert"):  # a missing one is reported before FILE is read
-        need(module, "the report needs", "report")
+        import_extra(module, "the report needs", "report")
     from dissensus.report import files_of
 
-    check_no_input(*files_of(output, names=not pseudonyms))
+    check_not_an_input(*files_of(output, names=not pseudonyms))
     tables = source.read(gold=gold.gold, known=known, model=model)
     from dissensus.cli.inputs import read_table
     from dissensus.cli.results import safe_names
@@ -85,14 +85,14 @@ def report(
     if model is not None:
         from dissensus.learning.folds import load_trained
 
-        with show.waiting(f"reading {model}"):
+        with show.show_progress(f"reading {model}"):
             parts["model"], parts["out_of_fold"] = load_trained(model)
     called = title or source.file.name
     pages: dict[str | None, Path] = {None: output}
     if None not in tables:
         found = safe_names(map(str, tables)).items()
         pages = {question: output.with_name(f"{output.stem}-{name}{output.suffix}") for question, name in found}
-    check_no_input(*(file for page in pages.values() for file in files_of(page, names=not pseudonyms)))
+    check_not_an_input(*(file for page in pages.values() for file in files_of(page, names=not pseudonyms)))
 
     def write(table: Annotations, question: str | None) -> dict[str, Any]:
         from dissensus.report import Report
@@ -101,16 +101,16 @@ def report(
         table = gold.include(table, known)
         codes, known_labels = gold.read(table), gold.read_file(known, table)
         began = time.perf_counter()
-        with show.waiting(f"reporting on {name}") as bar:
+        with show.show_progress(f"reporting on {name}") as bar:
             chosen = fit.name({question: table})
-            bar.tell(f"fitting {chosen}")
+            bar.set_text(f"fitting {chosen}")
             fitted = fit.model(table.kind).fit(table, gold=known_labels)
             about = (
                 parts | {"items": None} if table.kind == "pairs" and items is None else parts
             )  # the items of a table of pairs are no items of ITEMS
             drawn = Report(
                 table, fitted, gold=codes, known=known_labels, title=name, names=not pseudonyms, salt=salt,
-                show=show_column or (), seed=seed or 0, on_step=bar.tell, **about,
+                show=show_column or (), seed=seed or 0, on_step=bar.set_text, **about,
             )  # fmt: skip
             files = drawn.save(pages[question])
         return {
@@ -145,11 +145,11 @@ def _read_clusters(folder: Path) -> dict[str, Any]:
 
 
 def _show(file: str, facts: dict[str, Any]) -> None:
-    show.text(f"{show.clean(file)}: {show.clean(for_command_line(' '.join(facts['headline'])))}")
+    show.text(f"{show.escape(file)}: {show.escape(for_command_line(' '.join(facts['headline'])))}")
     marks = {"bad": "!", "note": "•", "good": "✓"}
     for finding in facts["findings"]:
         advice = f" {finding['advice']}" if finding["advice"] else ""
-        show.line(f" {marks[finding['tone']]} {show.clean(finding['text'] + advice)}")
+        show.line(f" {marks[finding['tone']]} {show.escape(finding['text'] + advice)}")
     page, numbers, *key = facts["files"]
     show.line(f"Open {page} in a browser; the numbers are in {numbers}.")
     if key:

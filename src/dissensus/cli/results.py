@@ -66,7 +66,7 @@ def fit_with_bar(model: Aggregator, table: Any, text: str, gold: IntArray | None
     """Fit to a table with a bar of progress; return the seconds it took."""
     parameters = model.get_params(deep=False)
     passes, began = parameters.get("max_iter"), time.perf_counter()
-    with show.waiting(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
+    with show.show_progress(text, None if passes is None else passes * parameters.get("restarts", 1)) as on_step:
         model.fit(table, gold=gold, on_step=on_step)
     return time.perf_counter() - began
 
@@ -93,7 +93,7 @@ def fit(model: Aggregator, table: Annotations, gold: Any, title: str, *, known: 
         return result
     from dissensus.questions.diagnose import diagnose_classes
 
-    with show.waiting("examining the annotators"):
+    with show.show_progress("examining the annotators"):
         found = diagnose_classes(table, threads=model.get_params(deep=False).get("threads"))
     result.summary["annotators_to_look_at"] = Diagnose().plain(found)
     return replace(result, diagnosis=found)
@@ -181,14 +181,14 @@ def write(result: Result, folder: Path, suffix: str, *, items: bool = True) -> N
 def print_result(result: Result, title: str, *, preview: bool) -> None:
     """Print the summary; with `preview` also the first items."""
     about, model = result.summary, result.model
-    labels, items = show.count(about["annotations"], "annotation"), show.count(about["items"], "item")
-    show.line(f"{show.clean(title)}: {labels} of {items}")
+    labels, items = show.format_count(about["annotations"], "annotation"), show.format_count(about["items"], "item")
+    show.line(f"{show.escape(title)}: {labels} of {items}")
     passes = "1 pass" if about["passes"] == 1 else f"{about['passes']:,} passes"
     how = f"{about['method']} {'converged' if about['converged'] else 'did not converge'} after {passes}"
     if not result.fitted:
         how = f"Scored with a fitted {about['method']}"
     elif "new_annotations" in about:
-        how = f"{about['method']} updated with {show.count(about['new_annotations'], 'annotation')}"
+        how = f"{about['method']} updated with {show.format_count(about['new_annotations'], 'annotation')}"
     show.line(f"{how} in {about['seconds']:.1f} s.")
     if isinstance(model, AnswerModel):
         kinds.PRINTERS[about["kind"]](about, model, preview)
@@ -206,7 +206,8 @@ def print_result(result: Result, title: str, *, preview: bool) -> None:
         unsure = about["items_below_0.7"]
         share = show.percent(unsure / max(about["items"], 1))
         show.text(
-            f"{show.count(unsure, 'item')} ({share}) below {MIN_CONFIDENCE} confidence.{_effective_labels(result)}"
+            f"{show.format_count(unsure, 'item')} ({share}) below {MIN_CONFIDENCE} confidence."
+            f"{_effective_labels(result)}"
         )
     if (gold := about.get("gold")) is not None and gold["accuracy"] is not None:
         loss = f"{gold['log_loss']:.3f}".replace("inf", "infinite, since a known class was given probability 0")
@@ -250,12 +251,12 @@ def _print_annotators(model: Aggregator) -> None:
     among = enough if enough.size else known
     rows: list[tuple[str, ...]] = []
     for code in among[np.argsort(-model.reliability_[among], kind="stable")]:
-        numbers = f"{model.n_annotations_[code]:,}", show.number(model.reliability_[code])
-        rows.append((show.name(model.annotators_[code]), *numbers, show.interval(*interval[code])))
+        numbers = f"{model.n_annotations_[code]:,}", show.format_number(model.reliability_[code])
+        rows.append((show.name(model.annotators_[code]), *numbers, show.format_interval(*interval[code])))
     columns = ("annotator", "labels", "reliability", "95 % interval")
     show.table("Most and least reliable", columns, show.ends(rows, ANNOTATORS_SHOWN), numbers=columns[1:])
     if few := int(model.annotators_.size - among.size):
-        show.text(f"Not listed: {show.count(few, 'annotator')} with fewer than {MIN_LABELS} labels.")
+        show.text(f"Not listed: {show.format_count(few, 'annotator')} with fewer than {MIN_LABELS} labels.")
 
 
 def count_items(model: Aggregator, gold: IntArray | None) -> dict[str, Any]:

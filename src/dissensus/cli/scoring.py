@@ -93,7 +93,7 @@ def _in_classes_of(model: Aggregator, table: Annotations, task: Task, source: So
 def _scored(model: Aggregator, table: Annotations, gold: Any, text: str) -> Result:
     """Return the answers of a fitted model to another table; the reliability of unseen annotators is NaN."""
     began = time.perf_counter()
-    with show.waiting(text):
+    with show.show_progress(text):
         scored = copy.copy(model)
         scored.items_, scored.item_total_ = table.items, labels_per_item(table.item_ptr, table.weight)
         if isinstance(model, AnswerModel):
@@ -114,7 +114,7 @@ def _updated(model: Aggregator, table: Annotations, gold: IntArray | None, text:
     """Return the answers of a model after adding a table to it; `gold` covers all its items then."""
     began = time.perf_counter()
     _warn_of_repeats(model, table)
-    with show.waiting(text):
+    with show.show_progress(text):
         model.partial_fit(table)
     summary = summarise(model, count_items(model, gold), time.perf_counter() - began)
     return Result(model, summary | {"new_annotations": len(table)})

@@ -60,13 +60,13 @@ def serve(
 
     Example: dissensus serve --store labels.db --label-studio http://localhost:8080
     """
-    from dissensus.common.extras import need
+    from dissensus.common.extras import import_extra
 
     if words:
         _tokens(words, store, {"role": role, "annotator": annotator, "names": names, "note": note}, json)
         return
-    uvicorn = need("uvicorn", "dissensus serve needs", "serve")
-    need("fastapi", "dissensus serve needs", "serve")
+    uvicorn = import_extra("uvicorn", "dissensus serve needs", "serve")
+    import_extra("fastapi", "dissensus serve needs", "serve")
     from dissensus.serve.app import create_app, listen
     from dissensus.serve.exceptions import NoTool, OpenToAll
     from dissensus.serve.service import Service
@@ -77,7 +77,7 @@ def serve(
     if host not in LOOPBACK and not Tokens(opened).any():
         opened.close()
         raise OpenToAll(host=host, store=_without_password(store))
-    with show.waiting(f"reading {_without_password(store)}"):
+    with show.show_progress(f"reading {_without_password(store)}"):
         service = Service(opened)
     helpers: list[Any] = []
     if remove and label_studio is argilla is None:
@@ -137,7 +137,7 @@ def _say_removed(where: str, tool: Any, json: bool) -> None:
         show.json({"project": tool.number, "removed": done})
     else:
         said = ", ".join(f"{count} {what.rpartition('/')[2]}" for what, count in done.items())
-        show.line(f"{where} {show.clean(str(tool.number))}: {said} as before.")
+        show.line(f"{where} {show.escape(str(tool.number))}: {said} as before.")
 
 
 def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> None:
@@ -165,7 +165,7 @@ def _tokens(words: list[str], store: str, about: dict[str, Any], json: bool) -> 
                 (one["token"], one["role"], one["annotator"] or "", "names" if one["names"] else "", one["note"])
                 for one in found["tokens"]
             ]
-            text = "\n".join(show.clean("  ".join(line)) for line in lines) or "There is no token."
+            text = "\n".join(show.escape("  ".join(line)) for line in lines) or "There is no token."
     finally:
         opened.close()
     if json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from dissensus.cli import exceptions as faults
 from dissensus.cli.options import METHOD, SETTINGS
-from dissensus.common.parameters import alternatives, check_argument
+from dissensus.common.parameters import check_argument, hint_alternatives
 
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
@@ -79,7 +79,7 @@ def parse(
 
 def _read(text: str, hint: Any, setting: str) -> Any:
     """Return the value of a text, by the type of its parameter."""
-    kinds = list(alternatives(hint))
+    kinds = list(hint_alternatives(hint))
     if type(None) in kinds and text.lower() == "none":  # before str, which accepts any text
         return None
     for kind in kinds:

@@ -11,16 +11,16 @@ from typing import Any
 
 import typer
 
-from dissensus.common.formatting import count as count
-from dissensus.common.formatting import interval as interval
-from dissensus.common.formatting import number as number
-from dissensus.common.formatting import share as share
-from dissensus.common.formatting import short as short
-from dissensus.common.progress import clean as clean
-from dissensus.common.progress import console as console
-from dissensus.common.progress import waiting as waiting
+from dissensus.common.formatting import format_count as format_count
+from dissensus.common.formatting import format_interval as format_interval
+from dissensus.common.formatting import format_number as format_number
+from dissensus.common.formatting import format_share as format_share
+from dissensus.common.formatting import shorten_name as shorten_name
+from dissensus.common.progress import escape as escape
+from dissensus.common.progress import make_console as make_console
+from dissensus.common.progress import show_progress as show_progress
 
-percent = share  # with one decimal
+percent = format_share  # with one decimal
 MAX_CLASSES_SHOWN = 20
 OWN_PROCESS = "own process"
 """The object of typer's context if `dissensus` is the process, not a function called in another program."""
@@ -41,7 +41,7 @@ running: ContextVar[Invocation] = ContextVar("running", default=Invocation())  #
 
 def name(value: Any) -> str:
     """Return a name from the data, cleaned and cut."""
-    return short(clean(value))
+    return shorten_name(escape(value))
 
 
 def path(value: Path) -> str:
@@ -67,8 +67,8 @@ def announce(lines: Iterable[str]) -> None:
 def _print(content: Any, **style: Any) -> None:
     announced = running.get().announced
     while announced:
-        console().print(announced.pop(0), soft_wrap=True)
-    console().print(content, **style)
+        make_console().print(announced.pop(0), soft_wrap=True)
+    make_console().print(content, **style)
 
 
 def text(sentence: str = "") -> None:
@@ -123,7 +123,7 @@ def ends(rows: list[tuple[str, ...]], n: int) -> list[tuple[str, ...]]:
 
 def written(output: Path | None, what: str, option: str) -> None:
     """Print where the results are, or the option that writes them."""
-    line(f"Nothing was written; add -o {option}." if output is None else f"{what} in {clean(output)}")
+    line(f"Nothing was written; add -o {option}." if output is None else f"{what} in {escape(output)}")
 
 
 def json(value: dict[str, Any], **files: Path | None) -> None:

@@ -97,7 +97,7 @@ class Source:
         if invocation.own_process:
             _start_arrow()
         same = ("item", "annotator", "label", "question", "weight", "normalize", "many_classes")
-        with show.waiting(f"reading {self.file}"):
+        with show.show_progress(f"reading {self.file}"):
             found: Any = read(
                 self.named,
                 format=self.input_format,
@@ -126,7 +126,7 @@ class Source:
         """Store the import report for JSON, and print it above the results otherwise."""
         self.import_report.update(reading.facts())
         if not self.json:
-            show.announce(map(show.clean, reading.lines(face_of(show.running.get().options))))
+            show.announce(map(show.escape, reading.lines(face_of(show.running.get().options))))
 
     def read_one(self) -> Annotations:
         """Return the table; several questions are an error."""
@@ -294,7 +294,7 @@ class Gold:
     def _own_options(self, path: Path) -> Iterator[None]:
         """Name --gold-item and --gold-label in errors about the columns of this file."""
         try:
-            with show.waiting(f"reading {path}"):
+            with show.show_progress(f"reading {path}"):
                 yield
         except DissensusError as error:
             vars(error)["face"] = GOLD_FILE  # see `for_command_line`

@@ -158,7 +158,7 @@ def train(
     from dissensus.learning.exceptions import OtherRun  # imports torch, which wrong options should not wait for
 
     try:
-        with show.waiting(f"training on {source.file}", passes) as on_step:
+        with show.show_progress(f"training on {source.file}", passes) as on_step:
             model.fit(table, X, gold=known_labels, validation=validating, on_step=on_step)
             model.held_out_ |= held_out
             if folds is not None:
@@ -320,14 +320,16 @@ def _show(about: dict[str, Any]) -> None:
         each, rest = divmod(about["epochs"], networks)
         trained = f"{networks:,} networks of {'about ' if rest else ''}{each:,} epochs"
     show.line(
-        f"{show.clean(about['input'])}: {about['encoder']} trained on {about['annotations_taught']:,} annotations of "
+        f"{show.escape(about['input'])}: {about['encoder']} trained on {about['annotations_taught']:,} annotations of "
         f"{about['taught']:,} items ({about['objective']}), {trained} in {about['seconds']:.1f} s"
     )
     if about["note"]:
         show.text(f"{about['note'][0].upper()}{about['note'][1:]}")
     elif about["best_epoch"]:
         scores = ", ".join(f"{key} {value:.4f}" for key, value in about["validation"].items())
-        show.line(f"Kept: epoch {about['best_epoch']}; on {show.count(about['held_out'], 'held-out item')}: {scores}.")
+        show.line(
+            f"Kept: epoch {about['best_epoch']}; on {show.format_count(about['held_out'], 'held-out item')}: {scores}."
+        )
     show.bars(("label, by model and labels", "items"), about["labels"], about["items"])
     if (gold := about.get("gold")) is None:
         return

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
 
-from dissensus.common.arrays import group_starts, pair_starts
+from dissensus.common.arrays import group_offsets, is_first_of_pair
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.compute.engines.local import Threads, balanced, even
 from dissensus.compute.kernels import clustering as kernels
@@ -90,7 +90,7 @@ class Nodes:
         self, of_edge: IntArray, of_row: IntArray, other: IntArray, bag: IntArray, n: int, axes: tuple[int, int, int]
     ):
         self.size, self.axes = n, axes
-        self.ptr, self.row_ptr = group_starts(of_edge, n), group_starts(of_row, n)
+        self.ptr, self.row_ptr = group_offsets(of_edge, n), group_offsets(of_row, n)
         self.edge = _grouped(of_edge)  # Edges of node n are edge[ptr[n] : ptr[n + 1]].
         self.row = _grouped(of_row)
         self.other = other[self.row]  # Node at the other end of each row.
@@ -100,7 +100,7 @@ class Nodes:
         for number, (start, stop) in enumerate(balanced(self.ptr, parts)):
             edge = self.edge[self.ptr[start] : self.ptr[stop]]
             bags, self.bag[edge] = np.unique(bag[edge], return_inverse=True)
-            ptr, by_bag = group_starts(self.bag[edge], bags.size), edge[_grouped(self.bag[edge])]
+            ptr, by_bag = group_offsets(self.bag[edge], bags.size), edge[_grouped(self.bag[edge])]
             self.parts.append(Part(number, start, stop, bags, by_bag, ptr))
 
 
@@ -118,7 +118,7 @@ class Edges:
         self.row_item = np.repeat(np.arange(table.n_items, dtype=np.int32), np.diff(rows.item_ptr))
         self.row_annotator, self.row_label = rows.annotator, rows.label.astype(np.int64)
         self.row_weight = np.ones(rows.label.size) if rows.weight is None else rows.weight
-        first = np.flatnonzero(pair_starts(self.row_item, rows.annotator))
+        first = np.flatnonzero(is_first_of_pair(self.row_item, rows.annotator))
         self.item, self.annotator = self.row_item[first], rows.annotator[first]
         # Bags are sparse (B, P): weights of the labels of each bag.
         self.bag, self.bags = _bags(self, np.append(first, self.row_item.size))

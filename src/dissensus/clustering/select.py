@@ -25,9 +25,9 @@ import numpy as np
 
 from dissensus.clustering.base import Clustering, clusterings, size_keywords
 from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters
-from dissensus.common.frames import as_frame
-from dissensus.common.json_lines import Store, key_of
-from dissensus.common.notebook import Shown
+from dissensus.common.frames import columns_to_frame
+from dissensus.common.json_lines import JsonLinesStore, hash_settings
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.compute.engines.local import thread_count
@@ -64,7 +64,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Selection(Shown):
+class Selection(NotebookTable):
     """Result of a search: its points in the order of K and L."""
 
     method: str
@@ -89,7 +89,7 @@ class Selection(Shown):
 
     def to_frame(self) -> Any:
         """Return a pandas frame, or an Arrow table if pandas is not installed, with one row per point."""
-        return as_frame(self.rows())
+        return columns_to_frame(self.rows())
 
     @property
     def K(self) -> list[int]:  # noqa: N802  the paper's name
@@ -190,7 +190,7 @@ def select_clusters(
         raise NoNumbersOfClusters
 
     settings = {"method": method, "held_out": held_out, "epsilon": epsilon, "keywords": keywords}
-    log = Store(store, key_of(settings, (table, given, judged)))
+    log = JsonLinesStore(store, hash_settings(settings, (table, given, judged)))
     names = {field.name for field in fields(Point)}  # a line with others was written by another version
     there = [Point(**row) for row in log.rows if row.keys() == names]
     done = {(point.K, point.L): point for point in there if (point.K, point.L) in grid}

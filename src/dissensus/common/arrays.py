@@ -11,33 +11,33 @@ from numpy.typing import NDArray
 from dissensus.common.exceptions import RaggedRows
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 
-TIE = 1e-9  # relative difference to the largest probability up to which another ties with it
+TIE_TOLERANCE = 1e-9  # relative difference to the largest probability up to which another ties with it
 
 
-def ranges(start: IntArray, length: IntArray) -> IntArray:
+def concatenate_ranges(start: IntArray, length: IntArray) -> IntArray:
     """Return start[0] … start[0] + length[0] − 1, then start[1] …, in one array.
 
-    >>> ranges(np.array([3, 7]), np.array([2, 3]))
+    >>> concatenate_ranges(np.array([3, 7]), np.array([2, 3]))
     array([3, 4, 7, 8, 9])
     """
     return np.asarray(np.arange(length.sum()) + np.repeat(start - (np.cumsum(length) - length), length))
 
 
-def pairs_of_ranges(start: IntArray, length: IntArray) -> tuple[IntArray, IntArray]:
+def pairs_within_ranges(start: IntArray, length: IntArray) -> tuple[IntArray, IntArray]:
     """Return all pairs of different numbers of the same range, the smaller first.
 
-    >>> [side.tolist() for side in pairs_of_ranges(np.array([3, 7]), np.array([2, 3]))]
+    >>> [side.tolist() for side in pairs_within_ranges(np.array([3, 7]), np.array([2, 3]))]
     [[3, 7, 7, 8], [4, 8, 9, 9]]
     """
-    rows = ranges(start, length)
+    rows = concatenate_ranges(start, length)
     later = np.repeat(start + length, length) - rows - 1
-    return np.repeat(rows, later), ranges(rows + 1, later)
+    return np.repeat(rows, later), concatenate_ranges(rows + 1, later)
 
 
-def sums_of_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
+def sum_ranges(values: FloatArray, ptr: IntArray) -> FloatArray:
     """Return (n, …) sums of values[ptr[0] : ptr[1]], values[ptr[1] : ptr[2]], …; 0 for an empty range.
 
-    >>> sums_of_ranges(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2, 3]))
+    >>> sum_ranges(np.array([1.0, 2.0, 4.0]), np.array([0, 2, 2, 3]))
     array([3., 0., 4.])
     """
     from scipy.sparse import csr_array
@@ -56,19 +56,19 @@ def row_max(values: FloatArray) -> FloatArray:
     return largest
 
 
-def pair_starts(item: IntArray, annotator: IntArray) -> BoolArray:
+def is_first_of_pair(item: IntArray, annotator: IntArray) -> BoolArray:
     """Return (N,) bool: the first row of each (item, annotator) pair, in rows sorted by item, then annotator."""
     first = np.ones(item.size, np.bool_)
     first[1:] = (np.diff(item) != 0) | (np.diff(annotator) != 0)
     return first
 
 
-def group_starts(codes: IntArray, n: int) -> IntArray:
+def group_offsets(codes: IntArray, n: int) -> IntArray:
     """Return (n+1,) where the rows of each code 0 … n − 1 start once grouped; the last entry is the number of rows."""
     return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])
 
 
-def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
+def random_ranks_within_groups(groups: IntArray, rng: np.random.Generator) -> IntArray:
     """Return (N,) a random rank 0, 1, … of each row within its group; `groups` are sorted codes."""
     order = np.lexsort((rng.random(groups.size), groups))
     rank = np.empty(groups.size, np.int64)
@@ -76,10 +76,10 @@ def random_ranks(groups: IntArray, rng: np.random.Generator) -> IntArray:
     return rank
 
 
-def unmasked(values: Any, fill: Any) -> NDArray[Any]:
+def fill_masked(values: Any, fill: Any) -> NDArray[Any]:
     """Return an array in which `fill`, which stands for "no answer", replaces masked values.
 
-    >>> unmasked(np.ma.masked_equal([0, 7, 1], 7), -1)
+    >>> fill_masked(np.ma.masked_equal([0, 7, 1], 7), -1)
     array([ 0, -1,  1])
     """
     if not np.ma.isMaskedArray(values):
@@ -96,7 +96,7 @@ def unmasked(values: Any, fill: Any) -> NDArray[Any]:
     return np.where(hidden, np.asarray(fill, kind), values.data) if hidden.any() else values.data
 
 
-def read_only(array: NDArray[Any]) -> NDArray[Any]:
+def make_read_only(array: NDArray[Any]) -> NDArray[Any]:
     """Return a contiguous read-only view or copy; the caller's array stays writable."""
     array = np.ascontiguousarray(array)  # kernels read it in order
     if array.flags.writeable:
@@ -113,7 +113,7 @@ class ReadOnlyArrays:
         for field in fields(self):
             value = getattr(self, field.name)
             if not (value is None or isinstance(value, str)):
-                object.__setattr__(self, field.name, read_only(value))
+                object.__setattr__(self, field.name, make_read_only(value))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update({field.name: state[field.name] for field in fields(self)})  # no derived values

@@ -23,31 +23,31 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-PRIVATE = 0o600  # permissions of the key to pseudonyms
-PART = re.compile(r"\..+[.-][0-9a-f]{8}\.part")  # names of files and folders that are being written
+OWNER_ONLY_MODE = 0o600  # permissions of the key to pseudonyms
+PART_NAME = re.compile(r"\..+[.-][0-9a-f]{8}\.part")  # names of files and folders that are being written
 MIN_STALE_SECONDS = 3600.0  # time without a write after which a part was left by a killed run
 INPUTS: ContextVar[frozenset[tuple[int, int]]] = ContextVar("INPUTS", default=frozenset())
 """Device and inode of every file that the running command reads."""
 
 
 @contextmanager
-def reading_only(files: Iterable[Path]) -> Iterator[None]:
+def protect_inputs(files: Iterable[Path]) -> Iterator[None]:
     """Refuse to write over these files inside the context."""
-    token = INPUTS.set(INPUTS.get().union(found for file in files if (found := _identity(file))))
+    token = INPUTS.set(INPUTS.get().union(found for file in files if (found := _file_identity(file))))
     try:
         yield
     finally:
         INPUTS.reset(token)
 
 
-def check_no_input(*files: Path) -> None:
+def check_not_an_input(*files: Path) -> None:
     """Raise OverwritesInput if writing one of `files` would destroy what the command reads."""
     for file in files:
-        if _identity(file) in INPUTS.get():
+        if _file_identity(file) in INPUTS.get():
             raise OverwritesInput(path=file)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     """Return what identifies a file through links and, on some disks, through capitals; None if there is no file."""
     try:
         about = path.stat()
@@ -57,7 +57,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 @contextmanager
-def atomic(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
+def open_atomically(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
     """Open a file to write into; it takes the name `path` once it is complete, and an error leaves nothing behind.
 
     `mode` holds its permissions from the first byte on; by default those that the umask gives.
@@ -66,8 +66,8 @@ def atomic(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
     target = path.resolve()  # a link is kept, and its target replaced
     if target.exists() and not target.is_file():
         raise CannotWrite(path=path, reason="it is a folder or a device; name a file")
-    check_no_input(path)
-    remove_stale(target.parent, f".{target.name}.")
+    check_not_an_input(path)
+    remove_stale_parts(target.parent, f".{target.name}.")
     part = target.with_name(f".{target.name}.{token_hex(4)}.part")  # renaming within one folder is one step
     try:
         try:
@@ -77,7 +77,7 @@ def atomic(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(target)
-            sync(target.parent)
+            sync_to_disk(target.parent)
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
@@ -86,7 +86,7 @@ def atomic(path: str | Path, mode: int | None = None) -> Iterator[IO[bytes]]:
         raise CannotWrite(path=path, reason=error.strerror or str(error)) from error
 
 
-def sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
     """Make a file's content, or a folder's list of files, survive a power cut, if the disk can do that."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
@@ -96,7 +96,7 @@ def sync(path: Path) -> None:
             os.close(descriptor)
 
 
-class HeldFolder:
+class FolderLock:
     """A lock on a folder for as long as this object lives; `got` is False if another process has it."""
 
     got = True
@@ -114,11 +114,11 @@ class HeldFolder:
             return
 
 
-def remove_stale(folder: Path, prefix: str) -> None:
+def remove_stale_parts(folder: Path, prefix: str) -> None:
     """Remove parts that killed runs left in a folder: names of ours with this prefix that are no longer written to."""
     for part in folder.glob(f"{escape(prefix)}*"):
         with suppress(OSError):
-            if PART.fullmatch(part.name):
+            if PART_NAME.fullmatch(part.name):
                 written = max(path.stat().st_mtime for path in (part, *part.rglob("*")))
                 if time.time() - written >= MIN_STALE_SECONDS:
                     part.unlink() if part.is_file() else shutil.rmtree(part)

@@ -50,7 +50,7 @@ class UnknownEntry(UnknownName):
 
     @property
     def guess(self) -> str:
-        return nearest(self.name, self.known)
+        return suggest_nearest(self.name, self.known)
 
     @property
     def listing(self) -> str:
@@ -122,10 +122,10 @@ class NoCodeCache(DissensusWarning):
     )
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest_nearest(name: str, known: Iterable[str]) -> str:
     """Return the question that suggests the nearest known name, or "" if none is near.
 
-    >>> nearest("mase", ("glad", "mace"))
+    >>> suggest_nearest("mase", ("glad", "mace"))
     " did you mean 'mace'?"
     """
     from difflib import get_close_matches

@@ -8,10 +8,10 @@ from typing import Any
 from dissensus.common.exceptions import ModuleMissing
 
 
-def need(module: str, who: str, extra: str) -> Any:
+def import_extra(module: str, who: str, extra: str) -> Any:
     """Import `module`; if it is not installed, the error names the feature and its extra.
 
-    >>> need("json", "the report needs", "report").dumps(1)
+    >>> import_extra("json", "the report needs", "report").dumps(1)
     '1'
     """
     try:

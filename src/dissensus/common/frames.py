@@ -10,7 +10,7 @@ from dissensus.common.parameters import check_argument
 Backend = Literal["pandas", "polars", "pyarrow"]
 
 
-def as_frame(columns: Mapping[str, Any] | list[dict[str, Any]], backend: Backend | None = None) -> Any:
+def columns_to_frame(columns: Mapping[str, Any] | list[dict[str, Any]], backend: Backend | None = None) -> Any:
     """Return columns by name, or a list of rows, as a pandas frame, or as an Arrow table if pandas is not installed."""
     import pyarrow as pa
 

@@ -10,7 +10,7 @@ from typing import Any
 from dissensus.common.exceptions import NoCodeCache
 
 
-def compiled(function: Callable[..., Any]) -> Kernel:
+def lazy_jit(function: Callable[..., Any]) -> Kernel:
     """Compile `function` when it is first called; importing numba takes 0.3 s and is put off until then."""
     return Kernel(function)
 

@@ -15,7 +15,7 @@ import numpy as np
 from dissensus.common.exceptions import CannotWrite
 
 
-class Store:
+class JsonLinesStore:
     """Finished results of a long run, one JSON line each, from which a killed run resumes; without a path none is kept.
 
     Every row has a `key` that names the data and the settings. `rows` are the rows with one key, or all rows.
@@ -88,7 +88,7 @@ def append_lines(path: Path, *rows: dict[str, Any]) -> None:
         raise CannotWrite(path=path, reason=error.strerror or str(error)) from error
 
 
-def key_of(settings: dict[str, Any], tables: Iterable[Any], arrays: Iterable[Any] = ()) -> str:
+def hash_settings(settings: dict[str, Any], tables: Iterable[Any], arrays: Iterable[Any] = ()) -> str:
     """Hash data and settings; a row of a store is used only where its key is the same."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for table in tables:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dissensus.common.frames import as_frame
+from dissensus.common.frames import columns_to_frame
 
 MAX_ROWS_SHOWN = 8
 MAX_COLUMNS_SHOWN = 12
@@ -16,25 +16,25 @@ MAX_LETTERS_SHOWN = 80  # characters per cell
 def html_table(line: str, rows: Sequence[Mapping[str, Any]], total: int) -> str:
     """Return HTML of the line, of the rows as a table, and of the number of rows beyond them."""
     names = list(rows[0])[:MAX_COLUMNS_SHOWN] if rows else []
-    head = "".join(f"<th>{_cell(name)}</th>" for name in names)
-    body = "".join("<tr>" + "".join(f"<td>{_cell(row[name])}</td>" for name in names) + "</tr>" for row in rows)
+    head = "".join(f"<th>{_cell_text(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{_cell_text(row[name])}</td>" for name in names) + "</tr>" for row in rows)
     more = f"<p>… and {total - len(rows):,} more rows</p>" if total > len(rows) else ""
     return f"<p>{escape(line)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def _cell(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     text = f"{value:.3g}" if isinstance(value, float) else str(value)
     return escape(text if len(text) <= MAX_LETTERS_SHOWN else f"{text[: MAX_LETTERS_SHOWN - 1]}…")
 
 
-class Shown:
+class NotebookTable:
     """A result with `rows`, or its own `to_frame`, that Jupyter shows as a table."""
 
     __slots__ = ()
 
     def to_frame(self) -> Any:
         """Return `rows` as a pandas frame, or as an Arrow table if pandas is not installed."""
-        return as_frame(self.rows())  # type: ignore[attr-defined]
+        return columns_to_frame(self.rows())  # type: ignore[attr-defined]
 
     def _repr_html_(self) -> str | None:
         frame = self.to_frame()

@@ -24,7 +24,7 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, NamedTuple, Self, Union, cast, get_args, get_origin
 
 from dissensus.common.exceptions import NotNested, OutOfRange, UnknownParameter
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import join_words
 from dissensus.messages import ParameterName
 
 CHECKED_TYPES = {int, float, bool, str, type(None)}
@@ -64,14 +64,14 @@ class Param:
 
     def check_value(self, name: str, value: Any, hint: Any) -> None:
         """Raise OutOfRange if the parameter `name` of type `hint` may not have this value."""
-        if not self._allows(value, set(_kinds(hint))):
+        if not self._allows(value, set(_hint_types(hint))):
             raise OutOfRange(name=ParameterName(name), allowed=self.in_words(hint), value=value)
 
     def in_words(self, hint: Any) -> str:
         """Name the allowed values, to follow "must", such as "be above 0, or None"."""
         if self.must:
             return self.must.removeprefix("must ")
-        kinds = _kinds(hint)
+        kinds = _hint_types(hint)
         words = [repr(kind) for kind in kinds if not isinstance(kind, type)]
         none = ["None"] if type(None) in kinds else []
         others = [kind.__name__ for kind in kinds if isinstance(kind, type) and kind not in CHECKED_TYPES]
@@ -80,13 +80,13 @@ class Param:
         elif Any in kinds:
             return "be anything"
         elif others:
-            main = f"be of type {word_list(others, 'or')}"
+            main = f"be of type {join_words(others, 'or')}"
         elif bool in kinds or str in kinds:
             main = "be True or False" if bool in kinds else "be text"
         else:
-            return f"be {word_list(none + words, 'or')}"
+            return f"be {join_words(none + words, 'or')}"
         rest = words + none
-        return f"{main}{', or ' if len(rest) == 1 else ', ' if rest else ''}{word_list(rest, 'or')}"
+        return f"{main}{', or ' if len(rest) == 1 else ', ' if rest else ''}{join_words(rest, 'or')}"
 
     def _number_in_words(self, whole: bool) -> str:
         limits = {name: f"{limit:g}" for name in LIMITS if (limit := getattr(self, name)) is not None}
@@ -277,17 +277,17 @@ def _has_parameters(value: Any) -> bool:
     return hasattr(value, "get_params") and not isinstance(value, type)
 
 
-def alternatives(hint: Any) -> Iterator[Any]:
+def hint_alternatives(hint: Any) -> Iterator[Any]:
     """Yield the types and the words of a Literal that a hint allows."""
     if get_origin(hint) in (Union, types.UnionType):
         for part in get_args(hint):
-            yield from alternatives(part)
+            yield from hint_alternatives(part)
     elif get_origin(hint) is Literal:
         yield from (type(None) if word is None else word for word in get_args(hint))
     else:
         yield type(None) if hint is None else hint
 
 
-def _kinds(hint: Any) -> list[Any]:
+def _hint_types(hint: Any) -> list[Any]:
     """Return the alternatives of a hint, with generic types reduced to their origin."""
-    return [get_origin(kind) or kind for kind in alternatives(hint)]
+    return [get_origin(kind) or kind for kind in hint_alternatives(hint)]

@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 100  # characters of a line in a pipe or a file
 SECONDS_BEFORE_BAR = 1.0
-VALIDATION = ("cross-entropy", "accuracy")  # validation scores of an epoch that a bar shows
+VALIDATION_SCORES = ("cross-entropy", "accuracy")  # validation scores of an epoch that a bar shows
 SECONDS_BEFORE_LINE = 2.0  # first line in a pipe; later pauses get longer
 MAX_SECONDS_BETWEEN_LINES = 60.0
 
 
-class Allowed(NamedTuple):
+class OutputSettings(NamedTuple):
     """Kinds of output that are allowed besides results."""
 
     quiet: bool = False  # nothing
     lines: bool = False  # lines of progress if stderr is not a terminal
 
 
-_allowed: ContextVar[Allowed] = ContextVar("_allowed", default=Allowed())  # noqa: B039 - immutable
+_allowed: ContextVar[OutputSettings] = ContextVar("_allowed", default=OutputSettings())  # noqa: B039 - immutable
 
 
 @contextmanager
-def output(*, quiet: bool, lines: bool) -> Iterator[None]:
+def set_output(*, quiet: bool, lines: bool) -> Iterator[None]:
     """Set what may be written inside the context."""
-    token = _allowed.set(Allowed(quiet, lines))
+    token = _allowed.set(OutputSettings(quiet, lines))
     try:
         yield
     finally:
         _allowed.reset(token)
 
 
-def console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     """Return a console on one of the streams; markup is off, so that a label `[red]` is printed as it is."""
     from rich.console import Console
 
@@ -58,29 +58,34 @@ def console(*, stderr: bool = False) -> Console:
     return PlainConsole(stderr=stderr, width=width, markup=False, emoji=False, highlight=False, quiet=quiet)
 
 
-def clean(value: Any) -> str:
+def escape(value: Any) -> str:
     """Return text on one line, with everything escaped that a terminal would interpret."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in str(value))
 
 
-class Bar:
+class ProgressBar:
     """Progress of one task; without a `progress` to draw on, it is only stored in `state`."""
 
     def __init__(self, text: str, total: int | None, progress: Progress | None):
         self.total, self.progress = total, progress
-        self.state: dict[str, Any] = {"description": clean(text), "state": "", "completed": None, "total": total}
-        self.task = None if progress is None else progress.add_task(clean(text), total=total, state="")
+        self.state: dict[str, Any] = {
+            "description": escape(text),
+            "state": "",
+            "completed": None,
+            "total": total,
+        }
+        self.task = None if progress is None else progress.add_task(escape(text), total=total, state="")
 
     def __call__(self, step: int, objective: float, entry: Mapping[str, float] | None = None) -> None:
         """Show that a pass is done, with its validation scores, if any."""
         at_most = f" of at most {self.total:,}" if self.total else ""
         known = f", objective {objective:,.6g}" if objective == objective else ""
-        known += "".join(f", {name} {entry[name]:.4f}" for name in VALIDATION if entry and name in entry)
+        known += "".join(f", {name} {entry[name]:.4f}" for name in VALIDATION_SCORES if entry and name in entry)
         self._update(completed=step, state=f"pass {step:,}{at_most}{known}")
 
-    def tell(self, text: str, done: int | None = None, total: int | None = None) -> None:
+    def set_text(self, text: str, done: int | None = None, total: int | None = None) -> None:
         """Show what is being done."""
-        self._update(description=clean(text), completed=done, total=total)
+        self._update(description=escape(text), completed=done, total=total)
 
     def __str__(self) -> str:
         done, total = self.state["completed"], self.state["total"]
@@ -94,12 +99,12 @@ class Bar:
 
 
 @contextmanager
-def waiting(text: str, total: int | None = None) -> Iterator[Bar]:
+def show_progress(text: str, total: int | None = None) -> Iterator[ProgressBar]:
     """Show the progress of the work inside on stderr once it takes a while; call the yielded bar after every pass."""
-    screen, allowed = console(stderr=True), _allowed.get()
+    screen, allowed = make_console(stderr=True), _allowed.get()
     if allowed.quiet or not (screen.is_interactive or screen.is_jupyter):
-        bar = Bar(text, total, None)
-        with _lines(bar) if allowed.lines and not allowed.quiet else nullcontext():
+        bar = ProgressBar(text, total, None)
+        with _print_lines(bar) if allowed.lines and not allowed.quiet else nullcontext():
             yield bar
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -110,7 +115,7 @@ def waiting(text: str, total: int | None = None) -> Iterator[Bar]:
     late.daemon = True
     late.start()
     try:
-        yield Bar(text, total, progress)
+        yield ProgressBar(text, total, progress)
     finally:
         late.cancel()
         late.join()  # it may be starting the bar at this moment
@@ -118,7 +123,7 @@ def waiting(text: str, total: int | None = None) -> Iterator[Bar]:
 
 
 @contextmanager
-def _lines(bar: Bar) -> Iterator[None]:
+def _print_lines(bar: ProgressBar) -> Iterator[None]:
     """Write a line on stderr now and then, from another thread, as one pass may take long."""
     over, began = threading.Event(), time.monotonic()
 

@@ -27,7 +27,7 @@ from dissensus.common.exceptions import (
     RegisteredTwice,
     UnknownEntry,
 )
-from dissensus.common.exceptions import nearest as nearest
+from dissensus.common.exceptions import suggest_nearest as suggest_nearest
 
 T = TypeVar("T")
 
@@ -48,17 +48,17 @@ class Entry(Generic[T]):
 
 
 @contextmanager
-def guarded(entry: Entry[Any]) -> Iterator[None]:
+def skip_failing_plugin(entry: Entry[Any]) -> Iterator[None]:
     """Turn an error of another package's entry into a warning, so that the rest continues without it."""
     try:
         yield
     except Exception as error:
         if not (package := entry.facts.get("package")):
             raise
-        warnings.warn(PluginSkipped(**_plugin_fault(f"'{entry.name}'", package, error)), stacklevel=4)
+        warnings.warn(PluginSkipped(**_describe_plugin_fault(f"'{entry.name}'", package, error)), stacklevel=4)
 
 
-def _plugin_fault(what: str, package: str, error: Exception) -> dict[str, str]:
+def _describe_plugin_fault(what: str, package: str, error: Exception) -> dict[str, str]:
     return {"what": what, "package": package, "reason": f"{type(error).__name__}: {error}".rstrip(".")}
 
 
@@ -125,7 +125,7 @@ class Registry(Mapping[str, T]):
                 if plugin.name not in self._entries:
                     raise NothingRegistered(module=plugin.value, what=self.what)
             except Exception as error:
-                self._broken[plugin.name] = _plugin_fault(f"{self.what} '{plugin.name}'", package, error)
+                self._broken[plugin.name] = _describe_plugin_fault(f"{self.what} '{plugin.name}'", package, error)
             finally:
                 _loading.reset(token)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dissensus.common.arrays import unmasked
+from dissensus.common.arrays import fill_masked
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import exceptions as errors
 from dissensus.messages import ParameterName
@@ -114,7 +114,7 @@ def check_lengths(first: Any, second: Any, first_name: str, second_name: str) ->
 
 def _array(values: Any, name: str, kinds: str, ndim: int, content: errors.Content) -> NDArray[Any]:
     try:
-        array = unmasked(values, -1 if kinds == "iu" else np.nan)
+        array = fill_masked(values, -1 if kinds == "iu" else np.nan)
     except ValueError:
         raise errors.UnevenRows(name=ParameterName(name)) from None
     if array.ndim != ndim or array.dtype.kind not in kinds:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.agreement import agreement, numeric_agreement
@@ -145,7 +145,7 @@ def _box(label: Any) -> list[float]:
     return [x, y, x + width, y + height]
 
 
-@compiled
+@lazy_jit
 def _edits(codes: IntArray, start: IntArray, left: IntArray, right: IntArray, out: FloatArray) -> None:
     """Write the edit distance of each pair of code sequences, as a share of the longer."""
     longest = np.diff(start).max()

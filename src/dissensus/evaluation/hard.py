@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-from dissensus.common.arrays import TIE
+from dissensus.common.arrays import TIE_TOLERANCE
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import integers, known_codes, known_rows
 from dissensus.evaluation.exceptions import BadClassCodes
@@ -41,7 +41,7 @@ def accuracy(gold: Any, predicted: Any) -> float:
     return float((gold == predicted).mean())
 
 
-def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
+def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE_TOLERANCE) -> float:
     """Return the mean accuracy if ties are broken by a fair draw.
 
     An item whose gold class is among t equally probable best classes counts 1/t. Always taking the lowest class instead
@@ -54,14 +54,14 @@ def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE) -> float:
     return float(hits(gold, posterior, tie).mean())
 
 
-def hits(gold: Any, posterior: Any, tie: float = TIE) -> FloatArray:
+def hits(gold: Any, posterior: Any, tie: float = TIE_TOLERANCE) -> FloatArray:
     """Return (known items,) the probability that the best class is right if ties are broken by a fair draw."""
     gold, posterior = known_rows(gold, posterior, "posterior")
     best = tied(posterior, tie)
     return np.asarray(best[np.arange(gold.size), gold] / best.sum(axis=1))
 
 
-def tied(posterior: FloatArray, tie: float = TIE) -> Any:
+def tied(posterior: FloatArray, tie: float = TIE_TOLERANCE) -> Any:
     """Return (I, K) bool: the classes that share the largest probability."""
     return posterior >= posterior.max(axis=1, keepdims=True) * (1 - tie)
 

@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.arrays import pair_starts, random_ranks
+from dissensus.common.arrays import is_first_of_pair, random_ranks_within_groups
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import exceptions as errors
@@ -103,13 +103,13 @@ def hide_annotators(
     >>> given.n_annotations, hidden.n_annotations
     (800, 200)
     """
-    starts = pair_starts(table.item, table.annotator)
+    starts = is_first_of_pair(table.item, table.annotator)
     pair, item = np.cumsum(starts) - 1, table.item[starts]
     per_item = np.bincount(item, minlength=table.n_items)
     several = per_item > 1
     if not several.any():
         raise errors.NothingToHide
-    rank = random_ranks(item, np.random.default_rng(seed))
+    rank = random_ranks_within_groups(item, np.random.default_rng(seed))
     hide = np.clip(np.round(share * per_item), 1, np.maximum(per_item - 1, 0)).astype(np.int64)
     hidden = (rank < hide[item])[pair]
     return table.select(items=several, rows=~hidden), table.select(items=several, rows=hidden)
@@ -140,7 +140,7 @@ def _predicted(table: Annotations, predicted: Any) -> FloatArray:
 def _means(table: Annotations, values: FloatArray, by: By) -> FloatArray:
     """Return means of rows (N,) over items or annotators; the rows of a pair share its count."""
     check_argument("by", by, By)
-    pair = np.cumsum(pair_starts(table.item, table.annotator)) - 1
+    pair = np.cumsum(is_first_of_pair(table.item, table.annotator)) - 1
     weight = table.row_weights
     rows_of_pair = np.bincount(pair, weight > 0)
     count = weight / np.maximum(rows_of_pair, 1)[pair] if len(table) else weight

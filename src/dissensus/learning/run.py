@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dissensus.common.json_lines import key_of
+from dissensus.common.json_lines import hash_settings
 from dissensus.common.parameters import is_number
-from dissensus.common.progress import waiting
+from dissensus.common.progress import show_progress
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.exceptions import DataError
@@ -63,7 +63,7 @@ class Run:
 
     def train(self, on_step: Callable[..., None] | None = None) -> Trace:
         """Train; without `on_step` a bar shows the progress."""
-        with waiting("training", self.trainer.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+        with show_progress("training", self.trainer.epochs) if on_step is None else nullcontext(on_step) as after_epoch:
             return self.trainer.fit(
                 self.network, self.lessons, self.taught, self.groups,
                 evaluate=self.evaluate, on_step=after_epoch, key=self.key,
@@ -146,7 +146,7 @@ def _key(run: Run, model: CrowdClassifier) -> str:
         inputs += [] if judge.columns is inputs[0] else [judge.columns]
     settings = {**model.deciding(), "arrays": [array is not None for array in arrays], "inputs": len(inputs)}
     there = (array for array in arrays if array is not None)
-    return key_of(settings, [run.table], chain(there, (x.numpy() for part in inputs for x in part.tensors())))
+    return hash_settings(settings, [run.table], chain(there, (x.numpy() for part in inputs for x in part.tensors())))
 
 
 def fit_without(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from dissensus.common.json_lines import Store, key_of
+from dissensus.common.json_lines import JsonLinesStore, hash_settings
 from dissensus.common.parameters import check_argument, is_number, is_whole
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.hard import tied
@@ -184,7 +184,7 @@ def search_sizes(
         "objective": {k: v for k, v in keywords.items() if k not in ("item_size", "annotator_size")},
         "epsilon": epsilon, "epochs": at,
     }  # fmt: skip
-    log = Store(store, key_of(settings, (table, judged), (_array(X), _array(X_dev))))
+    log = JsonLinesStore(store, hash_settings(settings, (table, judged), (_array(X), _array(X_dev))))
     points = _complete_trainings(log.rows, at)
     grid = [(i, j, seed) for seed in drawn for i, j in sizes]
     known = {(p.item_size, p.annotator_size, p.seed) for p in points}

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from dissensus.common.progress import waiting
+from dissensus.common.progress import show_progress
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.learning.batches import Bag, Batch, Columns
 from dissensus.learning.checkpoint import Trace
@@ -96,7 +96,7 @@ def fit_together(
     if not models:
         return []
     stack = stacked(models, tables, X, gold=gold, annotators=annotators)
-    with waiting("training", models[0].epochs) if on_step is None else nullcontext(on_step) as after_epoch:
+    with show_progress("training", models[0].epochs) if on_step is None else nullcontext(on_step) as after_epoch:
         traces = stack.train(after_epoch)
     stack.unstack()
     return [model._end(run, trace) for model, run, trace in zip(models, stack.runs, traces, strict=True)]

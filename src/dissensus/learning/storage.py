@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import open_atomically
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
 from dissensus.exceptions import DissensusError, UnreadableFile
@@ -57,7 +57,7 @@ def write_tree(path: str | Path, tree: Any, kind: str) -> Path:
     tensors: dict[str, Tensor] = {}
     packed = _pack(tree, tensors)
     header = {"format": FORMAT, "kind": kind, "digest": _digest(packed, tensors), "tree": packed}
-    with atomic(path) as file:
+    with open_atomically(path) as file:
         file.write(to_bytes(tensors, {"header": json.dumps(header)}))
     return path
 

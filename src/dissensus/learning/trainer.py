@@ -30,7 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dissensus.common.json_lines import key_of
+from dissensus.common.json_lines import hash_settings
 from dissensus.common.parameters import Parameters, param
 from dissensus.common.types import IntArray
 from dissensus.learning import exceptions as faults
@@ -126,7 +126,7 @@ class Trainer(Training):
         if self.processes > len(rows):
             raise faults.TooManyProcesses(processes=self.processes, n_items=len(rows))
         fabric = make_fabric(self.device, self.precision, self.processes)
-        key = key_of({"key": key, "rows": len(rows), **self.deciding()}, [])
+        key = hash_settings({"key": key, "rows": len(rows), **self.deciding()}, [])
         loop = _Loop(self, model, data, rows, groups, key, evaluate)
         if self.processes == 1:
             loop.report = reporter(on_step, self.log)

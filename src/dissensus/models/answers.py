@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from dissensus.common.arrays import unmasked
-from dissensus.common.frames import as_frame
+from dissensus.common.arrays import fill_masked
+from dissensus.common.frames import columns_to_frame
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.base import Aggregator
 from dissensus.models.exceptions import GoldValuesShape
@@ -56,7 +56,9 @@ class SpanModel(Aggregator, ABC):
     def spans(self, backend: Literal["pandas", "polars", "pyarrow"] | None = None) -> Any:
         """Return the spans: document, start, end (exclusive), label, probability of the whole span."""
         self._check_fitted()
-        return as_frame(spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend)
+        return columns_to_frame(
+            spans_of(np.asarray(self.items_), self.classes_, self.tags_, self.span_probability_), backend
+        )
 
     def _frame_columns(self, kind: str) -> dict[str, Any]:
         if kind != "items":
@@ -82,7 +84,7 @@ def check_values(gold: Any, table: Annotations) -> FloatArray | None:
     """Return gold as floats (I,), NaN where unknown; None without gold."""
     if gold is None:
         return None
-    values = unmasked(gold, np.nan)
+    values = fill_masked(gold, np.nan)
     if values.shape != (table.n_items,) or values.dtype.kind not in "iuf":
         raise GoldValuesShape(n_items=table.n_items, dtype=str(values.dtype), shape=values.shape)
     values = values.astype(np.float64)

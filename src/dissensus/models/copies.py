@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy.special import erf, erfinv, expit, logit, logsumexp
 
-from dissensus.common.arrays import pair_starts, pairs_of_ranges, read_only
+from dissensus.common.arrays import is_first_of_pair, make_read_only, pairs_within_ranges
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.models.tempering import DEFAULT_CORRELATION, design_effect
 from dissensus.table.annotations import Annotations
@@ -95,7 +95,7 @@ class _Search:
     """Rows of the table, and the model of annotators who do not copy."""
 
     def __init__(self, table: Annotations):
-        first = pair_starts(table.item, table.annotator)
+        first = is_first_of_pair(table.item, table.annotator)
         self.item, self.annotator, self.label = (
             column[first].astype(np.int64) for column in (table.item, table.annotator, table.label)
         )
@@ -127,7 +127,7 @@ class _Search:
             copied[group] = np.clip(fit.copied[group], 0, 1)
             probability[group] = expit(fit.evidence[group] + logit(self._share(group)))
         ordered = sorted((tuple(group.tolist()) for group in groups), key=lambda group: (-len(group), group))
-        return Copies(tuple(ordered), *map(read_only, (self.unit, shared, agreed, expected, copied, probability)))
+        return Copies(tuple(ordered), *map(make_read_only, (self.unit, shared, agreed, expected, copied, probability)))
 
     def _round(self) -> bool:
         """Propose groups and accept those that pass the test; return whether one is new or has grown."""
@@ -330,7 +330,7 @@ def _pairs(per_item: IntArray) -> tuple[IntArray, IntArray]:
     if pairs.sum() > MAX_PAIRS:
         used = np.random.default_rng(0).permutation(per_item.size)
         used = np.sort(used[np.cumsum(pairs[used]) <= MAX_PAIRS])
-    return pairs_of_ranges(start[used], per_item[used])
+    return pairs_within_ranges(start[used], per_item[used])
 
 
 def _calibration(p: FloatArray, agree: BoolArray) -> Calibration:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import group_starts
+from dissensus.common.arrays import group_offsets
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.exceptions import BadEarlierCount, EarlierMatrixShape, EarlierShape
 from dissensus.table import names as naming
@@ -61,7 +61,7 @@ def with_earlier(table: Annotations, gold: IntArray | None, counts: FloatArray) 
     extended = Annotations(
         np.concatenate([table.annotator, annotator.astype(np.int32)]),
         np.concatenate([table.label, label.astype(table.label.dtype)]),
-        np.concatenate([table.item_ptr, table.item_ptr[-1] + group_starts(true, table.n_classes)[1:]]),
+        np.concatenate([table.item_ptr, table.item_ptr[-1] + group_offsets(true, table.n_classes)[1:]]),
         np.concatenate([table.items.astype(object), names]),
         table.annotators,
         table.classes,

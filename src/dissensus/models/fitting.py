@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from dissensus.common.arrays import unmasked
+from dissensus.common.arrays import fill_masked
 from dissensus.common.types import IntArray, OnStep
 from dissensus.compute.engines import engine_options
 from dissensus.compute.engines.base import Engine, RemoteTable
@@ -187,7 +187,7 @@ def check_gold(gold: IntArray | None, table: Annotations | RemoteTable) -> IntAr
     """Return gold as int32 (I,), checked; None if no item has any."""
     if gold is None:
         return None
-    gold = unmasked(gold, -1)
+    gold = fill_masked(gold, -1)
     if gold.shape != (table.n_items,) or gold.dtype.kind not in "iu":
         raise GoldShape(n_items=table.n_items, dtype=str(gold.dtype), shape=gold.shape)
     bad = np.flatnonzero((gold < -1) | (gold >= table.n_classes))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_origin, get_type_
 
 import numpy as np
 
-from dissensus.common.arrays import TIE
-from dissensus.common.frames import as_frame
+from dissensus.common.arrays import TIE_TOLERANCE
+from dissensus.common.frames import columns_to_frame
 from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.models.exceptions import NoConfusion, UnknownFrame
@@ -29,7 +29,7 @@ def arg_max(posterior: FloatArray, items: Names, classes: Names, seed: int) -> I
     Neither the order of rows nor that of classes decides: the lowest class would be favoured otherwise.
     """
     best = posterior.max(axis=1, keepdims=True, initial=0)
-    tied = posterior >= best * (1 - TIE)
+    tied = posterior >= best * (1 - TIE_TOLERANCE)
     winner: IntArray = tied.argmax(axis=1)
     rows = np.flatnonzero(tied.sum(axis=1) > 1)
     if rows.size:
@@ -86,7 +86,7 @@ def to_frame(
     posterior: Any = getattr(model, "posterior_", None)
     if kind == "items" and backend is None and hasattr(posterior, "item_frame"):
         return posterior.item_frame(getattr(model, "difficulty_", None), model.item_columns)
-    return as_frame(model._frame_columns(kind), backend)
+    return columns_to_frame(model._frame_columns(kind), backend)
 
 
 def item_frames(model: Aggregator) -> Iterator[Any]:

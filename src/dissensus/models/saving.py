@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import open_atomically
 from dissensus.common.registry import Registry
 from dissensus.common.types import Names
 from dissensus.compute.engines import engine_name
@@ -157,7 +157,7 @@ def save(model: Aggregator, folder: str | Path, *, items: bool = True) -> Path:
         "values": values,
     }
     arrays["header"] = np.frombuffer(json.dumps(header, default=lambda number: number.item()).encode(), np.uint8)
-    with atomic(path) as file:
+    with open_atomically(path) as file:
         np.savez(file, **arrays)
     return path
 

@@ -23,8 +23,8 @@ import numpy as np
 from scipy.special import entr
 
 from dissensus.common.formatting import Share
-from dissensus.common.frames import as_frame
-from dissensus.common.notebook import Shown
+from dissensus.common.frames import columns_to_frame
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.types import FloatArray, Names
 from dissensus.messages import Message
 from dissensus.models.tempering import design_effect
@@ -38,7 +38,7 @@ MIN_GAIN = 1e-6  # smaller gains count as none
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Wanted(Shown):
+class Wanted(NotebookTable):
     """What to ask about, in this order; one entry each in every array."""
 
     kind: str
@@ -79,7 +79,7 @@ class Wanted(Shown):
             head |= {side: np.array([two[k] for two in sides], object) for k, side in enumerate(("left", "right"))}
         else:
             head["document" if self.kind == "spans" else "item"] = self.items
-        return as_frame(head | {"gain": self.gain, "labels": self.labels}, backend)
+        return columns_to_frame(head | {"gain": self.gain, "labels": self.labels}, backend)
 
 
 def ask_next(model: Any, table: Annotations, *, budget: float) -> Wanted:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
 from dissensus.common.parameters import Parameters
 from dissensus.common.registry import Registry
-from dissensus.messages import PYTHON, Face, Message
+from dissensus.messages import PYTHON_FACE, Face, Message
 
 if TYPE_CHECKING:
     from dissensus.models.base import Aggregator
@@ -157,7 +157,7 @@ def ask(question: str, table: Any, **given: Any) -> Any:
     return kind(**given).ask(table, **inputs)
 
 
-def sentences(findings: Iterable[Finding], face: Face = PYTHON) -> Iterator[str]:
+def sentences(findings: Iterable[Finding], face: Face = PYTHON_FACE) -> Iterator[str]:
     """Return the messages among findings as an interface words them."""
     for one in findings:
         if isinstance(one, Listing):

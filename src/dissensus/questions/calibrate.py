@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import unmasked
-from dissensus.common.frames import as_frame
-from dissensus.common.notebook import Shown
+from dissensus.common.arrays import fill_masked
+from dissensus.common.frames import columns_to_frame
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import FloatArray, IntArray, Names
@@ -131,7 +131,7 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Calibrated(Shown):
+class Calibrated(NotebookTable):
     """The answers of a panel, corrected by gold."""
 
     rates: tuple[Rate, ...]
@@ -178,8 +178,8 @@ class Calibrated(Shown):
     def to_frame(self) -> Any:
         """Return a frame (pandas if installed, else Arrow) of items with label, confidence and p_<class>."""
         if self.posterior_ is None:
-            return as_frame(self.rows())
-        return as_frame(item_columns(self.classes, 0, self.items, self.posterior_, None))
+            return columns_to_frame(self.rows())
+        return columns_to_frame(item_columns(self.classes, 0, self.items, self.posterior_, None))
 
     def plan(self, width: float) -> Plan:
         """Return how many more gold labels make every interval this narrow, and on which items.
@@ -350,7 +350,7 @@ def _check(table: Annotations, gold: Any, classes: Sequence[Any] | None, numeric
     if numeric:
         if table.kind != "numbers":
             raise GoldOfAnotherType()
-        gold = np.asarray(unmasked(gold, np.nan), np.float64)
+        gold = np.asarray(fill_masked(gold, np.nan), np.float64)
         if gold.shape != (table.n_items,):
             raise WrongShape(name=ParameterName("gold"), expected=table.n_items, shape=gold.shape)
         return gold, table.classes[:0]
@@ -369,7 +369,7 @@ def _check_probability(given: Any, table: Annotations, known: IntArray) -> Float
     """Return checked probabilities (I,); only those of known items are used."""
     if given is None:
         return None
-    found = np.asarray(unmasked(given, np.nan), np.float64)
+    found = np.asarray(fill_masked(given, np.nan), np.float64)
     if found.shape != (table.n_items,):
         raise WrongShape(name=ParameterName("probability"), expected=table.n_items, shape=found.shape)
     bad = known[~(found[known] > 0) | ~np.isfinite(found[known])]

@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.formatting import Count, count
-from dissensus.common.notebook import Shown
+from dissensus.common.formatting import Count, format_count
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray
@@ -70,7 +70,7 @@ class Contestant:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Shown):
+class Comparison(NotebookTable):
     """Methods ranked by how well they predict hidden annotations, the best first."""
 
     contestants: tuple[Contestant, ...]
@@ -86,7 +86,7 @@ class Comparison(Shown):
     costly: tuple[str, ...] = ()  # suitable methods that were skipped because they are slow
 
     def __repr__(self) -> str:
-        return f"Comparison of {count(len(self), 'method')}: {self.verdict()}"
+        return f"Comparison of {format_count(len(self), 'method')}: {self.verdict()}"
 
     @property
     def best(self) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.formatting import count
+from dissensus.common.formatting import format_count
 from dissensus.common.types import FloatArray
 from dissensus.messages import Message
 from dissensus.models.copies import find_copies
@@ -53,7 +53,7 @@ class Diagnosis(Flagged):
         found = {words: len(self.flagged(flag)) for flag, words in self.words.items()}
         counts = ", ".join(f"{n} {words}" for place, (words, n) in enumerate(found.items()) if n or place < 3)
         return (
-            f"Diagnosis of {count(self.active_annotators, 'annotator')}, whose answers are: {counts}; "
+            f"Diagnosis of {format_count(self.active_annotators, 'annotator')}, whose answers are: {counts}; "
             f"{self.too_few_labels:,} with too few labels to say"
         )
 

@@ -34,8 +34,8 @@ from scipy.special import ndtr
 from scipy.stats import false_discovery_control
 
 from dissensus.common.formatting import Count, Share
-from dissensus.common.frames import Backend, as_frame
-from dissensus.common.notebook import Shown
+from dissensus.common.frames import Backend, columns_to_frame
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -127,7 +127,7 @@ class Drift:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Diff(Shown):
+class Diff(NotebookTable):
     """What changed from one snapshot to the next."""
 
     items: Names  # of both snapshots
@@ -211,7 +211,7 @@ class Diff(Shown):
                 "new": names[c.new],
                 "decisive": c.decisive,
             }
-        return as_frame(columns, backend)
+        return columns_to_frame(columns, backend)
 
 
 def diff(

@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from dissensus.common.formatting import Count, count
-from dissensus.common.notebook import Shown
+from dissensus.common.formatting import Count, format_count
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.evaluation.calibration import gaps, log_losses
@@ -71,7 +71,7 @@ class Score:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation(Shown):
+class Evaluation(NotebookTable):
     """Scores of predictions, in their order."""
 
     scores: tuple[Score, ...]
@@ -91,7 +91,7 @@ class Evaluation(Shown):
         return iter(self.scores)
 
     def __repr__(self) -> str:
-        return f"Evaluation of {', '.join(self.predictions)}: {count(len(self.scores), 'score')}"
+        return f"Evaluation of {', '.join(self.predictions)}: {format_count(len(self.scores), 'score')}"
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per score and predictions, as plain values."""

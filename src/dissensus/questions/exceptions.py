@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import join_words
 from dissensus.exceptions import BadParameter, DataError, MissingColumn, UnreadableFile
-from dissensus.messages import ParameterName, quoted
+from dissensus.messages import ParameterName, quote_name
 
 # Mistakes -------------------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ class ClassesNotNumbers(DataError):
     template = "classes {some} are no numbers, which an interval scale needs; use scale 'ordinal' or 'nominal'."
     classes: tuple[Any, ...]
     example = {"classes": ("cat", "dog")}
-    some = property(lambda self: word_list([quoted(name) for name in self.classes[:5]]))
+    some = property(lambda self: join_words([quote_name(name) for name in self.classes[:5]]))
 
 
 # Gold and other columns -----------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class NoDrawProbability(DataError):
     known: int
     item: Any
     probability: float
-    name = property(lambda self: quoted(self.item))
+    name = property(lambda self: quote_name(self.item))
 
 
 class UnevenDraw(BadParameter):
@@ -117,14 +117,14 @@ class UnevenDraw(BadParameter):
 class UnpricedAnnotator(DataError):
     template = "{param[cost]}: annotator {name} has none; give one above 0 to each."
     annotator: Any
-    name = property(lambda self: quoted(self.annotator))
+    name = property(lambda self: quote_name(self.annotator))
 
 
 class MissingLimit(DataError):
     template = "{name}: annotator {who} has none; give one to each."
     name: ParameterName
     annotator: Any
-    who = property(lambda self: quoted(self.annotator))
+    who = property(lambda self: quote_name(self.annotator))
 
 
 class UnequalColumns(DataError):
@@ -138,7 +138,7 @@ class UnequalColumns(DataError):
 class AnnotatorTwice(DataError):
     template = "annotators: {name} is there twice; one row per annotator is needed."
     annotator: Any
-    name = property(lambda self: quoted(self.annotator))
+    name = property(lambda self: quote_name(self.annotator))
 
 
 class UnknownAnnotators(DataError):
@@ -146,8 +146,8 @@ class UnknownAnnotators(DataError):
     n: int
     annotator: Any
     known: Any
-    name = property(lambda self: quoted(self.annotator))
-    other = property(lambda self: quoted(self.known))
+    name = property(lambda self: quote_name(self.annotator))
+    other = property(lambda self: quote_name(self.known))
 
 
 # Methods and models ---------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class ItemUnknownToModel(DataError):
     template = "Item {name} was not there when this {model} was fitted; fit it with this item."
     item: Any
     model: str
-    name = property(lambda self: quoted(self.item))
+    name = property(lambda self: quote_name(self.item))
 
 
 # Recommendations ------------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class CostNotPositive(BadParameter):
     template = "{param[cost]} must be above 0, got {cost:g} for annotator {name}."
     cost: float
     annotator: Any
-    name = property(lambda self: quoted(self.annotator))
+    name = property(lambda self: quote_name(self.annotator))
 
 
 class BadCandidates(BadParameter):
@@ -251,7 +251,7 @@ class NotInTable(DataError):
     template = "{name}: {what} is not in the table; declare it there (items=…, annotators=…) to ask about it."
     name: ParameterName
     given: Any
-    what = property(lambda self: quoted(self.given))
+    what = property(lambda self: quote_name(self.given))
 
 
 class NotNumbers(BadParameter):
@@ -297,7 +297,7 @@ class PredictedTwice(DataError):
     template = "item {name} has {n} predictions; keep one."
     item: Any
     n: int
-    name = property(lambda self: quoted(self.item))
+    name = property(lambda self: quote_name(self.item))
 
 
 # Thresholds of check --------------------------------------------------------------------------------------------------

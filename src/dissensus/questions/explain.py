@@ -47,10 +47,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy.special import erfc, expit, logit, logsumexp, ndtri, softmax
 
-from dissensus.common.arrays import sums_of_ranges
-from dissensus.common.formatting import count
-from dissensus.common.frames import as_frame
-from dissensus.common.notebook import Shown
+from dissensus.common.arrays import sum_ranges
+from dissensus.common.formatting import format_count
+from dissensus.common.frames import columns_to_frame
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, balanced, thread_count
@@ -93,7 +93,7 @@ MAX_EXACT_LABELS = 100  # labels of an item above which ℓ is treated as normal
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation(Shown):
+class Explanation(NotebookTable):
     """Why the labels of every item disagree."""
 
     items: Names  # (I,)
@@ -113,7 +113,7 @@ class Explanation(Shown):
     def __repr__(self) -> str:
         counts = ", ".join(f"{n:,} {kind}" for kind, n in self.counts().items() if n)
         columns = [effect.column for effect in self.groups if effect.significant]
-        return f"Explanation of {count(self.items.size, 'item')}: {counts}" + (
+        return f"Explanation of {format_count(self.items.size, 'item')}: {counts}" + (
             f"; groups differ by {', '.join(columns)}" if columns else ""
         )
 
@@ -134,7 +134,7 @@ class Explanation(Shown):
 
         measures = ("label", "confidence", "disagreement", "expected", "surprise", "evidence", "ambiguity")
         group = [self.groups[g].column if g >= 0 else None for g in self.by_group]
-        return as_frame(
+        return columns_to_frame(
             {"item": self.items, "kind": [KINDS[code] for code in self.kind]}
             | {name: getattr(self, name) for name in measures}
             | {"group": pa.array(group, pa.string())}
@@ -418,8 +418,8 @@ def _surprise(slips: _Slips, best: IntArray, pool: Threads) -> FloatArray:
         mean = (chance * cost).sum(axis=1)
         spread = np.maximum((chance * cost**2).sum(axis=1) - mean**2, 0)
         columns = (w, w**2, w**2 * (chance**2).sum(axis=1), cost[row, label] - mean, spread, np.ptp(cost, axis=1))
-        weight, squares, same_row, excess, variance, reach = sums_of_ranges(np.stack(columns, axis=1), ptr).T
-        alike = (sums_of_ranges(w[:, None] * chance, ptr) ** 2).sum(axis=1) - same_row
+        weight, squares, same_row, excess, variance, reach = sum_ranges(np.stack(columns, axis=1), ptr).T
+        alike = (sum_ranges(w[:, None] * chance, ptr) ** 2).sum(axis=1) - same_row
         n, out = np.diff(ptr), np.full((ptr.size - 1, 3), 0.5)
         with np.errstate(divide="ignore", invalid="ignore"):  # items with fewer than two labels
             out[:, 0] = 1 - alike / (weight**2 - squares)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dissensus.common.formatting import Count, Share, count, first_names, short, word_list
-from dissensus.messages import Message, quoted
+from dissensus.common.formatting import Count, Share, format_count, join_words, list_first_names, shorten_name
+from dissensus.messages import Message, quote_name
 
 MAX_RARE_CLASSES_SHOWN = 5
 
@@ -103,7 +103,7 @@ class SeveralSpellings(Message):
 class MissingAnswers(Message):
     template = "Classes may be missing answers: {names}; {param[abstain]} leaves a label out."
     classes: tuple[str, ...]
-    names = property(lambda self: first_names(self.classes, len(self.classes)))
+    names = property(lambda self: list_first_names(self.classes, len(self.classes)))
 
 
 class RareClasses(Message):
@@ -112,7 +112,7 @@ class RareClasses(Message):
 
     @property
     def names(self) -> str:
-        return first_names([f"{name} ({n})" for name, n in self.labels.items()], MAX_RARE_CLASSES_SHOWN, str)
+        return list_first_names([f"{name} ({n})" for name, n in self.labels.items()], MAX_RARE_CLASSES_SHOWN, str)
 
 
 class ClassesAreNumbers(Message):
@@ -155,7 +155,7 @@ class AgreementUndefined(Message):
 class ClassOrder(Message):
     template = "Order of the classes: {order}."
     classes: tuple[str, ...]
-    order = property(lambda self: " < ".join(first_names([name], 1) for name in self.classes))
+    order = property(lambda self: " < ".join(list_first_names([name], 1) for name in self.classes))
 
 
 class TooFewSharedItems(Message):
@@ -227,7 +227,7 @@ class SameLabel(UntypicalLabels):
     label: Any
     times: int
     n: int
-    name = property(lambda self: quoted(self.label))
+    name = property(lambda self: quote_name(self.label))
 
 
 class RareAgreement(UntypicalLabels):
@@ -253,7 +253,7 @@ class CopiedLabels(Message):
 
     @property
     def who(self) -> str:
-        first, *more = map(quoted, self.others)
+        first, *more = map(quote_name, self.others)
         return f"the other {len(self.others)} of a group around {first}" if more else first
 
 
@@ -406,7 +406,7 @@ class BestIsAhead(BestMethod):
 
     @property
     def ties(self) -> str:
-        return f", and cannot be told apart from {word_list(self.ties_with)}" if self.ties_with else ""
+        return f", and cannot be told apart from {join_words(self.ties_with)}" if self.ties_with else ""
 
     role = property(lambda self: ", a baseline," * self.baseline)
 
@@ -418,7 +418,7 @@ class BestOfThese(Message):
 
     @property
     def ties(self) -> str:
-        return f", and cannot be told apart from {word_list(self.ties_with)}" if self.ties_with else ""
+        return f", and cannot be told apart from {join_words(self.ties_with)}" if self.ties_with else ""
 
 
 class OnlyBaselines(Message):
@@ -457,7 +457,7 @@ class CostlyMethodsSkipped(Message):
     template = "{tried:method} were tried; `dissensus compare --methods all` also tries {names}, which take longer."
     tried: Count
     methods: tuple[str, ...]
-    names = property(lambda self: word_list(self.methods))
+    names = property(lambda self: join_words(self.methods))
 
 
 class MethodSkipped(Message):
@@ -765,7 +765,7 @@ class OneReader(Message):
 class OnlyLabelDoubted(Message):
     template = "the only label, {name}, is doubted"
     label: Any
-    name = property(lambda self: quoted(self.label))
+    name = property(lambda self: quote_name(self.label))
 
 
 class LabelsByOneAnnotator(Message):
@@ -800,7 +800,7 @@ class LabelsTied(ItemVotes):
     @property
     def answers(self) -> str:
         several = f"{len(self.classes)} answers"
-        return word_list([quoted(name) for name in self.classes]) if len(self.classes) <= 3 else several
+        return join_words([quote_name(name) for name in self.classes]) if len(self.classes) <= 3 else several
 
 
 class MajorityOverruled(ItemVotes):
@@ -808,7 +808,7 @@ class MajorityOverruled(ItemVotes):
     label: Any
     agree: int
     most = property(lambda self: "most" if 2 * self.agree > self.labels else "more")
-    name = property(lambda self: quoted(self.label))
+    name = property(lambda self: quote_name(self.label))
 
 
 class AllLabelsAgree(Message):
@@ -894,7 +894,7 @@ class GoldNotRandom(Message):
             return f"judges score gold items {'higher' if self.more else 'lower'}"
         if self.feature == "agreement":
             return f"judges agree {'more' if self.more else 'less'} on gold items"
-        return f"judges call gold items {quoted(self.label)} {'more' if self.more else 'less'} often"
+        return f"judges call gold items {quote_name(self.label)} {'more' if self.more else 'less'} often"
 
 
 class OtherScale(Message):
@@ -915,7 +915,7 @@ class FewGoldLabels(Message):
 
     @property
     def classes(self) -> str:
-        some = [f"{quoted(name)} {n}" for name, n in self.labels.items()]
+        some = [f"{quote_name(name)} {n}" for name, n in self.labels.items()]
         return f"{', '.join(some[:3])} and {len(some) - 3:,} more" if len(some) > 3 else ", ".join(some)
 
 
@@ -982,7 +982,7 @@ class JudgesKept(Message):
     cost: float | None
     all_cost: float | None
     n = property(lambda self: len(self.kept))
-    names = property(lambda self: first_names(self.kept, self.n))
+    names = property(lambda self: list_first_names(self.kept, self.n))
 
     @property
     def price(self) -> str:
@@ -993,7 +993,9 @@ class ErrorsAlike(Message):
     template = "Errors alike beyond chance (correlation): {names}."
     pairs: tuple[tuple[str, str, float], ...]
     example = {"pairs": (("gpt-4o", "gpt-4o-mini", 0.41),)}
-    names = property(lambda self: "; ".join(f"{short(one)} and {short(other)} {r:.2f}" for one, other, r in self.pairs))
+    names = property(
+        lambda self: "; ".join(f"{shorten_name(one)} and {shorten_name(other)} {r:.2f}" for one, other, r in self.pairs)
+    )
 
 
 class JudgeEffect(Message):
@@ -1004,17 +1006,19 @@ class JudgeEffect(Message):
     excess: float
     low: float
     high: float
-    name = property(lambda self: short(self.column))
+    name = property(lambda self: shorten_name(self.column))
 
     @property
     def what(self) -> str:
-        return f"{short(self.judge)}, its own family" if self.judge else short(self.value) or "one SD more"
+        return (
+            f"{shorten_name(self.judge)}, its own family" if self.judge else shorten_name(self.value) or "one SD more"
+        )
 
 
 class ItemsToLabel(Message):
     template = "They are {names}; {param[next=<FILE>]} keeps them."
     items: tuple[Any, ...]
-    names = property(lambda self: first_names(self.items, 5))
+    names = property(lambda self: list_first_names(self.items, 5))
 
 
 class HumanLabelsHelp(Message):
@@ -1078,9 +1082,9 @@ class LabelChange(Message):
     @property
     def action(self) -> str:
         if self.old is None:
-            return f"added {quoted(self.new)}"
-        old = quoted(self.old)
-        return f"removed {old}" if self.new is None else f"changed {old} to {quoted(self.new)}"
+            return f"added {quote_name(self.new)}"
+        old = quote_name(self.old)
+        return f"removed {old}" if self.new is None else f"changed {old} to {quote_name(self.new)}"
 
 
 class FlippedByOwnLabels(Message):
@@ -1119,7 +1123,7 @@ class ItemsAndAnnotatorsChanged(Message):
             (self.new_items, "new item", ""), (self.lost_items, "item", " without labels now"),
             (self.new_annotators, "new annotator", ""), (self.lost_annotators, "annotator", " without labels now"),
         )  # fmt: skip
-        return ", ".join(f"{count(n, noun)}{rest}" for n, noun, rest in some if n)
+        return ", ".join(f"{format_count(n, noun)}{rest}" for n, noun, rest in some if n)
 
 
 class TooFewForDrift(Message):
@@ -1153,7 +1157,7 @@ class NotPredicted(Message):
     what: str
     item: Any
     example = {"what": "items"}
-    name = property(lambda self: quoted(self.item))
+    name = property(lambda self: quote_name(self.item))
 
 
 class TiedLabels(Message):
@@ -1175,7 +1179,7 @@ class SomeItems(Message):
     """Something about items, or annotators or classes, of which the first are named."""
 
     items: tuple[Any, ...]
-    names = property(lambda self: first_names(self.items, NAMES_SHOWN, quoted))
+    names = property(lambda self: list_first_names(self.items, NAMES_SHOWN, quote_name))
 
 
 class LabelAgain(SomeItems):
@@ -1234,7 +1238,7 @@ class AnnotatorsFlagged(Message):
 class LookAtLabelsOf(Message):
     template = "Look at the labels of {names}; `dissensus diagnose` says why."
     annotators: tuple[Any, ...]
-    names = property(lambda self: first_names(self.annotators, NAMES_SHOWN, quoted))
+    names = property(lambda self: list_first_names(self.annotators, NAMES_SHOWN, quote_name))
 
 
 class AgreementUnknown(Message):
@@ -1299,4 +1303,4 @@ class NewClasses(Message):
 class RenameClasses(Message):
     template = "Rename {names} ({param[map=<OLD=NEW>]}), or add to the classes ({param[classes]})."
     classes: tuple[Any, ...]
-    names = property(lambda self: first_names(self.classes, NAMES_SHOWN, quoted))
+    names = property(lambda self: list_first_names(self.classes, NAMES_SHOWN, quote_name))

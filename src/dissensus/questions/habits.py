@@ -35,8 +35,8 @@ import numpy as np
 from scipy.special import gammaln, ndtri, stdtr
 
 from dissensus.common import formatting
-from dissensus.common.frames import as_frame
-from dissensus.common.notebook import Shown
+from dissensus.common.frames import columns_to_frame
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation.distances import pair_distances
@@ -108,7 +108,7 @@ class Trait(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Flagged(Shown):
+class Flagged(NotebookTable):
     """Flags and reasons of every annotator of a table."""
 
     words: ClassVar[dict[Flag, str]] = FLAG_WORDS  # of the flags that there may be
@@ -143,7 +143,7 @@ class Flagged(Shown):
         Its columns are annotator, flag ("" if none), evidence (the reasons of the flags) and the measures.
         """
         said = {"flag": [", ".join(flags) for flags in self.flags], "evidence": list(self.reasons)}
-        return as_frame({"annotator": self.annotators} | said | self._measures())
+        return columns_to_frame({"annotator": self.annotators} | said | self._measures())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,7 +167,7 @@ class Habits(Flagged):
 
     def __repr__(self) -> str:
         n = sum(map(bool, self.said))
-        who = formatting.count(self.active_annotators, "annotator")
+        who = formatting.format_count(self.active_annotators, "annotator")
         return f"Habits of {who}: {n:,} {'answers' if n == 1 else 'answer'} unlike the others"
 
     def most_contested(self, n: int) -> list[tuple[Any, float]]:

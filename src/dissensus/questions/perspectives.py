@@ -21,7 +21,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from dissensus.common.arrays import sums_of_ranges
+from dissensus.common.arrays import sum_ranges
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.local import Threads, balanced
 from dissensus.evaluation.intervals import holm
@@ -132,7 +132,7 @@ class _Column:
         self.counts = csr_array((np.ones(cell.size), (cell, annotator)), shape=(cells.size, people.size))
         self.ptr = np.searchsorted(cells, np.arange(self.item.size + 1) * rows.n_classes)  # cells of each item
         self.n = np.bincount(place, minlength=self.item.size)  # (J,)
-        self.within = self.n - sums_of_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 4
+        self.within = self.n - sum_ranges(self.counts.sum(axis=1) ** 2, self.ptr) / self.n  # T of Eq. 4
 
     def between(self, groups: IntArray, start: int, end: int) -> tuple[FloatArray, FloatArray]:
         """Return Eq. 4 and its maximum (P, items) of items start … end − 1 under P permuted groups (P, annotators)."""
@@ -140,7 +140,7 @@ class _Column:
         dealt = (groups.T[:, :, None] == np.arange(G)).reshape(-1, P * G).astype(np.float64)
         count = self.counts[self.ptr[start] : self.ptr[end]] @ dealt
         ptr = self.ptr[start : end + 1] - self.ptr[start]
-        size, squares = sums_of_ranges(count, ptr), sums_of_ranges(count**2, ptr)
+        size, squares = sum_ranges(count, ptr), sum_ranges(count**2, ptr)
         explained = (squares / np.maximum(size, 1)).reshape(-1, P, G).sum(axis=2).T
         there = (size > 0).reshape(-1, P, G).sum(axis=2).T
         n, within = self.n[start:end], self.within[start:end]

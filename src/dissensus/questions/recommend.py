@@ -48,10 +48,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.special import entr, psi
 
-from dissensus.common.arrays import TIE, group_starts
+from dissensus.common.arrays import TIE_TOLERANCE, group_offsets
 from dissensus.common.formatting import Count, Share
-from dissensus.common.frames import Backend, as_frame
-from dissensus.common.notebook import Shown
+from dissensus.common.frames import Backend, columns_to_frame
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
@@ -101,7 +101,7 @@ Each = float | Mapping[Any, float] | FloatArray | list[float]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Recommendation(Shown):
+class Recommendation(NotebookTable):
     """Pairs to ask about, in the order in which they should be asked; one entry per pair in every array."""
 
     items: Names  # (n,)
@@ -189,7 +189,9 @@ class Recommendation(Shown):
         """Return a frame (pandas if installed, else Arrow) with one row per pair, in the order to ask."""
         names = {"rank": np.arange(1, len(self) + 1), "item": self.items, "annotator": self.annotators}
         measures = {"gain": self.gain, "about_item": self.about_item, "cost": self.cost}
-        return as_frame(names | measures | {"gain_per_cost": self.gain / self.cost, "p_change": self.p_change}, backend)
+        return columns_to_frame(
+            names | measures | {"gain_per_cost": self.gain / self.cost, "p_change": self.p_change}, backend
+        )
 
 
 @dataclass(frozen=True)
@@ -328,7 +330,7 @@ class _Search:
             return np.unique((i * J + j)[(i >= 0) & (j >= 0)])
 
         taken = np.empty(0, np.int64) if allow_repeats else pairs(self.table.item, self.table.annotator)
-        self.taken_ptr, self.taken = group_starts(taken // J, I), taken % J
+        self.taken_ptr, self.taken = group_offsets(taken // J, I), taken % J
         self.listed_ptr, self.listed, self.n_pairs = None, taken[:0], I * J - taken.size
         if candidates is None:
             return
@@ -336,7 +338,7 @@ class _Search:
             raise BadCandidates()
         names = zip(candidates, (self.table.items, self.table.annotators), strict=True)
         listed = np.setdiff1d(pairs(*(_codes(some, among, "candidates", twice=True) for some, among in names)), taken)
-        self.listed_ptr, self.listed, self.n_pairs = group_starts(listed // J, I), listed % J, listed.size
+        self.listed_ptr, self.listed, self.n_pairs = group_offsets(listed // J, I), listed % J, listed.size
 
     def limit_labels(self, per_item: int | Literal["auto"] | None, settled: float | None) -> None:
         """Set `most` (I,), the number of labels that may be asked for on each item."""
@@ -549,7 +551,7 @@ def p_change(outcomes: FloatArray, belief: FloatArray, sharp: FloatArray) -> flo
     """Return P(label of an item changes), from outcomes (B, K), q (K,) and p (K,)."""
     now = int(belief.argmax())
     decides = outcomes * np.divide(sharp, belief, out=np.zeros_like(sharp), where=belief > 0)
-    return float(outcomes[decides[:, now] < (1 - TIE) * decides.max(axis=1)].sum())
+    return float(outcomes[decides[:, now] < (1 - TIE_TOLERANCE) * decides.max(axis=1)].sum())
 
 
 def _outcomes_after(before: FloatArray, theta: FloatArray) -> FloatArray:

@@ -41,9 +41,9 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import TIE, random_ranks
-from dissensus.common.formatting import Count, Share, count
-from dissensus.common.notebook import Shown
+from dissensus.common.arrays import TIE_TOLERANCE, random_ranks_within_groups
+from dissensus.common.formatting import Count, Share, format_count
+from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
@@ -109,7 +109,7 @@ class NextLabel:
 
     def holding(self, share: float) -> int:
         """Return the smallest number of items that hold this share of the gain."""
-        return int(np.searchsorted(self._shares, share * (1 - TIE))) if self.gain.any() else 0
+        return int(np.searchsorted(self._shares, share * (1 - TIE_TOLERANCE))) if self.gain.any() else 0
 
     @property
     def _order(self) -> IntArray:
@@ -139,7 +139,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Redundancy(Shown):
+class Redundancy(NotebookTable):
     """Stability by the number of labels per item, and the effect of one more."""
 
     levels: tuple[Level, ...]  # the last is all labels
@@ -155,7 +155,7 @@ class Redundancy(Shown):
     worth: EffectiveLabels | None = None  # effective number of labels per item; None: labels count as independent
 
     def __repr__(self) -> str:
-        return f"Redundancy at {count(len(self), 'level')}: {self.verdict()}"
+        return f"Redundancy at {format_count(len(self), 'level')}: {self.verdict()}"
 
     def __iter__(self) -> Iterator[Level]:
         return iter(self.levels)
@@ -293,7 +293,9 @@ def redundancy(
     rehearsals = []
     for draw in range(seeds):
         child = int(np.random.SeedSequence([seed, draw]).generate_state(1)[0])
-        rank = random_ranks(part.item, np.random.default_rng(child))  # rank < r is part.subsample(r, child)
+        rank = random_ranks_within_groups(
+            part.item, np.random.default_rng(child)
+        )  # rank < r is part.subsample(r, child)
         for step in steps:  # the fewer labels are always among the more
             draws[step].append(_drawn(*fit(part.select(rows=rank < step)), whole, part_gold))
         if many.size:
@@ -409,7 +411,7 @@ def _next_label(expected: Likelihoods, annotator: IntArray, share: FloatArray) -
             some = slice(first, min(first + size, end))
             for one, often in zip(annotator, share, strict=True):
                 theta = expected.of(np.arange(some.start, some.stop), np.array([one]))[:, 0]
-                kernels.add_next_label(belief[some], theta, often, TIE, MIN_RELATIVE, gain[some], flips[some])
+                kernels.add_next_label(belief[some], theta, often, TIE_TOLERANCE, MIN_RELATIVE, gain[some], flips[some])
 
     with Threads(thread_count(None, I)) as pool:
         pool.map(add, even(I, pool.threads))

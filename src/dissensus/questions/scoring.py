@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dissensus.common.arrays import random_ranks
+from dissensus.common.arrays import random_ranks_within_groups
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation.distances import pair_distances
 from dissensus.evaluation.hard import hits
@@ -170,7 +170,7 @@ class Medoid(Simple):
 def hide_rows(table: Annotations, share: float, rng: np.random.Generator) -> BoolArray:
     """Return the hidden rows (N,): all of a random share of ratings; every item keeps one rating."""
     rated = table.item[np.diff(table.rating, prepend=-1) > 0]
-    return _draw(random_ranks(rated, rng) > 0, share, rng, NoSharedItem)[table.rating]
+    return _draw(random_ranks_within_groups(rated, rng) > 0, share, rng, NoSharedItem)[table.rating]
 
 
 def _draw(free: BoolArray, share: float, rng: np.random.Generator, error: type[NothingToHide]) -> BoolArray:
@@ -205,7 +205,7 @@ def hide_readings(table: Annotations, share: float, rng: np.random.Generator) ->
     """Return the hidden rows of spans (N,): all labels of an annotator in a document, or none."""
     reading = table.sequences.document[table.item] * np.int64(table.n_annotators) + table.annotator
     found, of = np.unique(reading, return_inverse=True)
-    return _draw(random_ranks(found // table.n_annotators, rng) > 0, share, rng, NoSharedDocument)[of]
+    return _draw(random_ranks_within_groups(found // table.n_annotators, rng) > 0, share, rng, NoSharedDocument)[of]
 
 
 def log_likelihood(table: Annotations, expected: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dissensus.clustering import Clustering, Selection
-from dissensus.common.atomic import PRIVATE, atomic
-from dissensus.common.registry import guarded
+from dissensus.common.atomic import OWNER_ONLY_MODE, open_atomically
+from dissensus.common.registry import skip_failing_plugin
 from dissensus.models.answers import check_values
 from dissensus.models.base import check_gold
 from dissensus.questions.scoring import unseen
@@ -162,9 +162,9 @@ class Report(Study):
         for key in written[2:]:
             order = np.argsort(self.annotator_names)
             columns = {"pseudonym": np.array(self.annotator_names)[order], "annotator": self.table.annotators[order]}
-            write_frame(columns, key, mode=PRIVATE)  # Only its owner may read the key.
+            write_frame(columns, key, mode=OWNER_ONLY_MODE)  # Only its owner may read the key.
         write_json(self.facts, written[1])
-        with atomic(path) as file:
+        with open_atomically(path) as file:
             file.write(page.encode())
         return written
 
@@ -182,7 +182,7 @@ def collect(study: Study, title: str = "Labels", only: set[str] | None = None) -
     found: dict[str, Any] = {}
     findings = []
     for name, entry in registry.entries():
-        with guarded(entry):
+        with skip_failing_plugin(entry):
             section = entry.value()
             if (only is not None and name not in only) or study.table.kind not in section.kinds:
                 continue

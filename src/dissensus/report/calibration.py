@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import format_percent
 from dissensus.evaluation import reliability_curve
 from dissensus.evaluation.pairs import wilson
 from dissensus.report import charts
@@ -41,7 +41,7 @@ def calibration_chart(bins: list[dict[str, Any]], *, who: str, right: str) -> Ch
         ("items:Q", "items", charts.COUNT),
     ]
     dots = charts.plot(bins, {"type": "point", "filled": True, "opacity": 1}, tips, x=x, y=y, size=size)
-    words = "; ".join(f"at {percent(one['confidence'])} {percent(one['accuracy'])} right" for one in bins)
+    words = "; ".join(f"at {format_percent(one['confidence'])} {format_percent(one['accuracy'])} right" for one in bins)
     return Chart(
         charts.spec(line + bars + dots, 260),
         "Can the confidence be believed?",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import format_percent
 from dissensus.common.types import IntArray
 from dissensus.questions.compare import Comparison
 from dissensus.questions.diagnose import FLAG_WORDS, Diagnosis
@@ -89,7 +89,7 @@ def _confidence_chart(confidence: Any) -> Chart:
     counts = np.histogram(confidence, edges)[0]
     first = int(np.flatnonzero(counts)[0]) if counts.any() else 0
     spec = charts.histogram(counts[first:].tolist(), edges[first:].tolist(), x_title="confidence", y_title="items")
-    mean = f"{percent(float(confidence.mean()))} on average" if confidence.size else "no items"
+    mean = f"{format_percent(float(confidence.mean()))} on average" if confidence.size else "no items"
     return Chart(spec, "How sure the labels are", f"Probability of each item's label, {mean}.", f"Histogram: {mean}.")
 
 

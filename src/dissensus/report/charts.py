@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from dissensus.common.extras import need
+from dissensus.common.extras import import_extra
 
 HEIGHT = 220  # pixels
 MIN_HEIGHT = 60
@@ -24,7 +24,7 @@ Channel = dict[str, Any]
 """Encoding of x, y, color or shape, as a mapping that Altair accepts for any of them."""
 
 
-need_for_report = partial(need, who="the report needs", extra="report")
+need_for_report = partial(import_extra, who="the report needs", extra="report")
 """Import a module of the extra `report`, or raise MissingExtra."""
 
 

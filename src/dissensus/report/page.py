@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from dissensus.common.registry import guarded
+from dissensus.common.registry import skip_failing_plugin
 from dissensus.report.blocks import Block, Chart, Table
 from dissensus.report.charts import need_for_report
 from dissensus.report.exceptions import TwoTables
@@ -30,7 +30,7 @@ def render(facts: dict[str, Any]) -> str:
     data: dict[str, Any] = {"charts": {}, "tables": {}}
     for name, about in facts["sections"].items():
         entry = sections.entry(name)
-        with guarded(entry):
+        with skip_failing_plugin(entry):
             blocks = list(entry.value().draw(about))
             placed = [_placed(block, name, number, data) for number, block in enumerate(blocks)]
             head = {"name": name, "title": entry.facts["title"], "summary": entry.summary}

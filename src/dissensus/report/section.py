@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, Literal
 
 from dissensus.common.registry import Registry
-from dissensus.messages import PYTHON, Face, Message
+from dissensus.messages import PYTHON_FACE, Face, Message
 from dissensus.report.blocks import Block
 from dissensus.report.study import Study
 from dissensus.table.kinds import CLASS_KINDS
@@ -40,9 +40,9 @@ class Finding(Message):
         """Return the name of the table that shows it; "" for the whole section."""
         return ""
 
-    def render_advice(self, face: Face = PYTHON) -> str:
+    def render_advice(self, face: Face = PYTHON_FACE) -> str:
         """Return the advice in the words of an interface."""
-        return self.fill(self.advice, face)
+        return self.fill_template(self.advice, face)
 
 
 Findings = Iterator[Finding]

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dissensus.clustering import Clustering, clusterings
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import format_percent
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate, agreement
 from dissensus.exceptions import DataWarning
@@ -348,4 +348,4 @@ def range_text(counts: Any) -> str:
 
 def interval_text(facts: Mapping[str, float]) -> str:
     """Return the interval of an estimate in per cent."""
-    return f"{percent(facts['low'], 1)} to {percent(facts['high'], 1)}"
+    return f"{format_percent(facts['low'], 1)} to {format_percent(facts['high'], 1)}"

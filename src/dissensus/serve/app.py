@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dissensus.common.extras import need
+from dissensus.common.extras import import_extra
 from dissensus.exceptions import DissensusError
 from dissensus.serve.exceptions import PortTaken, Refused, http_status
 from dissensus.serve.face import HTTP
 from dissensus.serve.requests import first_fault
 from dissensus.serve.service import Service
 
-need("fastapi", "dissensus serve needs", "serve")
+import_extra("fastapi", "dissensus serve needs", "serve")
 from fastapi import APIRouter, FastAPI, Request  # noqa: E402
 from fastapi.exceptions import RequestValidationError  # noqa: E402
 from fastapi.responses import JSONResponse, Response  # noqa: E402

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import join_words
 from dissensus.exceptions import (
     BadParameter,
     Conflict,
@@ -192,7 +192,7 @@ class UnknownRole(BadParameter):
 
     @property
     def listed_roles(self) -> str:
-        return word_list(self.roles, "or")
+        return join_words(self.roles, "or")
 
 
 # Stores, ports, folders and tools -------------------------------------------------------------------------------------

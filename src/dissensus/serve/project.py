@@ -227,7 +227,7 @@ class Project:
                     self.trouble = FitFailed(reason=str(error))
                 if isinstance(error, StoreUnavailable):
                     raise
-                raise FitFailed(reason=str(error)).within(self.name) from error
+                raise FitFailed(reason=str(error)).add_subject(self.name) from error
 
     def _swap(self, fitted: Fitted | None) -> None:
         """Use a new fit; items that changed while it was made are scored again."""

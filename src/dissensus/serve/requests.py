@@ -67,7 +67,7 @@ def first_fault(errors: Sequence[Any]) -> DataError:
     elif not isinstance(found, DataError):
         found = InvalidValue(problem=problem, value=error["input"])
     assert isinstance(found, DataError)
-    return found.within(path) if path else found
+    return found.add_subject(path) if path else found
 
 
 # Values ---------------------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def annotation_events(bodies: Any, kind: str | None = None) -> list[Event]:
         try:
             events.append(body.event(kind))
         except DissensusError as error:
-            raise error.within(f"[{at}].label") from None
+            raise error.add_subject(f"[{at}].label") from None
     return events
 
 

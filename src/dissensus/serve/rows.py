@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dissensus.common.arrays import group_starts
+from dissensus.common.arrays import group_offsets
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.serve.events import KINDS, Stored, winner
 from dissensus.serve.store import ROW_COLUMNS
@@ -103,7 +103,7 @@ class Rows:
         self._columns = columns
         item = columns.item
         self._order = np.argsort(item, kind="stable")[np.count_nonzero(item < 0) :].astype(np.int32)
-        self._ptr = group_starts(np.sort(item[item >= 0]), int(item.max(initial=-1)) + 1)
+        self._ptr = group_offsets(np.sort(item[item >= 0]), int(item.max(initial=-1)) + 1)
         self._changed: dict[int, list[int]] = {}  # item → its rows, if there are more since the index was built
 
     def columns(self) -> Columns:

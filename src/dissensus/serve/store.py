@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.extras import need
+from dissensus.common.extras import import_extra
 from dissensus.serve.events import Stored
 from dissensus.serve.exceptions import STORE_FAULTS, NoStore, StoreFails
 
@@ -242,7 +242,7 @@ class Postgres(Store):
 
     def __init__(self, url: str):
         super().__init__(url)
-        self.psycopg = need("psycopg", "a store in PostgreSQL needs", "postgres")
+        self.psycopg = import_extra("psycopg", "a store in PostgreSQL needs", "postgres")
         try:
             connection = self._connection("write")
             connection.execute(f"SELECT pg_advisory_lock({LOCK})")  # if two start, one makes the tables

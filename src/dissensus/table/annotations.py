@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from dissensus.common.arrays import (
     ReadOnlyArrays,
-    group_starts,
-    pair_starts,
-    random_ranks,
-    read_only,
-    sums_of_ranges,
-    unmasked,
+    fill_masked,
+    group_offsets,
+    is_first_of_pair,
+    make_read_only,
+    random_ranks_within_groups,
+    sum_ranges,
 )
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
@@ -226,7 +226,7 @@ class Annotations(ReadOnlyArrays, Named):
         _check_rows(len(item), annotator, label, len(annotators), len(classes), weight, proba)
         item, annotator = np.asarray(item, np.int32), np.asarray(annotator, np.int32)
         label = np.asarray(label).astype(naming.smallest_int(len(classes)), copy=False)
-        ptr = group_starts(item, len(items))
+        ptr = group_offsets(item, len(items))
         plain = weight is None and proba is None
         if plain and kernels.is_sorted(item, annotator, label):
             annotator, label = annotator.copy(), label.copy()  # the caller may change its own arrays later
@@ -388,7 +388,7 @@ class Annotations(ReadOnlyArrays, Named):
     @cached_property
     def item(self) -> IntArray:
         """Return (N,) code into items."""
-        return read_only(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
+        return make_read_only(np.repeat(np.arange(self.n_items, dtype=np.int32), np.diff(self.item_ptr)))
 
     @property
     def row_weights(self) -> FloatArray:
@@ -398,12 +398,12 @@ class Annotations(ReadOnlyArrays, Named):
     @cached_property
     def annotator_ptr(self) -> IntArray:
         """Return (A+1,): the rows of annotator a are by_annotator[annotator_ptr[a]:annotator_ptr[a+1]]."""
-        return read_only(group_starts(self.annotator, self.n_annotators))
+        return make_read_only(group_offsets(self.annotator, self.n_annotators))
 
     @cached_property
     def by_annotator(self) -> IntArray:
         """Return (N,) row numbers in annotator order."""
-        return read_only(kernels.group(self.annotator, self.annotator_ptr))
+        return make_read_only(kernels.group(self.annotator, self.annotator_ptr))
 
     @cached_property
     def sequences(self) -> Sequences:
@@ -422,7 +422,7 @@ class Annotations(ReadOnlyArrays, Named):
 
         Votes without annotator ids are a rating each.
         """
-        return np.cumsum(pair_starts(self.item, self.annotator)) - 1 if self.repeats else np.arange(len(self))
+        return np.cumsum(is_first_of_pair(self.item, self.annotator)) - 1 if self.repeats else np.arange(len(self))
 
     @cached_property
     def repeats(self) -> bool:
@@ -432,7 +432,7 @@ class Annotations(ReadOnlyArrays, Named):
         True
         """
         anonymous = self.n_annotators == 1 and self.annotators[0] == ANONYMOUS
-        return not anonymous and not bool(pair_starts(self.item, self.annotator).all())
+        return not anonymous and not bool(is_first_of_pair(self.item, self.annotator).all())
 
     @cached_property
     def ratings_per_item(self) -> IntArray:
@@ -442,7 +442,7 @@ class Annotations(ReadOnlyArrays, Named):
         """
         counted = self.row_weights > 0
         first = np.diff(self.rating[counted], prepend=-1) > 0  # rows of a rating stand together
-        return read_only(np.bincount(self.item[counted][first], minlength=self.n_items))
+        return make_read_only(np.bincount(self.item[counted][first], minlength=self.n_items))
 
     @property
     def counted(self) -> Annotations:
@@ -474,9 +474,7 @@ class Annotations(ReadOnlyArrays, Named):
         if self.kind == "numbers":
             raise errors.NumbersHaveNoVotes
         if self.proba is not None:
-            return sums_of_ranges(
-                self.proba if self.weight is None else self.weight[:, None] * self.proba, self.item_ptr
-            )
+            return sum_ranges(self.proba if self.weight is None else self.weight[:, None] * self.proba, self.item_ptr)
         cell = self.item * np.int64(self.n_classes) + self.label
         votes = np.bincount(cell, self.weight, self.n_items * self.n_classes)
         return votes.reshape(self.n_items, self.n_classes).astype(np.float64)
@@ -603,7 +601,7 @@ class Annotations(ReadOnlyArrays, Named):
         Selected items and annotators stay, with or without rows; the classes always stay.
         """
         N = self.n_annotations
-        keep = np.ones(N, np.bool_) if rows is None else unmasked(rows, False)
+        keep = np.ones(N, np.bool_) if rows is None else fill_masked(rows, False)
         if keep.dtype != np.bool_:
             if keep.size and not (keep.dtype.kind in "iu" and keep.min() >= 0 and keep.max() < N):
                 expected = f"numbers from 0 to {N - 1:,}, or a mask"
@@ -619,7 +617,7 @@ class Annotations(ReadOnlyArrays, Named):
         return Annotations(
             new_annotator[self.annotator[keep]],
             self.label[keep],
-            group_starts(new_item[self.item[keep]], int(item_keep.sum())),
+            group_offsets(new_item[self.item[keep]], int(item_keep.sum())),
             self.items[item_keep],
             self.annotators[annotator_keep],
             self.classes,
@@ -631,7 +629,7 @@ class Annotations(ReadOnlyArrays, Named):
     def subsample(self, redundancy: int, seed: int = 0) -> Annotations:
         """Draw at most `redundancy` annotations of each item at random."""
         check_argument("redundancy", redundancy, int, low=1)
-        return self.select(rows=random_ranks(self.item, np.random.default_rng(seed)) < redundancy)
+        return self.select(rows=random_ranks_within_groups(self.item, np.random.default_rng(seed)) < redundancy)
 
     def split(
         self, share: float = 0.5, *, by: Literal["item", "annotation"] = "item", seed: int = 0
@@ -683,7 +681,7 @@ class Annotations(ReadOnlyArrays, Named):
         kinds.check_kind(kind)
         if kind == self.kind:
             return self
-        if kind == "sets" and self.proba is None and not pair_starts(self.item, self.annotator).all():
+        if kind == "sets" and self.proba is None and not is_first_of_pair(self.item, self.annotator).all():
             return self._merge_sets()
         classes, place = kinds.vocabulary(kind, self.classes, ordered)
         if self.proba is not None:
@@ -708,7 +706,7 @@ class Annotations(ReadOnlyArrays, Named):
             raise errors.WeightedSets
         sets, place = kinds.vocabulary("sets", self.classes)
         names, ticked = kinds.options_of(sets)
-        first = pair_starts(self.item, self.annotator)
+        first = is_first_of_pair(self.item, self.annotator)
         rows = np.flatnonzero(first)
         pairs = np.unique(
             np.stack([np.cumsum(first) - 1, place[self.label]], axis=1), axis=0
@@ -737,7 +735,7 @@ class Annotations(ReadOnlyArrays, Named):
         if chosen is None:
             return np.ones(len(among), np.bool_)
         if isinstance(chosen, np.ndarray) and chosen.dtype == np.bool_ and len(chosen) == len(among):
-            return unmasked(chosen, False)
+            return fill_masked(chosen, False)
         wanted, _ = naming.encode(naming.to_column(chosen, what), what)
         at = naming.match(wanted, among, what)
         if (at < 0).any():

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dissensus.common.arrays import pair_starts
-from dissensus.common.formatting import count
+from dissensus.common.arrays import is_first_of_pair
+from dissensus.common.formatting import format_count
 from dissensus.common.notebook import MAX_ROWS_SHOWN, html_table
 from dissensus.common.types import IntArray, Names
 
@@ -69,7 +69,7 @@ def _agreement(table: Annotations) -> float | None:
     rating, K = table.rating, table.n_classes
     share = 1 / np.bincount(rating)[rating]
     both = np.bincount(table.item.astype(np.int64) * K + table.label, share)
-    own = np.bincount(np.cumsum(pair_starts(rating, table.label)) - 1, share)
+    own = np.bincount(np.cumsum(is_first_of_pair(rating, table.label)) - 1, share)
     return float((both @ both - own @ own) / (m @ (m - 1)))
 
 
@@ -108,21 +108,21 @@ def line_of(table: Annotations) -> str:
     what, of = "annotation", "of"
     labels = f"{table.n_classes} {'class' if table.n_classes == 1 else 'classes'} ({shown})"
     if table.kind == "graded":
-        labels = f"{count(table.n_classes, 'grade')} ({shown})"
+        labels = f"{format_count(table.n_classes, 'grade')} ({shown})"
     elif table.kind == "numbers":
         ends = f"from {table.classes[0]:g} to {table.classes[-1]:g}" if table.n_classes else "none"
         what, labels = "number", ends
     elif table.kind == "sets":
         names = table.options.names
-        what, labels = "set", f"{count(names.size, 'option')} ({_first_names(names)})"
+        what, labels = "set", f"{format_count(names.size, 'option')} ({_first_names(names)})"
     elif table.kind == "spans":
         what = "tag"
     elif table.kind == "pairs":
         things = table.sides.things
-        what, of, labels = "comparison", f"of {count(things.size, 'thing')} ({_first_names(things)}) in", ""
+        what, of, labels = "comparison", f"of {format_count(things.size, 'thing')} ({_first_names(things)}) in", ""
     return (
-        f"Annotations: {count(table.n_annotations, kind + what)} {of} {count(table.n_items, 'item')} by "
-        f"{count(table.n_annotators, 'annotator')}, {labels}{', ' if labels else ''}"
+        f"Annotations: {format_count(table.n_annotations, kind + what)} {of} {format_count(table.n_items, 'item')} by "
+        f"{format_count(table.n_annotators, 'annotator')}, {labels}{', ' if labels else ''}"
         f"{table.n_annotations / max(table.n_items, 1):.1f} per item"
     )
 

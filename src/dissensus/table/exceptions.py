@@ -16,7 +16,7 @@ from dissensus.exceptions import (
     UnknownName,
     UnreadableFile,
 )
-from dissensus.messages import Message, ParameterName, quoted
+from dissensus.messages import Message, ParameterName, quote_name
 
 # Columns of names, codes and numbers ----------------------------------------------------------------------------------
 
@@ -434,7 +434,7 @@ class NoColumnFor(ForRole, MissingColumn):
     def rest(self) -> str:
         others = ", ".join(f"{columns} for the {role}" for role, columns in self.taken.items())
         besides = f" besides {others}" if others else ""
-        listed = ", ".join(map(quoted, self.columns[:12])) + (", …" if len(self.columns) > 12 else "")
+        listed = ", ".join(map(quote_name, self.columns[:12])) + (", …" if len(self.columns) > 12 else "")
         return f"the columns are {listed}{besides}" if self.columns else f"no column is left for it{besides}"
 
     @property

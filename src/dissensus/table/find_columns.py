@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissensus.exceptions import MissingColumn
-from dissensus.messages import quoted_list as listed
+from dissensus.messages import quote_names as listed
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
 from dissensus.table.kinds import numbers_of

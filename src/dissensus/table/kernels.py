@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.common.types import IntArray
 
 MIN_ROWS_TO_COMPILE = 2**17  # NumPy sorts fewer rows in less time than compiled code takes to load
@@ -28,7 +28,7 @@ def group(codes: IntArray, ptr: IntArray) -> IntArray:
     return order
 
 
-@compiled
+@lazy_jit
 def _fill_groups(codes: IntArray, fill: IntArray, order: IntArray) -> None:
     for row in range(codes.size):
         order[fill[codes[row]]] = row
@@ -47,7 +47,7 @@ def is_sorted(item: IntArray, annotator: IntArray, label: IntArray) -> bool:
     return True
 
 
-@compiled
+@lazy_jit
 def sort_rows(
     item: IntArray, annotator: IntArray, label: IntArray, item_ptr: IntArray, n_classes: int
 ) -> tuple[IntArray, IntArray]:

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dissensus.common.arrays import unmasked
+from dissensus.common.arrays import fill_masked
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.messages import ParameterName
-from dissensus.messages import quoted as shown
+from dissensus.messages import quote_name as shown
 from dissensus.table import exceptions as errors
 from dissensus.table.notes import SpellingVariants
 
@@ -404,7 +404,7 @@ def encode_proba(proba: Any, classes: Iterable[Any] | int | None) -> tuple[Names
             columns = tuple(sorted(map(str, proba)))
             raise errors.UnknownColumn(name=str(error.args[0]), role="its probability", columns=columns) from None
     try:
-        proba = unmasked(proba, np.nan)
+        proba = fill_masked(proba, np.nan)
         if proba.dtype.kind == "c":
             raise TypeError("complex ones")
         proba = np.array(proba, np.float64)
@@ -445,7 +445,7 @@ def floats(values: Any, column: str) -> FloatArray:
     elif hasattr(values, "to_numpy"):  # chunks of Arrow, pandas, polars
         values = values.to_numpy()
     try:
-        numbers = unmasked(values, np.nan)
+        numbers = fill_masked(values, np.nan)
         if numbers.dtype.kind == "c":
             raise TypeError
         numbers = numbers.astype(np.float64, copy=False)

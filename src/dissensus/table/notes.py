@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dissensus.common.formatting import word_list
+from dissensus.common.formatting import join_words
 from dissensus.messages import Message, ParameterName
 
 MAX_SPELLINGS_SHOWN = 5  # classes
@@ -24,10 +24,10 @@ class Note(Message):
     alone = False  # True if it holds only for a file that is read alone
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and (self.facts, self.about) == (other.facts, other.about)
+        return type(self) is type(other) and (self.facts, self.subjects) == (other.facts, other.subjects)
 
     def __hash__(self) -> int:
-        return hash((type(self), repr(self.facts), self.about))
+        return hash((type(self), repr(self.facts), self.subjects))
 
 
 # Labels ---------------------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class MissingParts(Message):
 
     @property
     def parts(self) -> str:
-        return word_list([f"no {part}" for part in self.lacking]) if self.lacking else "every part"
+        return join_words([f"no {part}" for part in self.lacking]) if self.lacking else "every part"
 
     @property
     def incomplete(self) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from dissensus.messages import PYTHON, Face, Message
+from dissensus.messages import PYTHON_FACE, Face, Message
 from dissensus.table.notes import Note, ReadAs
 
 _NOUNS = re.compile(
@@ -56,7 +56,7 @@ class Reading:
         self.notes += [] if note in self.notes else [note]
         self.loud |= note.loud
 
-    def facts(self, face: Face = PYTHON) -> dict[str, Any]:
+    def facts(self, face: Face = PYTHON_FACE) -> dict[str, Any]:
         """Return plain values for JSON; reasons and notes in the words of an interface."""
         return {
             "format": self.format,
@@ -68,14 +68,14 @@ class Reading:
             **({"period": list(self.period)} if self.period else {}),
         }
 
-    def lines(self, face: Face = PYTHON) -> list[str]:
+    def lines(self, face: Face = PYTHON_FACE) -> list[str]:
         """Return one line on how the file was read; if something was not used, a second that counts it."""
         rows = counted(self.rows, self.unit)
         found = ReadAs(format=self.format, columns=self.columns, rows=rows, n_used=self.used, n_rows=self.rows)
         excluded = self.excluded(face)
         return [found.render(face), *([excluded] if excluded else [])]
 
-    def excluded(self, face: Face = PYTHON) -> str:
+    def excluded(self, face: Face = PYTHON_FACE) -> str:
         """Return in one line what was not used, and all notes; "" if there is neither."""
         unused = [counted(count, self._reason(reason, face)) for reason, count in self.unused.items() if count]
         notes = [one_line(note.render(face)) for note in self.notes]

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dissensus.common.frames import as_frame
-from dissensus.common.parameters import CHECKED_TYPES, alternatives
+from dissensus.common.frames import columns_to_frame
+from dissensus.common.parameters import CHECKED_TYPES, hint_alternatives
 from dissensus.exceptions import DissensusError
 from dissensus.messages import Message
 from dissensus.questions.base import Finding, Listing, Question, Shares, Table, sentences
@@ -49,7 +49,7 @@ def check_question(kind: type[Question], **options: Any) -> None:
         check_findings(question.findings(facts), kind.__name__)
         if kind.rows:
             frame = question.frame(facts)
-            columns = as_frame(frame, "pyarrow") if isinstance(frame, dict | list) else frame
+            columns = columns_to_frame(frame, "pyarrow") if isinstance(frame, dict | list) else frame
             assert len(columns) or isinstance(frame, list), f"{kind.__name__}: the frame has no rows."
 
 
@@ -59,7 +59,7 @@ def check_declaration(kind: type[Question]) -> None:
     assert kind.__doc__, f"{kind.__name__}: a docstring is needed; it is the help of the command."
     for name, declared in kind.declared().items():
         assert declared.text, f"{kind.__name__}: option {name} needs a text."
-        types = {one for one in alternatives(kind.parameter_hint(name)) if isinstance(one, type)}
+        types = {one for one in hint_alternatives(kind.parameter_hint(name)) if isinstance(one, type)}
         assert types <= CHECKED_TYPES, f"{kind.__name__}: option {name} has a type that a command cannot read: {types}."
     assert set(kind.settings) <= {*dir(kind)}, f"{kind.__name__}: settings names options."
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from dissensus import methods
-from dissensus.evaluation.hard import TIE
+from dissensus.evaluation.hard import TIE_TOLERANCE
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import methods_for
 
@@ -29,7 +29,7 @@ def assert_agree(one, other, atol: float = 1e-6) -> None:
     assert other.dependence_ == one.dependence_
     np.testing.assert_allclose(other.trace_, one.trace_, rtol=1e-9)
     best = np.sort(one.posterior_, axis=1)[:, -2:]
-    clear = best[:, 1] - best[:, 0] > TIE
+    clear = best[:, 1] - best[:, 0] > TIE_TOLERANCE
     np.testing.assert_array_equal(one.predict()[clear], other.predict()[clear])
 
 

@@ -71,7 +71,7 @@ def test_after_an_error_the_old_file_stays_and_nothing_else(error, tmp_path):
     path.write_text("old")
 
     def fail():
-        with io.atomic(path) as file:
+        with io.open_atomically(path) as file:
             file.write(b"half")
             file.flush()
             assert path.read_text() == "old"
@@ -85,7 +85,7 @@ def test_after_an_error_the_old_file_stays_and_nothing_else(error, tmp_path):
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path):
     def fill():
-        with io.atomic(tmp_path / "table.csv"):
+        with io.open_atomically(tmp_path / "table.csv"):
             raise OSError(28, "No space left on device")
 
     with pytest.raises(UnwritableFile):

@@ -42,7 +42,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.extras import need
+from dissensus.common.extras import import_extra
 from dissensus.common.parameters import check_argument, param
 from dissensus.common.types import IntArray
 from dissensus.compute.engines.base import Engine, RemoteTable
@@ -163,7 +163,7 @@ class Torch(Local):
 
     def open(self, model: Any, table: Any, gold: IntArray | None) -> Engine:
         """Return the engine with the tensors on the device."""
-        found = need("dissensus.compute.engines.torch", "engine='torch' needs", "learning")
+        found = import_extra("dissensus.compute.engines.torch", "engine='torch' needs", "learning")
         rows, pool = expand_rows(table), _pool(model, table)
         engine: Engine = found.on_device(rows, table.n_annotators, table.n_classes, gold, self, pool)
         return engine

@@ -34,8 +34,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dissensus.common.atomic import HeldFolder, atomic, sync
-from dissensus.common.extras import need
+from dissensus.common.atomic import FolderLock, open_atomically, sync_to_disk
+from dissensus.common.extras import import_extra
 from dissensus.common.types import IntArray, Names
 from dissensus.compute.engines.base import RemoteTable
 from dissensus.compute.engines.local import cuts
@@ -99,7 +99,7 @@ class Coded(RemoteTable):
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self._held = HeldFolder(folder, shared=True)
+        self._held = FolderLock(folder, shared=True)
         self.meta = json.loads((folder / META).read_text())
         self.n_annotations = int(self.meta["annotations"])
         annotators, classes = (pq.read_table(folder / f"{name}.parquet") for name in ("annotators", "classes"))
@@ -181,7 +181,7 @@ def code(
     }
 
     def write(part: Path) -> None:
-        duckdb, memory = need("duckdb", "engine='disk' sorts with", "disk"), f"{round(memory_gb * 1000)}MB"
+        duckdb, memory = import_extra("duckdb", "engine='disk' sorts with", "disk"), f"{round(memory_gb * 1000)}MB"
         options = {"memory_limit": memory, "temp_directory": str(part / "spill"), "preserve_insertion_order": False}
         with _sorting(source), duckdb.connect(config=options) as rows:
             _check(rows, files, found)
@@ -196,7 +196,7 @@ def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], No
     text = json.dumps(made_of, default=str)
     target = folder / f"codes-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
-    lock = HeldFolder(folder, wait=True)  # until the codes are written
+    lock = FolderLock(folder, wait=True)  # until the codes are written
     with suppress(OSError, ValueError, KeyError, TypeError, pa.ArrowException):  # codes are missing or damaged
         if (existing := Coded(target)).meta["made_of"] == json.loads(text):
             return existing
@@ -205,14 +205,14 @@ def _made_once(folder: Path, made_of: dict[str, Any], write: Callable[[Path], No
         part.mkdir()
         write(part)
         for path in (*part.iterdir(), part):
-            sync(path)
+            sync_to_disk(path)
         if target.exists():
             shutil.rmtree(target)  # memory that other processes mapped from it stays valid
         part.rename(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     for other in (*folder.glob("codes-*"), *folder.glob(".codes-*.part")):
-        if other != target and HeldFolder(other).got:
+        if other != target and FolderLock(other).got:
             shutil.rmtree(other, ignore_errors=True)
     del lock
     return Coded(target)
@@ -363,7 +363,7 @@ class _Writer:
         pq.write_table(names, self.folder / "annotators.parquet")
         pq.write_table(pa.table({"name": self.classes}), self.folder / "classes.parquet")
         meta = {"made_of": made_of, "annotations": int(self.per_annotator.sum()), "weighted": self.weighted}
-        with atomic(self.folder / META) as file:
+        with open_atomically(self.folder / META) as file:
             file.write(json.dumps(meta, indent=1, default=str).encode())
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.atomic import HeldFolder, atomic
+from dissensus.common.atomic import FolderLock, open_atomically
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.chunk import Chunk
 from dissensus.compute.engines.base import Engine, P, Pass, S
@@ -44,7 +44,7 @@ class RunFolder:
         for number in count(1):  # another process may run the same fit
             self.path = coded.folder.parent / (name if number == 1 else f"{name}-{number}")
             self.path.mkdir(exist_ok=True)
-            self._held = HeldFolder(self.path)
+            self._held = FolderLock(self.path)
             if self._held.got:
                 break
 
@@ -57,7 +57,7 @@ class RunFolder:
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replace the state, whole or not at all."""
-        with atomic(self.path / STATE) as file:
+        with open_atomically(self.path / STATE) as file:
             np.savez(file, **state)
 
     def done(self) -> None:
@@ -84,7 +84,7 @@ def store_results(model: Any, coded: Coded, gold: IntArray | None) -> None:
         posterior = model.posterior_.open()[first:stop]  # a new map frees the memory of earlier parts
         hard = None if difficulty is None else difficulty[first:stop]
         columns = model.item_columns(np.asarray(coded.items[first:stop]), posterior, hard)
-        with atomic(folder / f"part-{number:05d}.parquet") as file:
+        with open_atomically(folder / f"part-{number:05d}.parquet") as file:
             pq.write_table(pa.table(columns), file)
     for key, value in list(vars(model).items()):
         if isinstance(value, PerItem):

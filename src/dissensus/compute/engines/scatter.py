@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dissensus.common.extras import need
+from dissensus.common.extras import import_extra
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines import Spark
 from dissensus.compute.engines.base import RemoteTable
@@ -247,7 +247,7 @@ def _is_local(master: str | None) -> bool:
 
 def session(master: str | None = None) -> Any:
     """Return the active Spark session, or a new one at this master or as the environment configures it."""
-    PySparkException = need("pyspark.errors", "engine='spark' needs Java and", "spark").PySparkException
+    PySparkException = import_extra("pyspark.errors", "engine='spark' needs Java and", "spark").PySparkException
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 

@@ -6,12 +6,12 @@ tables[its bag][other side's cluster, own cluster], so that the inner loops run 
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 
 TINY = 1e-100  # a product below it is scaled up
 
 
-@compiled
+@lazy_jit
 def sweep(start, stop, node_ptr, edge, bag, tables, prior, incoming, outgoing, belief, pair, damping):
     """Belief propagation at nodes start … stop − 1, whose edges are edge[node_ptr[n]:node_ptr[n+1]].
 

@@ -10,12 +10,12 @@ B is the normaliser of a Dirichlet. The readable form is `readable_beliefs` in `
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 
 SERIES_FROM = 8.0  # the asymptotic series are exact to 1e-13 above it
 
 
-@compiled
+@lazy_jit
 def log_gamma_and_psi(x):
     """Return log Γ and its derivative ψ at x > 0, which share a logarithm."""
     product, slope = 1.0, 0.0  # product x (x + 1) … up to the range of the series: Γ(x) = Γ(x + n) / product
@@ -33,7 +33,7 @@ def log_gamma_and_psi(x):
     return log_gamma - np.log(product), psi - slope / product
 
 
-@compiled
+@lazy_jit
 def believe(start, stop, counts, population, log_share, membership, confusion, sums, wholes):
     """Process annotators start … stop − 1, by their `counts` (A, K, K) [annotator, true, given].
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 from dissensus.compute.chunk import COIN, FULL, GIVEN, LIKELIHOOD, ONES, VOTES
 from dissensus.compute.kernels.items import normalise
@@ -52,7 +52,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
     model, votes, given_q, ones = (source == kind for kind in (LIKELIHOOD, VOTES, GIVEN, ONES))
     full, coin, vector = shape == FULL, shape == COIN, n_classes > 0
 
-    @compiled
+    @lazy_jit
     def process_items(
         start, stop, item_ptr, annotator, label, weight, prior, given, chunk, gold, cells, prior_counts, posterior
     ):
@@ -178,7 +178,7 @@ def sweep(n_classes: int, source: int, shape: int, logs: bool) -> Any:
     return process_items
 
 
-@compiled
+@lazy_jit
 def multiply(full, coin, cells, annotator, label, first, end, q):
     """Multiply `q` (K,) by the likelihoods or odds of rows first … end − 1, one number at a time."""
     classes, two = np.uintp(q.size), np.uintp(2)
@@ -192,7 +192,7 @@ def multiply(full, coin, cells, annotator, label, first, end, q):
             q[y] *= cells[two * a if coin else two * (a * classes + y)]
 
 
-@compiled
+@lazy_jit
 def load(start, stop, table, cells, logs):
     """Copy annotators start … stop − 1 of the table (A, true, given) to every worker's cells; set their counts to 0."""
     workers, _, n_given, _, n_true = cells.shape
@@ -204,7 +204,7 @@ def load(start, stop, table, cells, logs):
                     cells[t, a, y, 1, k] = 0.0
 
 
-@compiled
+@lazy_jit
 def collect(start, stop, cells, counts):
     """Write the counts of annotators start … stop − 1, summed over workers, to `counts` (A, true, given)."""
     workers, _, n_given, _, n_true = cells.shape

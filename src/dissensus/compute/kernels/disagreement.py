@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 
 
-@compiled
+@lazy_jit
 def tails(ptr, label, chance, shift, size):
     """(I, 2) Return P(a larger sum than that of the item's labels), P(a smaller one), each with half of P(equal).
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.compute.chunk import Chunk, array_library, normalise_log
 from dissensus.compute.kernels.items import entry, normalise
 
@@ -30,7 +30,7 @@ MAX_STEPS = 8  # largest number of Newton steps; two or three are usual
 MIN_STEP = 1e-6  # a shorter step ends the maximisation
 
 
-@compiled
+@lazy_jit
 def process_items(
     start, stop, rows, ability, easiness, log_prior, precision, gold, next_easiness, pull, curvature, prior_counts,
     posterior,
@@ -91,7 +91,7 @@ def process_items(
     return float(evidence - np.log(product))
 
 
-@compiled
+@lazy_jit
 def _maximise(slope, square, precision, b):
     """Return a b with a larger B eᵇ − ½ A e²ᵇ − ½ τ b² than the given one, by Newton steps, halved if too long."""
     beta = np.exp(b)

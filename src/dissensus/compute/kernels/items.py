@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 
 
-@compiled
+@lazy_jit
 def entry(values, at, default):
     """Return `values[at]`, or the default if `values` is None; numba compiles only one branch."""
     return default if values is None else values[at]
 
 
-@compiled
+@lazy_jit
 def normalise(log_joint, known, q):
     """Set the posterior q from log joint probabilities (K,), 1 for class `known` unless −1; return the log evidence."""
     K = log_joint.size
@@ -32,7 +32,7 @@ def normalise(log_joint, known, q):
     return float(top + np.log(total))
 
 
-@compiled
+@lazy_jit
 def mix(x):
     """Return `table.names.mix` of one 64-bit integer."""
     x += np.uint64(0x9E3779B97F4A7C15)

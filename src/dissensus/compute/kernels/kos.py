@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray, IntArray
 
 MAX_SHARE = 0.99  # largest share, of an annotator who is right 199 times in 200
@@ -20,7 +20,7 @@ SERIES = 0.03  # argument up to which four terms after the first are exact
 ROUNDING = 1e-12  # share of an annotator's sums; smaller differences are rounding errors
 
 
-@compiled
+@lazy_jit
 def log_odds(share):
     """Return half the log odds of being right with probability (1 + share)/2, for shares up to `MAX_SHARE`."""
     return float(np.arctanh(min(max(share, -MAX_SHARE), MAX_SHARE)))
@@ -33,7 +33,7 @@ def whole_odds(edge_sums: FloatArray, crowd: float, labels: float) -> FloatArray
     return np.stack([share, np.arctanh(np.clip(share, -MAX_SHARE, MAX_SHARE))], axis=1)
 
 
-@compiled
+@lazy_jit
 def _near_odds(share, near, odds):
     """`log_odds` of a share, given those of one nearby: artanh x = artanh y + artanh((x − y)/(1 − x·y)).
 
@@ -47,7 +47,7 @@ def _near_odds(share, near, odds):
     return log_odds(share)
 
 
-@compiled
+@lazy_jit
 def sweep(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, crowd, labels, sums):
     """Set the new `message` (E,) x of items start … stop − 1, and add their Y and Q to `sums` (A, 2).
 
@@ -75,7 +75,7 @@ def sweep(start, stop, item_ptr, annotator, answer, message, edge_sums, odds, cr
             sums[j, 1] += abs(own)
 
 
-@compiled
+@lazy_jit
 def slope(start, stop, answer, message, beta, kappa):
     """Derivative by β of Σ |a| log(1 + κ·sign(a)·tanh(β x / 2)) over edges start … stop − 1."""
     out = 0.0

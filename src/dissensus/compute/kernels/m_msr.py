@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 
 TINY = 1e-100  # smaller weights and skills count as 0: their products would leave the range of a double
 
 
-@compiled
+@lazy_jit
 def _lowest(value, weight, n, part):
     """Return Σ weight·value of the smallest values, up to `part` of the weight; reorder the first n of both."""
     low, high, out = 0, n, 0.0
@@ -51,7 +51,7 @@ def _lowest(value, weight, n, part):
     return out
 
 
-@compiled
+@lazy_jit
 def update(start, stop, pairs, trim, given, out):
     """Write to `out` (A,) of annotators start … stop − 1 the trimmed mean of C / s, weights n s², s = `given` (A,).
 

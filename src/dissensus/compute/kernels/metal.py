@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import pair_starts, pairs_of_ranges
-from dissensus.common.jit import compiled
+from dissensus.common.arrays import is_first_of_pair, pairs_within_ranges
+from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 from dissensus.compute.chunk import Chunk
 from dissensus.compute.kernels.items import entry
@@ -34,7 +34,7 @@ from dissensus.compute.rows import Rows
 MIN_ITEM_WEIGHT = 1e-290  # least weight of an item's labels: its reciprocal is finite
 
 
-@compiled
+@lazy_jit
 def meet(start, stop, rows, gold, confusion, gram, met, grams_met):
     """Add B to `met` (A, K, K) [annotator, given, true] and S to `grams_met` (A, T), each with k = j, of some items.
 
@@ -85,9 +85,9 @@ def repeats(rows: Rows, factor: FloatArray, n_annotators: int, n_classes: int) -
     chunk = Chunk(rows.arrays, None, n_annotators, K)
     share = chunk.apply_weights(np.sqrt(factor)[chunk.item])
     out = chunk.scatter_sum(chunk.annotator_label * K + label, share * share, n_annotators * K * K)
-    starts = np.flatnonzero(pair_starts(chunk.item, annotator))
+    starts = np.flatnonzero(is_first_of_pair(chunk.item, annotator))
     length = np.diff(starts, append=annotator.size)
-    one, other = pairs_of_ranges(starts[length > 1], length[length > 1])
+    one, other = pairs_within_ranges(starts[length > 1], length[length > 1])
     for left, right in ((one, other), (other, one)):
         out += chunk.scatter_sum(chunk.annotator_label[left] * K + label[right], share[left] * share[right], out.size)
     return np.asarray(out.reshape(n_annotators, K, K))

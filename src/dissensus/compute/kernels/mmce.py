@@ -20,7 +20,7 @@ There is no other form for short tables: NumPy took four times as long, and more
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.compute.kernels.items import entry, normalise
 
 FAINT = 1e-11  # largest gain of an item's objective that is ignored
@@ -29,7 +29,7 @@ STEPS = 100  # largest number of steps; three to ten are usual
 SETTLED = 1e-8  # change of an item's posterior that ends its rounds
 
 
-@compiled
+@lazy_jit
 def process_items(
     start, stop, rows, confusion, log_confusion, log_prior, penalty, gold, special, rounds, fresh, before, posterior,
     counts, expected, plain,
@@ -109,7 +109,7 @@ def process_items(
     return objective
 
 
-@compiled
+@lazy_jit
 def _maximise(first, end, annotator, weight, confusion, k, share, votes, total, penalty, tau, power, inverse):
     """Set τ[k, :] (K,) to the best one of an item that is of class k with probability `share`.
 
@@ -138,7 +138,7 @@ def _maximise(first, end, annotator, weight, confusion, k, share, votes, total, 
             tau[y] += step[y]
 
 
-@compiled
+@lazy_jit
 def _newton(share, seen, expected, penalty, x, step):
     """Write the step of the module docstring from x to `step` (K,); return its longest entry.
 
@@ -169,7 +169,7 @@ def _newton(share, seen, expected, penalty, x, step):
     return damp * max(high, -low)
 
 
-@compiled
+@lazy_jit
 def _log_inverse(first, end, weight, inverse):
     """Return − Σ weight log Z over the rows of an item; `inverse` has weight / Z."""
     total, product = 0.0, 1.0
@@ -186,7 +186,7 @@ def _log_inverse(first, end, weight, inverse):
     return float(total + np.log(product))
 
 
-@compiled
+@lazy_jit
 def effects(cell, rows, confusion, penalty, posterior, out):
     """Write τ[k, :] of item i for every `cell` i·K + k (n,), under `posterior` (I, K), to `out` (n, K)."""
     item_ptr, annotator, label, weight = rows
@@ -207,7 +207,7 @@ def effects(cell, rows, confusion, penalty, posterior, out):
         out[at] = tau
 
 
-@compiled
+@lazy_jit
 def m_step(effect, seen, expected, penalty, centre):
     """Return σ (A, K, K) [annotator, true, given] of the next pass, from labels observed and expected at `effect`.
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.compute.kernels.items import mix
 
 
-@compiled
+@lazy_jit
 def best_pairs(
     ptr, outcomes, theta, spread, price, free, listed_ptr, listed, taken_ptr, taken, item_key, key, least, grain
 ):

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 
 
-@compiled
+@lazy_jit
 def add_next_label(belief, theta, share, tie, least, gain, flips):
     """Add `share` times the effect of a label by one annotator to gain (n,), Σ_y max_c q(c) Θ[c, y], and flips (n,).
 

@@ -8,14 +8,14 @@ operation. The draws are those of the ordinary bootstrap, not a Poisson approxim
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.compute.kernels.items import mix
 
 BLOCK = 256  # items per block, numbered by one byte
 LANES = 64  # resamples that are summed together
 
 
-@compiled
+@lazy_jit
 def add_sums(ptr, column, value, drawn, state, sums):
     """Add to `sums` (S, LANES) the resampled sums of sparse statistics.
 

@@ -10,12 +10,12 @@ Gold classes may contradict the legal transitions: there the chain starts again.
 
 import numpy as np
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 
 MIN_LOG_EMISSION = -460.0  # relative to an item's largest: products with transitions stay above 1e-308
 
 
-@compiled
+@lazy_jit
 def emit(i, item_ptr, cell, weight, logs, gold, means, out):
     """Write log P(labels of item i | state) less its maximum to `out` (S,), −∞ if gold excludes it; return that."""
     K = out.size
@@ -37,7 +37,7 @@ def emit(i, item_ptr, cell, weight, logs, gold, means, out):
     return top
 
 
-@compiled
+@lazy_jit
 def sweep(
     order, ptr, item_ptr, cell, weight, logs, gold, means, power, exponent, first, step, last, shift,
     cell_counts, first_counts, step_counts, posterior, inside, tags, span_probability,
@@ -142,7 +142,7 @@ def sweep(
     return evidence
 
 
-@compiled
+@lazy_jit
 def viterbi(order, ptr, item_ptr, cell, weight, logs, gold, means, log_first, log_step, log_last, tags):
     """Write the most probable legal path of every sequence to `tags` (I,)."""
     K = log_first.size

@@ -1,10 +1,10 @@
 """Passes over labels that are sets of options: log odds of every option, and counts per annotator."""
 
-from dissensus.common.jit import compiled
+from dissensus.common.jit import lazy_jit
 from dissensus.compute.kernels.items import entry
 
 
-@compiled
+@lazy_jit
 def evidence(item_ptr, annotator, label, weight, ticked, tick, blank, out):
     """Add to `out` (I, L) the log odds of every option by the labels of an item.
 
@@ -18,7 +18,7 @@ def evidence(item_ptr, annotator, label, weight, ticked, tick, blank, out):
                 out[i, c] += w * (tick[a, c] if ticked[y, c] else blank[a, c])
 
 
-@compiled
+@lazy_jit
 def counts(item_ptr, annotator, label, weight, ticked, posterior, true, hits):
     """Add the weight of true options of each annotator's items to `true` (A, L), and of those ticked to `hits`."""
     L = posterior.shape[1]

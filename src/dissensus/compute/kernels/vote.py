@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.arrays import TIE
-from dissensus.common.jit import compiled
+from dissensus.common.arrays import TIE_TOLERANCE
+from dissensus.common.jit import lazy_jit
 from dissensus.common.types import FloatArray
 from dissensus.compute.chunk import Chunk, array_library, with_gold
 from dissensus.compute.kernels.items import entry
 from dissensus.compute.rows import Rows
 
 
-@compiled
+@lazy_jit
 def tally(first, end, annotator, label, weight, skill, v):
     """Return the largest of the sums `v` (K,) of weight · skill over rows; if all skills are 0, all count equally."""
     top = 0.0
@@ -32,7 +32,7 @@ def tally(first, end, annotator, label, weight, skill, v):
     return float(top)
 
 
-@compiled
+@lazy_jit
 def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, posterior, item_total):
     """Vote on items start … stop − 1; add labels that agree with the outcome to `hits` (A,), and all to `total`.
 
@@ -57,7 +57,7 @@ def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, 
         if keep:
             whole, tied = v.sum(), 0
             for k in range(K):
-                tied += v[k] >= top * (1 - TIE)
+                tied += v[k] >= top * (1 - TIE_TOLERANCE)
                 v[k] = v[k] / whole if whole > 0 else prior[k]
             if lean.size > 0 and top > 0 and tied > 1:
                 leaning = 0.0
@@ -71,7 +71,7 @@ def vote(start, stop, rows, skill, gold, alone, prior, lean, hits, total, sums, 
                     continue
             sharing = 0.0
             for k in range(K):
-                v[k] = 1.0 if v[k] >= top * (1 - TIE) else 0.0
+                v[k] = 1.0 if v[k] >= top * (1 - TIE_TOLERANCE) else 0.0
                 sharing += v[k]
             for k in range(K):
                 v[k] /= sharing
@@ -118,7 +118,7 @@ def _weighted_votes(chunk: Chunk, skill: Any) -> Any:
 
 def _tied(votes: Any) -> Any:
     """(I, K) 1.0 for the classes with the most votes (I, K), else 0."""
-    return votes * 0.0 + (votes >= array_library(votes).amax(votes, 1)[:, None] * (1 - TIE))
+    return votes * 0.0 + (votes >= array_library(votes).amax(votes, 1)[:, None] * (1 - TIE_TOLERANCE))
 
 
 def shares(votes: Any, prior: Any, lean: Any) -> Any:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from dissensus.common.arrays import ranges
+from dissensus.common.arrays import concatenate_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, Names, OnStep
 from dissensus.evaluation.distances import ObjectDistance, pair_distances
@@ -180,7 +180,7 @@ def candidates(table: Annotations, distance: ObjectDistance | Callable[[Any, Any
     if entries > MAX_ENTRIES:
         raise TooManyDistances(distances=entries, most=MAX_ENTRIES)
     row = np.repeat(np.arange(len(table)), per_item[table.item])
-    at = ranges(first[table.item], per_item[table.item])
+    at = concatenate_ranges(first[table.item], per_item[table.item])
     ends = np.sort(np.stack([table.label[row].astype(np.int64), label[at]]), axis=0)
     code, place = np.unique(ends[0] * K + ends[1], return_inverse=True)
     left, right = code // K, code % K

@@ -42,7 +42,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dissensus.common.arrays import pair_starts
+from dissensus.common.arrays import is_first_of_pair
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
@@ -144,7 +144,7 @@ class Edges:
             keep = np.repeat(gold < 0, np.diff(ptr))
             ptr = np.append(0, np.cumsum(keep))[ptr]
             annotator, answer = annotator[keep], answer[keep]
-        first = pair_starts(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)), annotator)
+        first = is_first_of_pair(np.repeat(np.arange(ptr.size - 1), np.diff(ptr)), annotator)
         if not first.all():
             answer = np.bincount(np.cumsum(first) - 1, answer)
             ptr, annotator = np.append(0, np.cumsum(first))[ptr], annotator[first]

@@ -37,7 +37,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dissensus.common.arrays import group_starts, pairs_of_ranges
+from dissensus.common.arrays import group_offsets, pairs_within_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute import chunk as chunks
@@ -208,7 +208,7 @@ class Pairs:
         first, second, count = np.repeat(np.arange(A), np.diff(sums.indptr)), sums.indices, sums.data.real
         keep = (first != second) & (count >= least) & (count > kernels.TINY)
         second, count, agreed = second[keep], count[keep], sums.data.imag[keep]
-        ptr = group_starts(first[keep], A)
+        ptr = group_offsets(first[keep], A)
         skill = (K * agreed / count - 1) / (K - 1) if K > 1 else count
         labels = np.bincount(rows.annotator, rows.weight, A).astype(float)
         return cls(ptr, second, count, skill, labels, known_labels, known_skill)
@@ -237,7 +237,7 @@ def pair_sums(rows: Rows, n_annotators: int) -> Any:
     pairs = np.append(0, np.cumsum(length * (length - 1) // 2))
     sums = csr_array(size, dtype=np.complex128)
     for first, last in balanced(pairs, 1 + int(pairs[-1]) // BLOCK_PAIRS):
-        left, right = pairs_of_ranges(start[first:last], length[first:last])
+        left, right = pairs_within_ranges(start[first:last], length[first:last])
         value = np.where(rows.label[left] == rows.label[right], 1 + 1j, 1)
         if rows.weight is not None:
             value *= rows.weight[left] * rows.weight[right]

@@ -36,7 +36,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from scipy.special import expit
 
-from dissensus.common.arrays import sums_of_ranges
+from dissensus.common.arrays import sum_ranges
 from dissensus.common.parameters import param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names, OnStep
 from dissensus.compute.kernels import sets as kernels
@@ -133,7 +133,7 @@ class SetTree(AnswerModel, EMAggregator[Ticks]):
 
         def start(rng: np.random.Generator | None) -> Ticks:
             nonlocal prior
-            ticked = sums_of_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
+            ticked = sum_ranges(table.options.ticked[table.label] * table.row_weights[:, None], table.item_ptr)
             q = (ticked + 0.1) / (self.item_total_ + 0.5)[:, None]
             q = q if rng is None else rng.beta(0.5 + 4 * q, 4.5 - 4 * q)
             if known.size:

@@ -35,7 +35,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from scipy.special import expit
 
-from dissensus.common.arrays import pair_starts
+from dissensus.common.arrays import is_first_of_pair
 from dissensus.common.parameters import is_number, param
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
 from dissensus.compute.engines import EngineChoice
@@ -123,7 +123,7 @@ def propensity(table: Annotations, n_items: int) -> FloatArray:
     """(A,) share of the first `n_items` items that each annotator labelled; repeated labels count once."""
     rows = int(table.item_ptr[n_items])  # later items stand for earlier counts
     item, annotator = table.item[:rows], table.annotator[:rows]
-    return np.bincount(annotator[pair_starts(item, annotator)], minlength=table.n_annotators) / n_items
+    return np.bincount(annotator[is_first_of_pair(item, annotator)], minlength=table.n_annotators) / n_items
 
 
 def penalised_logit(hits: FloatArray, total: FloatArray, centre: float, l2: float) -> FloatArray:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Literal
 
-from dissensus.common.formatting import Count, Share, interval, number, share, short
+from dissensus.common.formatting import Count, Share, format_interval, format_number, format_share, shorten_name
 from dissensus.common.parameters import param
 from dissensus.questions import findings as found
 from dissensus.questions.base import Finding, Question, Table, questions
@@ -93,7 +93,7 @@ class Agreement(Question):
     def _compare_pairs(self, table: Any, scale: str, values: list[float] | None) -> dict[str, Any]:
         import numpy as np
 
-        from dissensus.common.frames import as_frame
+        from dissensus.common.frames import columns_to_frame
         from dissensus.evaluation import cohen_kappas, concordances
 
         weights: Any = "concordance" if table.kind == "numbers" else KAPPA_WEIGHTS[scale]
@@ -102,7 +102,7 @@ class Agreement(Question):
         else:
             compared = cohen_kappas(table, least=self.least, weights=weights, values=values)
         best = np.lexsort((-compared.shared, -np.nan_to_num(compared.kappa, nan=-np.inf)))  # undefined κ last
-        rows = as_frame({name: column[best] for name, column in vars(compared).items()}, "pyarrow").to_pylist()
+        rows = columns_to_frame({name: column[best] for name, column in vars(compared).items()}, "pyarrow").to_pylist()
         return {"least": self.least, "weights": weights, "pairs": rows}
 
     def plain(self, facts: dict[str, Any]) -> dict[str, Any]:
@@ -111,9 +111,9 @@ class Agreement(Question):
     def findings(self, facts: dict[str, Any]) -> Iterator[Finding]:
         rows, scale = [], facts["scale"]
         for name, one in facts["coefficients"].items():
-            write = share if name == "percent" else number
+            write = format_share if name == "percent" else format_number
             known = one["low"] == one["low"] and facts.get("items_with_two_ratings", MIN_ITEMS) >= MIN_ITEMS
-            bounds = interval(one["low"], one["high"], write) if known else "–"
+            bounds = format_interval(one["low"], one["high"], write) if known else "–"
             note = f"{scale} scale" if name == "krippendorff_alpha" and scale != "nominal" else ""
             rows.append(
                 (COEFFICIENTS[name], write(one["value"]) if one["value"] == one["value"] else "–", bounds, note)
@@ -171,9 +171,9 @@ def _pairs(facts: dict[str, Any]) -> Finding:
     numbers = facts["weights"] == "concordance"  # two numbers are hardly ever the same: no share that agrees
     rows: list[tuple[str, ...]] = []
     for pair in known:
-        agree = () if numbers else (share(pair["agreement"]),)
-        kappa = (number(pair["kappa"]), interval(pair["low"], pair["high"]))
-        rows.append((short(pair["first"]), short(pair["second"]), f"{pair['shared']:,}", *agree, *kappa))
+        agree = () if numbers else (format_share(pair["agreement"]),)
+        kappa = (format_number(pair["kappa"]), format_interval(pair["low"], pair["high"]))
+        rows.append((shorten_name(pair["first"]), shorten_name(pair["second"]), f"{pair['shared']:,}", *agree, *kappa))
     weights = "" if facts["weights"] == "none" else f", {facts['weights']} weights"
     measure, coefficients = ("Lin's concordance", ["ρ"]) if numbers else (f"Cohen's κ{weights}", ["agree", "κ"])
     columns = ("annotator", "and", "items", *coefficients, "95 % interval")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dissensus.common.formatting import Count, Share, count
+from dissensus.common.formatting import Count, Share, format_count
 from dissensus.messages import Message
 from dissensus.questions import findings as found
 from dissensus.questions.base import Finding, Listing, Question, Shares, Table, questions
@@ -76,7 +76,7 @@ def _counts(facts: dict[str, Any]) -> Table:
 def _each(counts: dict[str, float], noun: str) -> str:
     low, high = counts["min"], counts["max"]
     several = f"{low:,} to {high:,} (on average {counts['mean']:,.1f}) {noun}s"
-    return f"{count(int(low), noun) if low == high else several} each"
+    return f"{format_count(int(low), noun) if low == high else several} each"
 
 
 def _doubts(facts: dict[str, Any]) -> Iterator[Message]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dissensus.common.formatting import Count, number, short
+from dissensus.common.formatting import Count, format_number, shorten_name
 from dissensus.questions.base import Finding, Question, Table, questions
 from dissensus.questions.findings import FlaggedAnnotators, SpellingFirst, TooFewLabels
 
@@ -58,7 +58,7 @@ class Diagnose(Question):
         )
         yield from flag_findings(facts)
         if hasattr(facts, "most_contested") and (items := facts.most_contested(ITEMS_SHOWN)):
-            rows = [(short(item), number(apart)) for item, apart in items]
+            rows = [(shorten_name(item), format_number(apart)) for item, apart in items]
             yield Table(("item", "apart"), rows, "Items whose labels differ most", numbers=("apart",))
 
 
@@ -67,7 +67,9 @@ def flag_findings(facts: Any) -> Iterator[Finding]:
     from dissensus.questions.habits import FLAG_WORDS
 
     named = zip(facts.annotators, facts.flags, facts.reasons, strict=True)
-    rows = [(short(name), ", ".join(FLAG_WORDS[flag] for flag in flags), why) for name, flags, why in named if flags]
+    rows = [
+        (shorten_name(name), ", ".join(FLAG_WORDS[flag] for flag in flags), why) for name, flags, why in named if flags
+    ]
     if (more := len(rows) - MAX_FLAGGED_SHOWN) > 0:
         rows[MAX_FLAGGED_SHOWN:] = [(f"… {more:,} more", "", "with -o and --json")]
     if rows:

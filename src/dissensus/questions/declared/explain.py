@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dissensus.common.formatting import Count, first_names, share
+from dissensus.common.formatting import Count, format_share, list_first_names
 from dissensus.common.parameters import param
 from dissensus.questions.base import Finding, Question, Table, questions
 from dissensus.questions.findings import FewLabelsPerItem, GroupsDiffer, ItemsExplained
@@ -56,8 +56,8 @@ class Explain(Question):
         counts, n = facts.counts(), int(facts.items.size)
         yield ItemsExplained(items=Count(n))
         rows = [
-            (kind, f"{counts[kind]:,}", share(counts[kind] / n), meaning,
-             first_names(facts.of_kind(kind, differing=True), ITEMS_SHOWN))
+            (kind, f"{counts[kind]:,}", format_share(counts[kind] / n), meaning,
+             list_first_names(facts.of_kind(kind, differing=True), ITEMS_SHOWN))
             for kind, meaning in MEANINGS.items()
             if counts[kind]
         ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from dissensus.common.formatting import interval, share
+from dissensus.common.formatting import format_interval, format_share
 from dissensus.common.parameters import param
 from dissensus.questions.base import Finding, Question, Table, questions
 
@@ -58,9 +58,14 @@ class RedundancyQuestion(Question):
         rows = []
         for one in facts:
             same, last = one.stability, one is facts.levels[-1]
-            cells = [f"{one.labels:,}", f"{one.annotations:,}", "" if last else f"{one.items:,}", share(same.value)]
-            cells.append("" if last else interval(same.low, same.high, share))
-            rows.append(cells + ([] if one.accuracy is None else [share(one.accuracy.value)]))
+            cells = [
+                f"{one.labels:,}",
+                f"{one.annotations:,}",
+                "" if last else f"{one.items:,}",
+                format_share(same.value),
+            ]
+            cells.append("" if last else format_interval(same.low, same.high, format_share))
+            rows.append(cells + ([] if one.accuracy is None else [format_share(one.accuracy.value)]))
         gold = ["accuracy"] if facts.levels[-1].accuracy is not None else []
         columns = ["labels, at most", "annotations", "items with more", "same as by all", "95 % interval", *gold]
         yield Table(columns, rows, numbers=columns)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from dissensus.common.formatting import count
+from dissensus.common.formatting import format_count
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Row, Text
 from dissensus.report.section import Blocks, Facts, Section, sections
@@ -56,12 +56,12 @@ class AnnotatorMapSection(Section):
     def draw(self, facts: Facts) -> Blocks:
         rows, basis = facts["annotators"], BASES[facts["basis"]]
         yield Text(
-            f"{count(len(rows), 'annotator')} of {facts['labelled']:,} with labels, at their embeddings in the model "
-            f"({facts['projection']}); clusters {basis}. Mistakes are those that the model infers. Only neighbourhoods "
-            "have a meaning, distances and directions have none."
+            f"{format_count(len(rows), 'annotator')} of {facts['labelled']:,} with labels, at their embeddings in the "
+            f"model ({facts['projection']}); clusters {basis}. Mistakes are those that the model infers. Only "
+            "neighbourhoods have a meaning, distances and directions have none."
         )
         for title, caption, chart in annotator_charts(rows, facts["classes"]):
-            alt = f"{title} of {count(len(rows), 'annotator')}, at their embeddings in two dimensions."
+            alt = f"{title} of {format_count(len(rows), 'annotator')}, at their embeddings in two dimensions."
             yield Chart(charts.spec(chart, HEIGHT), title, caption, alt)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dissensus.common.formatting import Count, Share, percent, word_list
+from dissensus.common.formatting import Count, Share, format_percent, join_words
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation import cohen_kappas
 from dissensus.exceptions import DataWarning
@@ -73,7 +73,7 @@ def name_list(names: Sequence[str]) -> str:
     """Return names as a sentence lists them, with the number of all if there are many."""
     if (more := len(names) - MAX_NAMES) > 0:
         return f"{len(names)} annotators ({', '.join(names[:MAX_NAMES])} and {more} more)"
-    return word_list(names)
+    return join_words(names)
 
 
 class Flagged(Finding):
@@ -200,7 +200,7 @@ class Annotators(Section):
         flags, people = facts["flags"], facts["people"]
         yield Numbers(
             [
-                Number(percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
+                Number(format_percent(facts["mean_reliability"], 1), "of the labels are right", "by the method"),
                 *(Number(f"{n:,}", NOUNS[flag], "annotator" + "s" * (n != 1)) for flag, n in flags.items() if n),
                 Number(f"{facts['too_few_labels']:,}", "with too few labels to say"),
             ]
@@ -219,11 +219,11 @@ class Annotators(Section):
 
 
 def _table(name: str, title: str, caption: str, people: list[Facts], facts: Facts, **options: Any) -> Table:
-    average, rows = percent(facts["mean_reliability"]), []
+    average, rows = format_percent(facts["mean_reliability"]), []
     for one in people:
         why = one["reasons"]
         if "below" in one["flags"] and not why:
-            why = f"right {percent(one['reliability'])} of the time, where the average is {average}"
+            why = f"right {format_percent(one['reliability'])} of the time, where the average is {average}"
         interval = [one["reliability"], one["low"], one["high"]]
         rows.append(one | {"interval": interval, "flags": [NOUNS[flag] for flag in one["flags"]], "why": why})
     return Table.of(name, title, caption, COLUMNS, rows, details=[_details(one, facts) for one in people], **options)
@@ -240,7 +240,7 @@ def _details(person: Facts, facts: Facts) -> list[Facts]:
         why = "No confusion matrix: the method has none, or it was left out to keep the page small."
         return [{"type": "text", "title": "", "text": why}]
     if not facts["whole_confusions"]:
-        rows = [[truth, label, percent(share)] for truth, label, share in confusion["mistakes"]]
+        rows = [[truth, label, format_percent(share)] for truth, label, share in confusion["mistakes"]]
         title = f"Most frequent mistakes of {person['annotator']}"
         return [listing(title, ["class", "label given", "how often"], rows)]
     return [
@@ -345,8 +345,9 @@ def _reliability_chart(facts: Facts) -> Chart:
         charts.spec(bars + dots, 320, opens=("annotators", "annotator")),
         "Who is reliable",
         "Lines are 95 % intervals. Click a mark to see that annotator.",
-        f"Reliability against number of labels of {len(rows):,} annotators, {percent(facts['mean_reliability'])} on "
-        f"average; {'flagged: ' + ', '.join(bad[:MAX_NAMES]) if bad else 'no annotator is flagged'}.",
+        f"Reliability against number of labels of {len(rows):,} annotators, "
+        f"{format_percent(facts['mean_reliability'])} on average; "
+        f"{'flagged: ' + ', '.join(bad[:MAX_NAMES]) if bad else 'no annotator is flagged'}.",
         wide=True,
     )
 
@@ -367,6 +368,6 @@ def _agreement_chart(matrix: Facts) -> Chart:
         "Who agrees with whom",
         f"Bright blocks label similarly, or copy. Blank: fewer than {MIN_SHARED_ITEMS} shared items.{few}",
         f"Matrix of agreement of {len(names)} annotators; highest between {best['down']} and {best['across']}, "
-        f"{percent(best['share'])} of {best['shared']} items.",
+        f"{format_percent(best['share'])} of {best['shared']} items.",
         wide=True,
     )

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dissensus.common.formatting import Count, Share, percent
+from dissensus.common.formatting import Count, Share, format_percent
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.distances import MAX_LABELS, agreement_by_kind
 from dissensus.evaluation.exceptions import NoSharedItems
@@ -202,7 +202,7 @@ def _against_gold(study: Study) -> Facts | None:
 
 def _gold_words(gold: Facts) -> dict[str, str]:
     words = {
-        key: percent(gold["value"][key], 1) if gold["share"] else f"{gold['value'][key]:.3g}"
+        key: format_percent(gold["value"][key], 1) if gold["share"] else f"{gold['value'][key]:.3g}"
         for key in ("value", "low", "high")
     }
     return {"measure": GOLD_NAMES.get(gold["measure"], "mean distance, by gold"), **words}
@@ -386,7 +386,7 @@ def _collect_sets(study: Study, fitted: Any) -> Facts:
 def _set_numbers(facts: Facts) -> list[Number]:
     selected = f"{facts['mean_selected']:.2f} ticked at a time"
     return [
-        Number(percent(facts["mean_confidence"]), "chance that exactly the set is right", "on average"),
+        Number(format_percent(facts["mean_confidence"]), "chance that exactly the set is right", "on average"),
         Number(f"{facts['mean_options']:.2f}", "options an item", selected),
     ]
 
@@ -404,7 +404,7 @@ def _draw_sets(facts: Facts) -> Blocks:
         charts.shares_beside(ranked, "option", words),
         "Options",
         f"How often each of {len(facts['options']):,} options was ticked, and in how many answers it is.",
-        _listed("Options", [one | {"in": percent(one["found"])} for one in ranked], "{option} {in}"),
+        _listed("Options", [one | {"in": format_percent(one["found"])} for one in ranked], "{option} {in}"),
     )
 
 
@@ -511,7 +511,7 @@ def _object_numbers(facts: Facts) -> list[Number]:
     distance = f"{facts['mean_distance']:.2f}"
     return [
         Number(distance, "expected distance of an answer", "0 is exact, 1 nothing in common"),
-        Number(percent(facts["mean_confidence"]), "mean confidence"),
+        Number(format_percent(facts["mean_confidence"]), "mean confidence"),
     ]
 
 

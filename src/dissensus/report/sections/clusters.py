@@ -8,7 +8,7 @@ import numpy as np
 
 from dissensus.clustering.base import clusterings
 from dissensus.clustering.model import of_clusters
-from dissensus.common.formatting import Share, count, percent
+from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -145,7 +145,7 @@ def _examples(study: Study, cluster: int) -> list[Facts]:
 
 
 def _typical(examples: list[Facts], text: bool) -> Facts:
-    rows = [[one["item"], percent(one["probability"]), " / ".join(one.get("texts", []))] for one in examples]
+    rows = [[one["item"], format_percent(one["probability"]), " / ".join(one.get("texts", []))] for one in examples]
     columns = ["item", "of this cluster", "text"]
     return (
         listing("Typical items", columns, rows)
@@ -182,7 +182,7 @@ def _size_chart(clusters: list[Facts], what: str, title: str) -> Chart:
     rows = [{"cluster": str(one["cluster"]), "count": one[what]} for one in ordered]
     x = charts.quantity("count", what, charts.COUNT, ticks=4)
     top = rows[0]
-    share = percent(top["count"] / max(sum(row["count"] for row in rows), 1))
+    share = format_percent(top["count"] / max(sum(row["count"] for row in rows), 1))
     return Chart(
         charts.bars(rows, "cluster", x, ["cluster:N", ("count:Q", what, charts.COUNT)]),
         title,
@@ -204,7 +204,7 @@ def _labels_chart(one: Facts, facts: Facts) -> Chart:
     chart = charts.plot(rows, "rect", tips, x=x, y=y, color=color)
     who, title = "annotators", "What annotators say"
     if len(people) > 1:
-        who = f"the {count(people[one['cluster']]['annotators'], 'annotator')} of cluster {one['cluster']}"
+        who = f"the {format_count(people[one['cluster']]['annotators'], 'annotator')} of cluster {one['cluster']}"
         title = f"What cluster {one['cluster']} of annotators says"
     top = max(rows, key=lambda row: row["share"])
     return Chart(
@@ -212,5 +212,5 @@ def _labels_chart(one: Facts, facts: Facts) -> Chart:
         title,
         f"Of items of each cluster (rows), the share of each label that {who} give.",
         f"Heat map of labels by cluster of items; most uniform are those of cluster {top['down']}, "
-        f"{percent(top['share'])} {top['across']}.",
+        f"{format_percent(top['share'])} {top['across']}.",
     )

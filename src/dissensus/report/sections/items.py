@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.formatting import Share, percent
+from dissensus.common.formatting import Share, format_percent
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.messages import Message
 from dissensus.questions.explain import KINDS, MEANINGS, SURE, Explanation
@@ -177,7 +177,7 @@ class Items(Section):
         kinds, n = facts["kinds"], max(facts["items"], 1)
         there = [kind for kind in KINDS if kinds[kind]]
         yield Numbers(
-            [Number(f"{kinds[kind]:,}", kind, f"{percent(kinds[kind] / n)}: {MEANINGS[kind]}") for kind in there]
+            [Number(f"{kinds[kind]:,}", kind, f"{format_percent(kinds[kind] / n)}: {MEANINGS[kind]}") for kind in there]
         )
         if facts["map"]:
             yield _map_chart(facts)
@@ -274,14 +274,14 @@ def _reason_to_look(one: Facts) -> str:
 
 def _details(one: Facts) -> list[Facts]:
     voices = [
-        [name, label, *("" if share is None else percent(share) for share in (right, wrong))]
+        [name, label, *("" if share is None else format_percent(share) for share in (right, wrong))]
         for name, label, right, wrong in one["voices"]
     ]
     more = one["labels"] - len(voices)
     title = "Labels of annotators" + (f" ({more} more)" if more > 0 else "")
-    beliefs = [[name, percent(share, 1)] for name, share, _ in one["posterior"]]
+    beliefs = [[name, format_percent(share, 1)] for name, share, _ in one["posterior"]]
     two = one["two_answers"] or 0
-    note = f"If it has one answer; that it has two: {percent(two)}." if two >= MIN_TWO_ANSWERS else ""
+    note = f"If it has one answer; that it has two: {format_percent(two)}." if two >= MIN_TWO_ANSWERS else ""
     return [
         listing(title, ["annotator", "label", "reliability", "probably a mistake"], voices),
         listing("The method's belief", ["class", "probability"], beliefs, note),
@@ -325,7 +325,7 @@ def _group_chart(facts: Facts) -> Chart:
     x = charts.quantity("effect", "of the disagreement", charts.EXACT_SHARE, ticks=4)
     tips = [("column:N", "groups by"), ("effect:Q", "share", ".2%"), ("p:Q", "p-value", ".3g")]
     sure = ", ".join(one["column"] for one in facts["groups"] if one["significant"])
-    shares_ = ", ".join(f"{row['column']} {percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
+    shares_ = ", ".join(f"{row['column']} {format_percent(row['effect'], 1)} (p {row['p']:.2g})" for row in rows)
     return Chart(
         charts.bars(rows, "column", x, tips, color=charts.color("word", words, columns=1)),
         "Do groups see things differently?",

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dissensus.common.formatting import Share, count, percent
+from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.evaluation import bootstrap, log_loss
 from dissensus.evaluation.hard import hits
 from dissensus.models.tempering import MIN_GOLD
@@ -22,9 +22,9 @@ LOW_ALPHA = 0.4  # α below which confidence is due to the model more than to th
 MISLEADING_GAP = 0.1  # difference by which confidence above accuracy misleads
 N_BINS = 20
 STATES = {
-    "settled": f"settled ({percent(SETTLED)} or more)",
+    "settled": f"settled ({format_percent(SETTLED)} or more)",
     "likely": "likely",
-    "unsure": f"unsure (below {percent(UNSURE)})",
+    "unsure": f"unsure (below {format_percent(UNSURE)})",
 }
 STATE_COLOR = charts.color("state", list(STATES.values()))
 N_ITEMS = charts.quantity("count", "items", charts.COUNT, ticks=4)
@@ -109,12 +109,12 @@ class Labels(Section):
             )
 
     def draw(self, facts: Facts) -> Blocks:
-        numbers = [Number(f"{facts['unsure']:,}", "unsure", f"below {percent(UNSURE)}")]
+        numbers = [Number(f"{facts['unsure']:,}", "unsure", f"below {format_percent(UNSURE)}")]
         if facts["tied"]:
             numbers.append(Number(f"{facts['tied']:,}", "ties", "the label is a draw"))
         if (gold := facts["gold"]) is not None:
-            note = f"{interval_text(gold['accuracy'])}; {count(gold['items'], 'item')}"
-            numbers.append(Number(percent(gold["accuracy"]["value"], 1), "right, by gold", note))
+            note = f"{interval_text(gold['accuracy'])}; {format_count(gold['items'], 'item')}"
+            numbers.append(Number(format_percent(gold["accuracy"]["value"], 1), "right, by gold", note))
             numbers.append(Number(f"{gold['calibration_error']:.3f}", "calibration error", "0 is perfect"))
         yield Numbers(numbers)
         yield _confidence_chart(facts)
@@ -150,6 +150,6 @@ def _confidence_chart(facts: Facts) -> Chart:
         charts.spec(chart),
         "How sure the labels are",
         "Probability of each item's label.",
-        f"Histogram of confidence: {count(facts['settled'], 'item')} settled, {facts['likely']:,} likely, "
+        f"Histogram of confidence: {format_count(facts['settled'], 'item')} settled, {facts['likely']:,} likely, "
         f"{facts['unsure']:,} unsure.",
     )

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from dissensus.common.formatting import Share, count, percent
+from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.common.types import IntArray
 from dissensus.evaluation import paired_bootstrap
 from dissensus.exceptions import ConvergenceWarning, DataError
@@ -180,7 +180,7 @@ def ranking_chart(facts: Facts) -> Chart:
     return Chart(
         charts.intervals(rows, "method", x, charts.from_to("behind", ".4f"), color=color),
         "Which method predicts hidden labels best",
-        f"{facts['verdict']} Hidden: {count(facts['hidden'], 'label')}; further left is better.",
+        f"{facts['verdict']} Hidden: {format_count(facts['hidden'], 'label')}; further left is better.",
         "Methods from the best: " + ", ".join(f"{row['method']} {row['value']:.3f} behind" for row in rows) + ".",
     )
 
@@ -192,5 +192,5 @@ def _accuracy_chart(facts: Facts) -> Chart:
         charts.intervals(rows, "method", x, [("value:Q", "right", ".1%")]),
         "And which is right most often",
         "By gold; 95 % intervals.",
-        "Accuracy: " + ", ".join(f"{row['method']} {percent(row['value'], 1)}" for row in rows) + ".",
+        "Accuracy: " + ", ".join(f"{row['method']} {format_percent(row['value'], 1)}" for row in rows) + ".",
     )

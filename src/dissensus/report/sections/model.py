@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.common.formatting import Share, count, percent
+from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import bootstrap, confusion_matrix, jensen_shannon, paired_bootstrap
 from dissensus.report import charts
@@ -149,9 +149,9 @@ class ModelSection(Section):
         if facts["judged"]:
             named = "right, by gold" if by_gold else f"as {facts['method']} says"
             accuracy, error = facts["accuracy"], f"{facts['calibration_error']:.3f}"
-            numbers.append(Number(percent(accuracy["value"], 1), named, interval_text(accuracy)))
+            numbers.append(Number(format_percent(accuracy["value"], 1), named, interval_text(accuracy)))
             if facts["crowd_accuracy"] is not None:
-                crowd = percent(facts["crowd_accuracy"]["value"], 1)
+                crowd = format_percent(facts["crowd_accuracy"]["value"], 1)
                 numbers.append(Number(crowd, f"right by {facts['method']}", "the same items, from their labels"))
             numbers.append(Number(error, "calibration error", "gap of confidence and share right"))
         yield Numbers(numbers)
@@ -253,7 +253,7 @@ def _basis(facts: Facts) -> str:
     if not facts["judged"]:
         return "The model cannot be judged here: none of its items has gold or labels."
     against = "gold" if facts["reference"] == "gold" else f"the labels by {facts['method']}, as there is no gold"
-    text = f"Judged against {against}, {BASIS[facts['basis']]} ({count(facts['judged'], 'item')})."
+    text = f"Judged against {against}, {BASIS[facts['basis']]} ({format_count(facts['judged'], 'item')})."
     if facts["basis"] == "trained on":
         text += (
             " It saw their labels, so all of this flatters it. `dissensus train --folds 5` predicts each item by a "
@@ -290,7 +290,7 @@ def _learning_curve(facts: Facts, title: str, lines: dict[str, str]) -> Chart:
         drawn += charts.plot([{"epoch": best}], {"type": "rule", "strokeDash": [4, 4]}, x="epoch:Q")
         caption += f" Dashed: epoch {best}, which was best by {facts['monitor']}."
     last = {row["what"]: row["value"] for row in rows}
-    ends = ", ".join(f"{name} {percent(last[name], 1) if share else f'{last[name]:.3f}'}" for name in words)
+    ends = ", ".join(f"{name} {format_percent(last[name], 1) if share else f'{last[name]:.3f}'}" for name in words)
     kept = f"; best epoch {best}" if best else ""
     return Chart(charts.spec(drawn), title, caption, f"{title}: after {len(history)} epochs {ends}{kept}.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.common.formatting import Share, percent
+from dissensus.common.formatting import Share, format_percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Number, Numbers
 from dissensus.report.section import Blocks, Facts, Finding, Findings, Section, sections
@@ -108,7 +108,9 @@ class Overview(Section):
         ]
         if (found := facts["agreement"]) is not None:
             share, alpha = found["percent"], found["krippendorff_alpha"]
-            numbers.append(Number(percent(share["value"], 1), "agreement of two annotators", interval_text(share)))
+            numbers.append(
+                Number(format_percent(share["value"], 1), "agreement of two annotators", interval_text(share))
+            )
             if alpha["value"] is not None:
                 between = f"{alpha['low']:.2f} to {alpha['high']:.2f}; 0 is chance, 1 perfect"
                 numbers.append(Number(f"{alpha['value']:.2f}", "Krippendorff's α", between))
@@ -123,10 +125,10 @@ def _class_chart(classes: list[Facts]) -> Chart:
         shown.append({"class": f"{len(rest)} more"} | {key: sum(one[key] for one in rest) for key in SHARES})
     top = ordered[0]
     apart = max(ordered, key=lambda one: abs(one["votes"] - one["labels"]))
-    caption = f"{top['class']} is the most frequent class, {percent(top['votes'])} of the labels given."
+    caption = f"{top['class']} is the most frequent class, {format_percent(top['votes'])} of the labels given."
     if abs(apart["votes"] - apart["labels"]) >= 0.02:
         word = "more" if apart["labels"] > apart["votes"] else "fewer"
         caption += f" Class {apart['class']} is the label of {word} items than its share of the votes."
-    listing = ", ".join(f"{one['class']} {percent(one['votes'])}" for one in shown[:8])
+    listing = ", ".join(f"{one['class']} {format_percent(one['votes'])}" for one in shown[:8])
     chart = charts.shares_beside(shown, "class", SHARES)
     return Chart(chart, "Classes", caption, f"Bars of the share of each class: {listing}.")

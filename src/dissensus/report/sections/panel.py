@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.cluster.hierarchy import dendrogram
 
-from dissensus.common.formatting import percent
+from dissensus.common.formatting import format_percent
 from dissensus.evaluation.ppi import MIN_KNOWN
 from dissensus.models.gold_weights import panel_judges
 from dissensus.questions.calibrate import calibrate
@@ -117,7 +117,9 @@ class PanelSection(Section):
         ]
         if kept:
             figures.append(
-                Number(f"{enough} of {len(kept)}", f"judges keep {percent(MIN_SHARE_KEPT)} of the panel's answer")
+                Number(
+                    f"{enough} of {len(kept)}", f"judges keep {format_percent(MIN_SHARE_KEPT)} of the panel's answer"
+                )
             )
         yield Numbers(figures)
         if not facts["by_gold"]:

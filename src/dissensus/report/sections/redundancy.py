@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dissensus.common.formatting import Share, percent
+from dissensus.common.formatting import Share, format_percent
 from dissensus.questions.compare import fresh
 from dissensus.questions.recommend import ADVICE_BUDGET, recommend
 from dissensus.questions.redundancy import MIN_REHEARSED, redundancy
@@ -90,11 +90,11 @@ class RedundancySection(Section):
     def draw(self, facts: Facts) -> Blocks:
         after = facts["next_label"]
         if (now := after["right_now"]) is not None:
-            gain = f"+{percent(max(after['right_after'] - now, 0), 2)}"
+            gain = f"+{format_percent(max(after['right_after'] - now, 0), 2)}"
             yield Numbers(
                 [
                     Number(gain, "right with one more label each", "by the method's own reckoning"),
-                    Number(percent(after["changed"], 1), "of the labels would change"),
+                    Number(format_percent(after["changed"], 1), "of the labels would change"),
                 ]
             )
         if facts["sampled_items"]:
@@ -142,7 +142,7 @@ def _stability_chart(facts: Facts) -> Chart:
         charts.spec(band + line, 260),
         "How many labels are enough",
         "Where the line is flat, more labels change little. Band: 95 % interval.",
-        "; ".join(f"{row['labels']} labels: {percent(row['value'], 1)} {row['what']}" for row in rows) + ".",
+        "; ".join(f"{row['labels']} labels: {format_percent(row['value'], 1)} {row['what']}" for row in rows) + ".",
     )
 
 

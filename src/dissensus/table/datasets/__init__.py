@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dissensus.common.registry import nearest
+from dissensus.common.registry import suggest_nearest
 from dissensus.table import exceptions as errors
 from dissensus.table.datasets import digits
 from dissensus.table.datasets.dataset import Dataset
@@ -88,7 +88,7 @@ def load_dataset(
     where = data_folder(folder)
     there = {} if where is None else set_folders(where)
     if name not in there:
-        guess = nearest(name, [digits.NAME, *there])
+        guess = suggest_nearest(name, [digits.NAME, *there])
         raise errors.UnknownDataset(
             name=name, guess=guess, n_datasets=len(there) + 1, variable=VARIABLE, folder_named=where is not None
         )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import open_atomically
 from dissensus.common.types import BoolArray, IntArray, Names
 from dissensus.table import exceptions as errors
 from dissensus.table import names as naming
@@ -96,7 +96,7 @@ class Dataset:
         frame = self.whole.items
         columns = [] if frame is None else frame.column_names
         if column not in columns:
-            raise errors.UnknownColumn(name=column, role="items", columns=tuple(columns)).within(self.name)
+            raise errors.UnknownColumn(name=column, role="items", columns=tuple(columns)).add_subject(self.name)
         values = np.array(frame[column].to_pylist(), object)
         return MappingProxyType(
             {str(v): self.whole.only(values == v) for v in class_order({v for v in values if v not in (None, "")})}
@@ -166,9 +166,9 @@ class Dataset:
         for stem, known in {"features": data.has_features, "images": data.has_image}.items() if features else ():
             if known.any():
                 written.append(folder / f"{stem}.npz")
-                with atomic(written[-1]) as stream:
+                with open_atomically(written[-1]) as stream:
                     np.savez_compressed(stream, item=data.item_names[known].astype(str), x=getattr(data, stem)[known])
-        with atomic(folder / "README.md") as stream:
+        with open_atomically(folder / "README.md") as stream:
             stream.write(f"# {data.description}\n".encode())
         return sorted(written)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dissensus.common.arrays import read_only
+from dissensus.common.arrays import make_read_only
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.table.datasets.dataset import Dataset
 from dissensus.table.simulate import MAX_DIFFICULTY, annotate, make_crowd
@@ -86,7 +86,7 @@ def _digits() -> tuple[Any, IntArray]:
     from sklearn.datasets import load_digits  # slow to import, and rarely needed
 
     pixels, truth = load_digits(return_X_y=True)
-    return read_only(pixels.reshape(-1, 8, 8).astype(np.uint8)), read_only(truth.astype(np.int32))
+    return make_read_only(pixels.reshape(-1, 8, 8).astype(np.uint8)), make_read_only(truth.astype(np.int32))
 
 
 @cache
@@ -118,4 +118,4 @@ def _difficulty() -> tuple[FloatArray, IntArray]:
     other = np.where(same, np.inf, distance)
     ratio = np.sqrt(own / other.min(axis=1))
     difficulty = MAX_DIFFICULTY * np.clip((ratio - 0.45) / 0.65, 0, 1) ** 2
-    return read_only(difficulty), read_only(truth[other.argmin(axis=1)])
+    return make_read_only(difficulty), make_read_only(truth[other.argmin(axis=1)])

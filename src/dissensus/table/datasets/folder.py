@@ -141,7 +141,7 @@ def _read(path: Path, stem: str) -> Any:
     for column in COLUMNS[stem.partition("_")[0]]:
         if column not in frame.column_names:
             error = errors.UnknownColumn(name=column, role=stem, columns=tuple(frame.column_names))
-            raise error.within(str(file))
+            raise error.add_subject(str(file))
     return frame
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dissensus.common.atomic import atomic
+from dissensus.common.atomic import open_atomically
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.messages import ParameterName
@@ -299,7 +299,7 @@ def write_frame(
         if not isinstance(columns, pa.Table):
             table = pa.table(columns if isinstance(columns, Mapping) else to_arrow(columns, column_names(columns)))
         with (
-            atomic(path, mode) as file,
+            open_atomically(path, mode) as file,
             gzip.GzipFile("", "wb", 6, file, mtime=0) if packed else nullcontext(file) as target,
         ):
             write(table, target)
@@ -309,7 +309,7 @@ def write_frame(
 
 def write_json(value: Any, path: str | Path) -> None:
     """Write a value as indented JSON, whole or not at all; NaN and infinity become null."""
-    with atomic(path) as file:
+    with open_atomically(path) as file:
         file.write((dumps(value, indent=2) + "\n").encode())
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dissensus.common.arrays import pair_starts
+from dissensus.common.arrays import is_first_of_pair
 from dissensus.common.types import BoolArray
 from dissensus.exceptions import MissingColumn
 from dissensus.messages import ParameterName
@@ -78,7 +78,7 @@ class Taken:
             warning = errors.RowsExcluded(
                 report=reading.excluded(), unused=dict(reading.unused), notes=tuple(reading.notes)
             )
-            warnings.warn(warning.within(reading.file) if reading.file else warning, stacklevel=3)
+            warnings.warn(warning.add_subject(reading.file) if reading.file else warning, stacklevel=3)
         if self.parts:
             return self._finish_parts(build)
         if len(columns["item"]) == 0:
@@ -106,7 +106,7 @@ class Taken:
         for question, part in self.parts.items():
             part.reading.loud = False  # the warning is about the whole file
             table: Any = part.finish(build)
-            own = [*self.reading.notes, *(note.within(repr(question)) for note in table.source.notes)]
+            own = [*self.reading.notes, *(note.add_subject(repr(question)) for note in table.source.notes)]
             tables[question] = table.with_source(replace(self.reading, gold=table.source.gold, notes=own))
         self.reading.columns["label"] = ", ".join(f"'{question}' ({table.kind})" for question, table in tables.items())
         return Questions(tables)
@@ -128,7 +128,7 @@ class Taken:
                 elif build.classes is None and not build.many_classes and table.proba is None:
                     tables[question], note = in_guessed_kind(table)
                     if note is not None:
-                        guesses.append(note.within(f"Question {question}") if several else note)
+                        guesses.append(note.add_subject(f"Question {question}") if several else note)
                 joined = len(table) - len(tables[question])
                 reading.exclude("rows that are one set with another of their item and annotator", joined)
         for question, table in tables.items():
@@ -226,7 +226,7 @@ def in_guessed_kind(table: Annotations) -> tuple[Annotations, Note | None]:
     if kinds.look_like_sets(table.classes):
         return table.as_kind("sets"), notes.LabelsAre(what="sets of options")
     n = int(table.rating.max(initial=-1)) + 1
-    several = int(pair_starts(table.rating, table.label).sum()) - n
+    several = int(is_first_of_pair(table.rating, table.label).sum()) - n
     if several >= max(MIN_COPIES, MIN_COPIED_SHARE * n):
         return table, notes.SeveralLabelsPerItem(n=several)
     return table, notes.LabelsMayBeGrades() if kinds.look_graded(table.classes) else None
@@ -443,7 +443,7 @@ def _relabelled(column: Any, build: Build, reading: Reading) -> Any:
 
 def _about_copies(table: Annotations) -> Note | None:
     """Return a note if many rows repeat others, as in a file that was pasted twice."""
-    copies = len(table) - int(pair_starts(table.rating, table.label).sum())
+    copies = len(table) - int(is_first_of_pair(table.rating, table.label).sum())
     if table.proba is not None or copies < max(MIN_COPIES, MIN_COPIED_SHARE * len(table)):
         return None
     return notes.RepeatedRows(n=copies, n_rows=len(table))

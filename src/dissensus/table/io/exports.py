@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dissensus.messages import ParameterName, quoted
+from dissensus.messages import ParameterName, quote_name
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns, check_names
 from dissensus.table.io.build import Golds, Taken
@@ -477,7 +477,7 @@ def _choose_questions(answers: list[Answer], request: Request) -> set[tuple[str,
     if kinds and not single and not rated:
         contents = ", ".join(f"{count:,} {kind}" for (_, kind), count in wanted.items())
         raise errors.NoReadableAnswers(
-            path=path, contents=contents if label is None else f"{quoted(label)}: {contents}"
+            path=path, contents=contents if label is None else f"{quote_name(label)}: {contents}"
         )
     if request.ticks == "questions" and len(single) > 1:
         names = tuple(sorted(question for question, _ in single))
@@ -490,7 +490,7 @@ def _labels(answer: Answer, path: Path) -> list[Any]:
     given = answer.label if isinstance(answer.label, list) else [answer.label]
     for label in given:
         if not (label is None or isinstance(label, str | int | float)):
-            where = f"{path}: item {quoted(answer.item)}"
+            where = f"{path}: item {quote_name(answer.item)}"
             raise errors.UnexpectedValue(where=where, field="label", value=label, expected="text or a number")
     return list(dict.fromkeys(label for label in given if label is not None and str(label).strip()))
 

@@ -49,7 +49,7 @@ def naming_file(path: Path) -> Iterator[None]:
         yield
     except DataError as error:
         if str(path) not in str(error):
-            error.within(str(path))
+            error.add_subject(str(path))
         raise
 
 
@@ -87,7 +87,7 @@ def as_file(source: str | Path) -> Iterator[Path]:
         try:
             yield path
         except DissensusError as error:
-            error.about = tuple(part.replace(str(path), "standard input") for part in error.about)
+            error.subjects = tuple(part.replace(str(path), "standard input") for part in error.subjects)
             for name, value in error.facts.items():
                 if isinstance(value, str | Path) and str(path) in str(value):
                     error.facts[name] = str(value).replace(str(path), "standard input")

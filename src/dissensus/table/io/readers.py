@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dissensus.common.registry import Registry, guarded
+from dissensus.common.registry import Registry, skip_failing_plugin
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns
 from dissensus.table.io.files import PACKED_SUFFIXES, BinaryFile, is_zip, members, open_bytes, reading
@@ -100,7 +100,7 @@ def _json_format(path: Path) -> str:
 def _first_claim(test: str, content: Any) -> str:
     """Return the first format whose reader claims the content by a test; "" if none does."""
     for name, entry in readers.entries():
-        with guarded(entry):
+        with skip_failing_plugin(entry):
             if (claims := getattr(entry.value, test)) and claims(content):
                 return name
     return ""

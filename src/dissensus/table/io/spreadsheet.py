@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dissensus.common.extras import need
+from dissensus.common.extras import import_extra
 from dissensus.table import exceptions as errors
 from dissensus.table.find_columns import Columns, columns_to_read
 from dissensus.table.io.files import MAX_UNPACKED_RATIO, is_zip, max_unpacked, reading
@@ -28,7 +28,7 @@ def claims_zip(names: Sequence[str]) -> bool:
 
 def read(path: Path, columns: Columns | None) -> pa.Table | tuple[pa.Table, Note]:
     """Read the columns needed as text, as in CSV: 7 for a cell of the number 7, nothing for an empty cell."""
-    need("python_calamine", f"reading {path.name} needs", "excel")
+    import_extra("python_calamine", f"reading {path.name} needs", "excel")
     import python_calamine
 
     with reading(path):

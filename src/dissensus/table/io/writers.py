@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dissensus.common.atomic import atomic
-from dissensus.common.extras import need
+from dissensus.common.atomic import open_atomically
+from dissensus.common.extras import import_extra
 from dissensus.common.registry import Registry
 from dissensus.common.types import FloatArray, Names
 from dissensus.table.io import delimited, jsonl
@@ -113,7 +113,7 @@ def write_labels(labels: Labels, to: str, folder: str | Path) -> Path:
     """Write labels for a tool into a folder, whole or not at all; return the file's path."""
     writer = writers[to]
     path = Path(folder) / writer.file
-    with atomic(path) as file:
+    with open_atomically(path) as file:
         writer.write(labels, file)
     return path
 
@@ -157,7 +157,7 @@ def _columns(labels: Labels) -> dict[str, Any]:
 
 def _write_xlsx(labels: Labels, file: BinaryFile) -> None:
     """Write one sheet; text stays text, even if it looks like a formula."""
-    openpyxl = need("openpyxl", "--to xlsx needs", "excel")
+    openpyxl = import_extra("openpyxl", "--to xlsx needs", "excel")
     from openpyxl.cell import WriteOnlyCell
 
     book = openpyxl.Workbook(write_only=True)
