@@ -386,12 +386,12 @@ def test_one_question_after_several_removes_their_tables(cli, questions, labels,
 
 def test_errors_and_warnings_name_the_question(cli, questions, here):
     result = cli("aggregate", questions, "--max-iter", "2")
-    assert [warning.about for warning in result.warnings].count(("question 'Tone'",)) == 1
+    assert [warning.subjects for warning in result.warnings].count(("question 'Tone'",)) == 1
     lines = [*questions.read_text().splitlines(), "void,i000,w0,?"]
     (here / "void.csv").write_text("\n".join(lines) + "\n")
     result = cli("aggregate", "void.csv", "--abstain", "?", "-o", "out")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
-    assert result.error.about == ("question 'void'",)
+    assert result.error.subjects == ("question 'void'",)
     assert not (here / "out").exists()
 
 

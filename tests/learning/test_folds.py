@@ -158,7 +158,7 @@ def test_a_fold_that_cannot_be_trained_is_named():
     gold = np.where(np.arange(10) == 3, truth, -1)
     with raised(DataError) as caught:
         out_of_fold(quick(objective="hard").set_params(objective=hard_gold()), table, X, gold=gold, folds=2)
-    assert caught.value.about[0] in ("without fold 1 of 2", "without fold 2 of 2")
+    assert caught.value.subjects[0] in ("without fold 1 of 2", "without fold 2 of 2")
 
 
 def hard_gold():

@@ -166,7 +166,7 @@ def test_exports_hold_something(ask, form, what):
 def test_what_is_wrong_is_answered_and_nothing_is_stored(ask, errors, body, kind, path):
     found = ask.post("/projects/p/annotations", content=body)
     assert (found.status_code, found.json()) == (413 if kind is Refused else 400, {"error": errors[0].render(HTTP)})
-    assert (fault(errors[0]), errors[0].about) == (kind, path)
+    assert (fault(errors[0]), errors[0].subjects) == (kind, path)
     assert ask.get("/health").json()["seq"] == 0
 
 
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_answered_and_nothing_is_stored(ask, errors, body, kind
 )
 def test_what_a_list_may_not_hold_is_answered(ask, errors, label, kind, path):
     assert ask.post("/projects/p/annotations", json=POST | {"label": label}).status_code == 400
-    assert (fault(errors[0]), errors[0].about) == (kind, ("[0].label", path) if path else ("[0].label",))
+    assert (fault(errors[0]), errors[0].subjects) == (kind, ("[0].label", path) if path else ("[0].label",))
 
 
 def test_what_is_as_deep_as_it_may_be_can_be_asked_for(ask):
@@ -197,7 +197,7 @@ def test_what_is_as_deep_as_it_may_be_can_be_asked_for(ask):
 @pytest.mark.parametrize("text", ["-1", "9" * 19])
 def test_a_number_in_an_address_has_a_range(ask, errors, text):
     assert ask.get(f"/projects/p/items?limit={text}").status_code == 400
-    assert (errors[0].value, errors[0].about) == (text, ("limit",))
+    assert (errors[0].value, errors[0].subjects) == (text, ("limit",))
 
 
 def test_a_long_body_without_a_length_is_stopped_too(ask):
@@ -480,7 +480,7 @@ def test_a_fit_that_fails_is_in_health_metrics_and_the_project(ask, errors, monk
     assert ask.get("/projects/p/items").json()["trouble"] == trouble
     assert len(ask.get("/projects/p/export").text.splitlines()) == 19
     found = ask.get("/projects/p/export?what=items")
-    assert (found.status_code, type(errors[-1]), errors[-1].about) == (400, FitFailed, ("p",))
+    assert (found.status_code, type(errors[-1]), errors[-1].subjects) == (400, FitFailed, ("p",))
 
 
 def test_metrics_and_docs_say_what_there_is(ask):
@@ -696,7 +696,7 @@ def test_a_decision_is_about_an_item_and_a_class_that_are_known(ask, errors):
         ([{"item": "i1", "label": "x"}], InvalidValue, None),
     ):
         assert ask.post("/projects/p/decisions", json=body).status_code == (404 if kind is Unknown else 400)
-        assert (fault(errors[-1]), errors[-1].about) == (kind, (path,) if path else ()), body
+        assert (fault(errors[-1]), errors[-1].subjects) == (kind, (path,) if path else ()), body
     for body in ({"item": "i1", "label": "x"}, {"item": "i2", "unclear": True}, {"item": "bare", "label": "y"}):
         assert ask.post("/projects/p/decisions", json=body | {"by": "boss"}).status_code == 200
     lines = ask.get("/projects/p/export?what=items&format=jsonl").text.splitlines()
