@@ -13,16 +13,16 @@ from scipy.sparse import csr_array
 from scipy.special import softmax
 
 from dissensus.clustering import PGMBP, Projector
-from dissensus.clustering.belief_propagation import Messages
-from dissensus.clustering.model import Counts, Edges, Params
-from dissensus.clustering.snap import _distributions
+from dissensus.clustering.belief_propagation import BeliefMessages
+from dissensus.clustering.model import ClusterCounts, ClusterParams, LabelGraph
+from dissensus.clustering.snap import _check_columns
 from dissensus.common.types import FloatArray
 
 
-class PrintedMessages(Messages):
+class PrintedMessages(BeliefMessages):
     """Messages whose counts are by the product of both ends' beliefs."""
 
-    def counts(self) -> Counts:
+    def counts(self) -> ClusterCounts:
         """Expected counts, as printed."""
         return product_counts(self.edges, self.of_item, self.of_annotator)
 
@@ -40,20 +40,20 @@ class PrintedProjector(Projector):
         """(n, K) P(cluster) of distributions (n, P)."""
         self._check_fitted()
         assert self.clustering is not None
-        return projected(self.clustering.params_, _distributions(X, self.n_features_in_), self._labels_counted())
+        return projected(self.clustering.params_, _check_columns(X, self.n_features_in_), self._effective_size())
 
 
-def product_counts(edges: Edges, of_item: FloatArray, of_annotator: FloatArray) -> Counts:
+def product_counts(edges: LabelGraph, of_item: FloatArray, of_annotator: FloatArray) -> ClusterCounts:
     """Expected counts where the clusters of an item and its annotator are taken to be independent, as printed."""
     P, A, (I, K) = edges.n_classes, len(of_annotator), of_item.shape
     column = edges.row_annotator * np.int64(P) + edges.row_label
     given = csr_array((edges.row_weight, column, edges.items.row_ptr), shape=(I, A * P))
     by_annotator = (given.T @ of_item).reshape(A, P, K)
     labels = np.einsum("apk,al->klp", by_annotator, of_annotator, optimize=True)
-    return Counts(labels, of_item.sum(axis=0), of_annotator.sum(axis=0))
+    return ClusterCounts(labels, of_item.sum(axis=0), of_annotator.sum(axis=0))
 
 
-def projected(params: Params, distributions: FloatArray, size: float) -> FloatArray:
+def projected(params: ClusterParams, distributions: FloatArray, size: float) -> FloatArray:
     """(n, K) P(w = k) ∝ ψ_k Σ_l Ω_l exp(s Σ_p h_p log Θ_klp) of h (n, P): Eq. 2, read as s = `size` labels like h.
 
     So all labels are of one annotator cluster. What a population says of an item is a mixture over them: with a single

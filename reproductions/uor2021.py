@@ -241,9 +241,9 @@ def prepare() -> None:
     """Copy MiniLM for a machine without it, weights in half precision (43 MiB)."""
     from safetensors.torch import load_file, save_file
 
-    from dissensus.features.hub import folder_of
+    from dissensus.features.hub import find_model_folder
 
-    source, folder = folder_of(None), prepared_folder() / "minilm"
+    source, folder = find_model_folder(None), prepared_folder() / "minilm"
     folder.mkdir(parents=True, exist_ok=True)
     weights = {name: value.half() for name, value in load_file(source / "model.safetensors").items()}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})

@@ -205,12 +205,12 @@ def rounds(cell: Cell, device: str) -> Values:
     """Fit PGM-BP with so many rounds of messages in an E step; count those that an E step takes to settle."""
     from unittest.mock import patch
 
-    from dissensus.clustering.model import Factors
+    from dissensus.clustering.model import EdgeFactors
 
     split, found, how = parts_without_texts(cell.data), SeedValues(), cell.keywords
     votes, (K, L) = split["test"].soft_labels(), PUBLISHED_NUMBERS[cell.data]["PGM-BP"]
     for seed in cell.seeds:
-        swept, kind, sweep = [0], dz.clusterings["pgm-bp"], Factors.sweep
+        swept, kind, sweep = [0], dz.clusterings["pgm-bp"], EdgeFactors.run_round
 
         def counted(*args: Any, swept: list[int] = swept, sweep: Any = sweep) -> Any:
             swept[0] += 1
@@ -219,7 +219,7 @@ def rounds(cell: Cell, device: str) -> Values:
         model: Any = kind(
             item_clusters=K, annotator_clusters=L, rounds=how["most"], tol=how["tol"], restarts=1, threads=1, seed=seed
         )
-        with warnings.catch_warnings(), patch.object(Factors, "sweep", counted):
+        with warnings.catch_warnings(), patch.object(EdgeFactors, "sweep", counted):
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(split["train"])
         snapped = model.predict_proba(split["test"])
@@ -301,10 +301,12 @@ def pipeline(split: dict[str, Part], seed: int, device: str, how: dict[str, Any]
     """Snap to clusters, train a network, project: a scikit-learn Pipeline."""
     from sklearn.pipeline import Pipeline
 
-    from dissensus.clustering import Distributions, Projector, snap
+    from dissensus.clustering import DistributionClassifier, Projector, snap
 
     encoder, project = how["encoder"], how["project"]
-    steps: list[tuple[str, Any]] = [("learn", Distributions(network(encoder, device, seed, how.get("epochs", EPOCHS))))]
+    steps: list[tuple[str, Any]] = [
+        ("learn", DistributionClassifier(network(encoder, device, seed, how.get("epochs", EPOCHS))))
+    ]
     if how["clusters"] == "CommunityBCC":  # no clusters of items to project to
         communities = fit_communities(split["train"].table, seed)
         labels = communities.posterior_ @ population_labels(communities)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dissensus.clustering.model import Params
+from dissensus.clustering.model import ClusterParams
 from dissensus.common.types import IntArray
 from dissensus.exceptions import BadParameter
 from dissensus.table.annotations import Annotations
@@ -19,7 +19,7 @@ class Drawn:
     annotations: Annotations
     item_cluster: IntArray  # (I,)
     annotator_cluster: IntArray  # (A,)
-    params: Params
+    params: ClusterParams
 
 
 def draw(
@@ -31,7 +31,7 @@ def draw(
     annotator_clusters: int,
     redundancy: int = 10,
     concentration: float = 1.0,
-    params: Params | None = None,
+    params: ClusterParams | None = None,
     seed: int = 0,
 ) -> Drawn:
     """Draw annotations from known clusters; each item gets `redundancy` different annotators at random.
@@ -44,7 +44,7 @@ def draw(
     K, L = item_clusters, annotator_clusters
     if params is None:
         theta = rng.dirichlet(np.full(n_classes, concentration), (K, L)) + 1e-12
-        params = Params(np.full(K, 1 / K), np.full(L, 1 / L), theta / theta.sum(axis=2, keepdims=True))
+        params = ClusterParams(np.full(K, 1 / K), np.full(L, 1 / L), theta / theta.sum(axis=2, keepdims=True))
     of_item = rng.choice(K, n_items, p=params.psi)
     of_annotator = rng.choice(L, n_annotators, p=params.omega)
     item = np.repeat(np.arange(n_items), redundancy)

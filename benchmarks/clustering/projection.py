@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from benchmarks.clustering.drawn import draw
-from dissensus.clustering import PGMBP, Distributions, Projector, model, snap
+from dissensus.clustering import PGMBP, DistributionClassifier, Projector, model, snap
 from dissensus.evaluation import kl_divergence
 from reproductions import record
 from reproductions.printed_clusters import PrintedProjector
@@ -32,7 +32,7 @@ def run_case(seed: int) -> dict[str, float]:
     X = np.eye(4)[drawn.item_cluster] + np.random.default_rng(0).normal(0, 0.5, (ITEMS, 4))
     train = np.arange(ITEMS) < TRAIN
     table = drawn.annotations.select(items=train)
-    truth = model.of_clusters(drawn.params)[drawn.item_cluster[~train]]
+    truth = model.population_labels(drawn.params)[drawn.item_cluster[~train]]
     fitted = PGMBP(item_clusters=4, annotator_clusters=2).fit(table)
     found: dict[str, float] = {}
 
@@ -41,7 +41,7 @@ def run_case(seed: int) -> dict[str, float]:
 
     add("no features: the mean of all votes", np.tile(table.soft_labels().mean(axis=0), (ITEMS - TRAIN, 1)))
     for name, labels in (("votes", table.soft_labels()), ("snapped", snap(fitted))):
-        raw = Distributions(LogisticRegression()).fit(X[train], labels).transform(X[~train])
+        raw = DistributionClassifier(LogisticRegression()).fit(X[train], labels).transform(X[~train])
         add(f"trained on {name}, raw", raw)
         for reading, how in READINGS:
             kind = PrintedProjector if reading == "printed" else Projector

@@ -20,8 +20,8 @@ from sklearn.metrics import adjusted_rand_score
 import dissensus as dz
 from benchmarks.clustering.drawn import draw
 from dissensus.clustering import model
-from dissensus.clustering.annealing import State
-from dissensus.clustering.belief_propagation import Messages
+from dissensus.clustering.annealing import AnnealingState
+from dissensus.clustering.belief_propagation import BeliefMessages
 from dissensus.compute.engines.local import Threads
 from reproductions import record
 
@@ -43,21 +43,21 @@ METHODS: dict[str, dict[str, Any]] = {
 def by_truth(drawn: Any) -> tuple[Any, Any]:
     """Find clusters by belief propagation with the true parameters."""
     with Threads(1) as pool:
-        messages = Messages(model.Edges(drawn.annotations), drawn.params, 0.0, pool)
-        messages.settle(drawn.params, 100, 1e-8)
+        messages = BeliefMessages(model.LabelGraph(drawn.annotations), drawn.params, 0.0, pool)
+        messages.propagate(drawn.params, 100, 1e-8)
     return messages.of_item.argmax(axis=1), messages.of_annotator.argmax(axis=1)
 
 
 def by_sampling(drawn: Any) -> tuple[Any, Any]:
     """Average cluster probabilities over the posterior: the best that can be done without the true parameters."""
-    edges, rng = model.Edges(drawn.annotations), np.random.default_rng(0)
-    state = State(edges, drawn.params, drawn.item_cluster, drawn.annotator_cluster, model.Priors())
+    edges, rng = model.LabelGraph(drawn.annotations), np.random.default_rng(0)
+    state = AnnealingState(edges, drawn.params, drawn.item_cluster, drawn.annotator_cluster, model.Priors())
     of_item, of_annotator = 0.0, 0.0
     for sweep in range(BURN + SWEEPS):
-        state.conditional(1.0, rng)
+        state.gibbs_step(1.0, rng)
         if sweep >= BURN:
-            of_item += softmax(model.logits(edges, edges.items, state.params, state.annotator), axis=1)
-            of_annotator += softmax(model.logits(edges, edges.annotators, state.params, state.item), axis=1)
+            of_item += softmax(model.cluster_logits(edges, edges.items, state.params, state.annotator), axis=1)
+            of_annotator += softmax(model.cluster_logits(edges, edges.annotators, state.params, state.item), axis=1)
     return of_item.argmax(axis=1), of_annotator.argmax(axis=1)
 
 

@@ -22,7 +22,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import dissensus as dz
 from benchmarks.clustering.drawn import draw
-from dissensus.clustering import Point
+from dissensus.clustering import GridPoint
 from dissensus.exceptions import ConvergenceWarning
 from reproductions import record
 
@@ -41,7 +41,7 @@ def grid(method: str) -> dict[str, Any]:
     found = dz.select_clusters(table, method, K=SIZES, L=SIZES, dev=dev, criterion="kl")
     seconds = time.perf_counter() - begin
 
-    def behind(point: Point) -> float:
+    def behind(point: GridPoint) -> float:
         """Relative gain of the objective in a run five times as long."""
         longer: dict[str, Any] = {"sweeps": 400 * LONGER_FACTOR}
         if method == "pgm-bp":

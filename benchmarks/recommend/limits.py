@@ -18,7 +18,7 @@ import dissensus as dz
 from benchmarks.parts import Benchmark, Part, Rows, mean_and_error
 from dissensus import recommend
 from dissensus.evaluation import log_loss
-from dissensus.evaluation.hard import hits
+from dissensus.evaluation.hard import probability_correct
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.base import Aggregator
 from dissensus.models.methods import Consensus
@@ -97,7 +97,10 @@ def score(model: Aggregator, gold: Any) -> dict[str, float]:
     """Accuracy and log loss over the items with gold."""
     known = gold >= 0
     posterior = model.posterior_[known]
-    return {"accuracy": float(hits(gold[known], posterior).mean()), "log_loss": float(log_loss(gold[known], posterior))}
+    return {
+        "accuracy": float(probability_correct(gold[known], posterior).mean()),
+        "log_loss": float(log_loss(gold[known], posterior)),
+    }
 
 
 def tables(rows: Rows) -> list[str]:

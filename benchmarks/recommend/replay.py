@@ -22,7 +22,7 @@ import dissensus as dz
 from benchmarks.parts import Benchmark, Part, Rows
 from benchmarks.recommend.limits import NO_LIMITS
 from dissensus import recommend
-from dissensus.evaluation.hard import hits
+from dissensus.evaluation.hard import probability_correct
 from dissensus.exceptions import ConvergenceWarning
 from dissensus.models.methods import DawidSkene, HierarchicalDawidSkene, MajorityVote
 from dissensus.questions import recommend as recommendation
@@ -88,8 +88,8 @@ def replay(table: Annotations, gold: Any, case: Case, arm: str, seed: int) -> di
             rows = table.item[new], table.annotator[new], table.classes[table.label[new]]
             model.partial_fit(Annotations.from_arrays(*rows, classes=table.classes))
         labels.append(len(bought))
-        accuracy.append(round(float(hits(gold, model.posterior_).mean()), 6))
-        vote.append(round(float(hits(gold, MajorityVote().fit(bought).posterior_).mean()), 6))
+        accuracy.append(round(float(probability_correct(gold, model.posterior_).mean()), 6))
+        vote.append(round(float(probability_correct(gold, MajorityVote().fit(bought).posterior_).mean()), 6))
         rest = np.flatnonzero(~have)
         if not rest.size or (arm in ASKING and case.upto is not None and labels[-1] >= case.upto):
             break
@@ -152,7 +152,7 @@ def cases(rows: dict[Key, dict[str, Any]]) -> Iterator[dict[str, Any]]:
         data = dz.load_dataset(name)
         N = len(data.annotations)
         whole = _part(data.annotations, np.ones(N, np.bool_))
-        full = float(hits(data.gold, METHODS[method]().fit(whole).posterior_).mean())
+        full = float(probability_correct(data.gold, METHODS[method]().fit(whole).posterior_).mean())
         case: dict[str, Any] = {"set": name, "method": method, "start": start, "all": N, "full": full, "arms": {}}
         both = [key[4] for key in rows if key[:4] == (name, method, start, "recommend")]  # seeds of all arms
         both = [seed for seed in both if (name, method, start, "round robin", seed) in rows]

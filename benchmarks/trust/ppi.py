@@ -125,7 +125,9 @@ def differences(draws: int) -> None:
             for _ in range(draws):
                 a, b = one[rng.integers(0, one.size, I)], other[rng.integers(0, other.size, I)]
                 left, right = (corrected_mean(y[s[:half]], f[s[:half]], f[s[half:]], rate=True) for s in (a, b))
-                apart.append((corrected_difference(left, right), corrected_difference(left.alone, right.alone)))
+                apart.append(
+                    (corrected_difference(left, right), corrected_difference(left.human_only, right.human_only))
+                )
                 both = corrected_mean((y[a] - y[b])[:half], (f[a] - f[b])[:half], (f[a] - f[b])[half:])
                 paired.append((both, both.human))
             expected = half * min(min(y[s].mean(), 1 - y[s].mean()) for s in (one, other))  # of the rarer answer

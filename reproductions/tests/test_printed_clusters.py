@@ -6,7 +6,7 @@ import pytest
 from clustering.graphs import clustered, some_params
 from clustering.test_model import PRIORS, K, L
 from dissensus.clustering import FMM, PGMBP, Projector, model
-from dissensus.clustering.model import Edges
+from dissensus.clustering.model import LabelGraph
 from reproductions.printed_clusters import PrintedBP, PrintedProjector, product_counts, projected
 from tables import KINDS, random_table
 
@@ -21,8 +21,8 @@ def test_product_counts_and_m_step_are_the_printed_ones(kind):
     table = random_table(1, **KINDS[kind])
     rng, P = np.random.default_rng(1), table.n_classes
     w, z = rng.dirichlet(np.ones(K), table.n_items), rng.dirichlet(np.ones(L), table.n_annotators)
-    counts = product_counts(Edges(table), w, z)
-    params = model.maximise(counts, PRIORS)
+    counts = product_counts(LabelGraph(table), w, z)
+    params = model.m_step(counts, PRIORS)
     for k in range(K):
         for l in range(L):
             labels = np.zeros(P)
@@ -58,7 +58,7 @@ def test_projector_is_equation_2_then_equation_1(fitted):
     projector = PrintedProjector(fitted).fit()
     chance = projected(fitted.params_, h, fitted.labels_per_item_)
     np.testing.assert_allclose(projector.clusters(h), chance)
-    labels = model.of_clusters(fitted.params_)
+    labels = model.population_labels(fitted.params_)
     np.testing.assert_allclose(projector.transform(h), labels[chance.argmax(axis=1)])
     soft = PrintedProjector(fitted, how="soft")
     np.testing.assert_allclose(soft.fit().transform(h), chance @ labels)
@@ -67,10 +67,10 @@ def test_projector_is_equation_2_then_equation_1(fitted):
 
 
 def test_no_printed_cluster_says_what_both_annotator_clusters_say_together(fitted):
-    labels = model.of_clusters(fitted.params_)
+    labels = model.population_labels(fitted.params_)
     assert np.abs(PrintedProjector(fitted, size=50).fit_transform(labels) - labels).max() > 0.3
     mixture = FMM(n_clusters=3).fit(clustered())
-    both = [kind(mixture).fit().clusters(labels) for kind in (PrintedProjector, Projector)]
+    both = [kind(mixture).fit().predict_clusters(labels) for kind in (PrintedProjector, Projector)]
     np.testing.assert_allclose(*both)
 
 

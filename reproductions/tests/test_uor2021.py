@@ -238,13 +238,13 @@ def test_minilm_goes_along_in_half_precision(tmp_path, monkeypatch):
 
     source = tiny_bert(tmp_path / "bundled")
     monkeypatch.setenv("DISSENSUS_PREPARED", str(tmp_path / "prepared"))
-    monkeypatch.setattr(hub, "folder_of", lambda model: source)
+    monkeypatch.setattr(hub, "find_model_folder", lambda model: source)
     assert uor2021.minilm() is None
     uor2021.prepare()
-    made = hub.load(tmp_path / "prepared" / "minilm")
+    made = hub.load_pretrained(tmp_path / "prepared" / "minilm")
     assert uor2021.minilm() == str(tmp_path / "prepared" / "minilm")
     kept = load_file(tmp_path / "prepared" / "minilm" / "model.safetensors")
     assert {value.dtype for value in kept.values()} == {torch.float16}
-    for name, value in hub.load(source).state_dict().items():
+    for name, value in hub.load_pretrained(source).state_dict().items():
         assert made.state_dict()[name].dtype == torch.float32
         torch.testing.assert_close(made.state_dict()[name], value, rtol=1e-3, atol=1e-6)

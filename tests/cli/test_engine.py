@@ -126,7 +126,7 @@ def test_a_killed_run_goes_on_after_the_last_pass(cli, parquet, monkeypatch):
     def waiting(text, total=None):
         yield lambda step, objective: steps.append(step)
 
-    monkeypatch.setattr(show, "waiting", waiting)
+    monkeypatch.setattr(show, "show_progress", waiting)
     command = ("aggregate", "part-*.parquet", "--method", "dawid-skene", *engine, "--set", "engine.folder=work")
     assert cli(*command, "-o", "whole").exit_code == 0
     whole, steps[:] = steps.copy(), []

@@ -30,7 +30,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What a terminal at stderr would have shown."""
     text = io.StringIO()
     terminal = Console(file=text, force_terminal=True, force_interactive=True, markup=False, width=120)
-    monkeypatch.setattr(progress, "console", lambda **_: terminal)
+    monkeypatch.setattr(progress, "make_console", lambda **_: terminal)
     return text
 
 

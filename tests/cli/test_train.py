@@ -308,7 +308,7 @@ def interrupted(monkeypatch, epoch):
 
         yield on_step
 
-    monkeypatch.setattr(show, "waiting", waiting)
+    monkeypatch.setattr(show, "show_progress", waiting)
 
 
 @pytest.mark.parametrize("epoch", [3, 6])  # while learning, and in the first fold

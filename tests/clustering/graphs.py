@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from benchmarks.clustering.drawn import draw
 from dissensus import Annotations
-from dissensus.clustering.model import Params
+from dissensus.clustering.model import ClusterParams
 from tables import KINDS
 
 
-def some_params(K: int, L: int, P: int, seed: int, concentration: float = 1.0) -> Params:
+def some_params(K: int, L: int, P: int, seed: int, concentration: float = 1.0) -> ClusterParams:
     rng = np.random.default_rng(seed)
     theta = rng.dirichlet(np.full(P, concentration), (K, L)) + 1e-3
-    return Params(
+    return ClusterParams(
         rng.dirichlet(np.full(K, 2.0)), rng.dirichlet(np.full(L, 2.0)), theta / theta.sum(axis=2, keepdims=True)
     )
 
@@ -58,7 +58,7 @@ def trees(draw, max_nodes: int = 8) -> Annotations:
     )  # fmt: skip
 
 
-def log_joint(table: Annotations, params: Params, w, z) -> float:
+def log_joint(table: Annotations, params: ClusterParams, w, z) -> float:
     """log P(labels, w, z | parameters), row by row."""
     total = np.log(params.psi[list(w)]).sum() + np.log(params.omega[list(z)]).sum()
     for row in range(len(table)):
@@ -68,7 +68,7 @@ def log_joint(table: Annotations, params: Params, w, z) -> float:
     return float(total)
 
 
-def brute_force(table: Annotations, params: Params):
+def brute_force(table: Annotations, params: ClusterParams):
     """Log evidence, marginals of items and annotators, expected counts (K, L, P): by summing over all clusterings."""
     K, L, P = params.theta.shape
     states = list(product(product(range(K), repeat=table.n_items), product(range(L), repeat=table.n_annotators)))

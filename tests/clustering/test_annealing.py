@@ -8,17 +8,17 @@ from clustering.test_model import PRIORS, K, L, literal_posterior
 from clustering.test_model import a_state as a_drawn_state
 from dissensus.clustering import model, select_clusters
 from dissensus.clustering.annealing import (
+    AnnealingState,
     PGMAnnealing,
-    State,
-    _accept,
-    _sample,
+    _draw_acceptance,
+    _draw_clusters,
     delta_shares,
     delta_theta,
     log_posterior,
 )
 from dissensus.clustering.exceptions import BadSchedule
-from dissensus.clustering.model import Counts, Edges, Params, Priors
-from dissensus.clustering.start import Start
+from dissensus.clustering.model import ClusterCounts, ClusterParams, LabelGraph, Priors
+from dissensus.clustering.start import InitialState
 from dissensus.exceptions import BadParameter
 from dissensus.table.simulate import simulate
 from tables import KINDS
@@ -29,7 +29,7 @@ def a_state(seed=0):
     rng = np.random.default_rng(seed)
     params = some_params(3, 2, table.n_classes, seed)
     w, z = rng.integers(0, 3, table.n_items), rng.integers(0, 2, table.n_annotators)
-    return table, State(Edges(table), params, w, z, Priors())
+    return table, AnnealingState(LabelGraph(table), params, w, z, Priors())
 
 
 @pytest.mark.parametrize("proposal", ["conditional", "prior"])
@@ -37,7 +37,8 @@ def test_the_log_posterior_of_a_walk_is_that_of_its_state(proposal):
     table, state = a_state()
     rng = np.random.default_rng(0)
     for temperature in (1.0, 0.5, 0.1):
-        getattr(state, proposal)(temperature, rng)
+        step = state.gibbs_step if proposal == "conditional" else state.metropolis_step
+        step(temperature, rng)
         full = log_joint(table, state.params, state.item, state.annotator) + model.log_prior(state.params, Priors())
         np.testing.assert_allclose(state.log_posterior(), full, atol=1e-9)
 
@@ -46,20 +47,20 @@ def test_at_temperature_zero_every_block_rises():
     _, state = a_state()
     rng, before = np.random.default_rng(0), -np.inf
     for _ in range(10):
-        state.conditional(0.0, rng)
+        state.gibbs_step(0.0, rng)
         assert state.log_posterior() >= before - 1e-9
         before = state.log_posterior()
     at_rest = state.item.copy()
-    state.conditional(0.0, rng)
+    state.gibbs_step(0.0, rng)
     np.testing.assert_array_equal(state.item, at_rest)
 
 
 def test_clusters_are_drawn_from_the_tempered_conditional():
     logs = np.tile(np.array([0.0, 1.0, -0.5]), (60_000, 1))
-    chosen = _sample(logs, 2.0, np.random.default_rng(0))
+    chosen = _draw_clusters(logs, 2.0, np.random.default_rng(0))
     expected = np.exp(2 * logs[0]) / np.exp(2 * logs[0]).sum()
     np.testing.assert_allclose(np.bincount(chosen) / len(logs), expected, atol=0.006)
-    assert (_sample(logs, np.inf, np.random.default_rng(0)) == 1).all()
+    assert (_draw_clusters(logs, np.inf, np.random.default_rng(0)) == 1).all()
 
 
 def test_parameters_are_drawn_from_the_tempered_conditional():
@@ -68,7 +69,7 @@ def test_parameters_are_drawn_from_the_tempered_conditional():
     drawn = []
     for _ in range(3000):
         state.counts = counts
-        state.conditional(0.5, rng)
+        state.gibbs_step(0.5, rng)
         drawn.append(state.params)
     for part, sizes in (("theta", counts.labels), ("psi", counts.items), ("omega", counts.annotators)):
         values = np.stack([getattr(params, part) for params in drawn])
@@ -81,9 +82,9 @@ def test_parameters_are_drawn_from_the_tempered_conditional():
 
 def test_worse_proposals_are_taken_at_the_rate_that_the_temperature_says():
     rng = np.random.default_rng(0)
-    assert _accept(np.full(1000, 0.1), 0.5, rng).all()
-    assert not _accept(np.full(1000, -1e9), 0.5, rng).any()
-    share = _accept(np.full(100_000, -0.7), 0.5, rng).mean()
+    assert _draw_acceptance(np.full(1000, 0.1), 0.5, rng).all()
+    assert not _draw_acceptance(np.full(1000, -1e9), 0.5, rng).any()
+    share = _draw_acceptance(np.full(100_000, -0.7), 0.5, rng).mean()
     np.testing.assert_allclose(share, np.exp(-0.7 / 0.5), atol=0.005)
 
 
@@ -93,7 +94,7 @@ def test_the_walk_of_prior_proposals_has_the_posterior_as_its_limit():
     rng, sizes, psi, total = np.random.default_rng(0), np.array([6.0, 2.0]), np.array([0.5, 0.5]), np.zeros(2)
     for _ in range(40_000):
         new = rng.dirichlet([2.0, 2.0])
-        if _accept(delta_shares(sizes, psi, new, 2.0), 1.0, rng):
+        if _draw_acceptance(delta_shares(sizes, psi, new, 2.0), 1.0, rng):
             psi = new
         total += psi
     shape = 3 + sizes
@@ -104,7 +105,7 @@ def test_the_walk_of_prior_proposals_has_the_posterior_as_its_limit():
 def test_the_best_state_ever_seen_is_returned(proposal):
     table = clustered()
     fitted = PGMAnnealing(item_clusters=3, annotator_clusters=2, proposal=proposal, sweeps=30, restarts=2).fit(table)
-    params = Params(fitted.psi_, fitted.omega_, fitted.labels_of_clusters_)
+    params = ClusterParams(fitted.psi_, fitted.omega_, fitted.labels_of_clusters_)
     full = log_joint(table, params, fitted.item_cluster_, fitted.annotator_cluster_) + model.log_prior(params, Priors())
     np.testing.assert_allclose(fitted.trace_[-1], full, atol=1e-8)
     assert (np.diff(fitted.trace_) >= 0).all()
@@ -113,7 +114,9 @@ def test_the_best_state_ever_seen_is_returned(proposal):
 def test_conditional_proposals_end_higher_than_those_of_the_prior(monkeypatch):
     def random_start(self, edges, votes, number, rng):
         item, annotator = rng.integers(3, size=edges.items.size), rng.integers(2, size=edges.annotators.size)
-        return Start(model.maximise(model.hard_counts(edges, item, annotator, 3, 2), votes.priors), item, annotator)
+        return InitialState(
+            model.m_step(model.hard_counts(edges, item, annotator, 3, 2), votes.priors), item, annotator
+        )
 
     monkeypatch.setattr(PGMAnnealing, "_first", random_start)
     table = clustered()
@@ -146,7 +149,7 @@ def test_schedules():
 @pytest.mark.parametrize("kind", KINDS)
 def test_log_posterior_is_equation_3(kind):
     table, params, w, z = a_drawn_state(kind)
-    counts = model.hard_counts(Edges(table), w, z, K, L)
+    counts = model.hard_counts(LabelGraph(table), w, z, K, L)
     expected = literal_posterior(table, params, w, z, PRIORS)
     np.testing.assert_allclose(log_posterior(counts, params, PRIORS), expected, rtol=1e-12)
 
@@ -155,7 +158,7 @@ def test_log_posterior_is_equation_3(kind):
 def test_every_delta_is_the_difference_of_full_log_posteriors(kind):
     table, old, w, z = a_drawn_state(kind)
     new = some_params(K, L, table.n_classes, 99)
-    counts = model.hard_counts(Edges(table), w, z, K, L)
+    counts = model.hard_counts(LabelGraph(table), w, z, K, L)
 
     def full(params, w, z):
         return literal_posterior(table, params, w, z, PRIORS)
@@ -166,21 +169,23 @@ def test_every_delta_is_the_difference_of_full_log_posteriors(kind):
         for l in range(L):
             theta = old.theta.copy()
             theta[k, l] = new.theta[k, l]
-            np.testing.assert_allclose(deltas[k, l], full(Params(old.psi, old.omega, theta), w, z) - before, atol=1e-9)
+            np.testing.assert_allclose(
+                deltas[k, l], full(ClusterParams(old.psi, old.omega, theta), w, z) - before, atol=1e-9
+            )
     np.testing.assert_allclose(
         delta_shares(counts.items, old.psi, new.psi, PRIORS.gamma),
-        full(Params(new.psi, old.omega, old.theta), w, z) - before, atol=1e-9,
+        full(ClusterParams(new.psi, old.omega, old.theta), w, z) - before, atol=1e-9,
     )  # fmt: skip
     np.testing.assert_allclose(
         delta_shares(counts.annotators, old.omega, new.omega, PRIORS.tau),
-        full(Params(old.psi, new.omega, old.theta), w, z) - before, atol=1e-9,
+        full(ClusterParams(old.psi, new.omega, old.theta), w, z) - before, atol=1e-9,
     )  # fmt: skip
 
 
 def test_no_parameters_beat_those_of_the_m_step():
     rng = np.random.default_rng(0)
-    counts = Counts(rng.uniform(0, 9, (K, L, 4)), rng.uniform(0, 9, K), rng.uniform(0, 9, L))
-    best = log_posterior(counts, model.maximise(counts, PRIORS), PRIORS)
+    counts = ClusterCounts(rng.uniform(0, 9, (K, L, 4)), rng.uniform(0, 9, K), rng.uniform(0, 9, L))
+    best = log_posterior(counts, model.m_step(counts, PRIORS), PRIORS)
     for seed in range(50):
         assert log_posterior(counts, some_params(K, L, 4, seed), PRIORS) < best
 

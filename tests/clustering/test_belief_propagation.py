@@ -7,18 +7,18 @@ from benchmarks.clustering.drawn import draw
 from clustering.graphs import brute_force, clustered, some_params, trees
 from dissensus import Annotations
 from dissensus.clustering import FMM, PGMBP, model
-from dissensus.clustering.belief_propagation import Messages
-from dissensus.clustering.model import Edges
-from dissensus.clustering.start import Votes
+from dissensus.clustering.belief_propagation import BeliefMessages
+from dissensus.clustering.model import LabelGraph
+from dissensus.clustering.start import VoteMixture
 from dissensus.compute.engines.local import Threads
 from tables import KINDS, random_table
 
 
 def settled(table, params, rounds=50, damping=0.0, tol=0.0):
     with Threads(1) as pool:
-        messages = Messages(Edges(table), params, damping, pool)
-        evidence = messages.settle(params, rounds, tol)
-        return messages, evidence, messages.counts()
+        messages = BeliefMessages(LabelGraph(table), params, damping, pool)
+        evidence = messages.propagate(params, rounds, tol)
+        return messages, evidence, messages.expected_counts()
 
 
 @settings(max_examples=60)
@@ -79,7 +79,7 @@ def test_factors_made_on_the_way_are_the_kept_ones(kind, monkeypatch):
     table = random_table(4, **KINDS[kind])
     params = some_params(3, 2, table.n_classes, 4)
     kept, evidence, counts = settled(table, params, rounds=4)
-    monkeypatch.setattr(model, "MAX_CELLS", 0)
+    monkeypatch.setattr(model, "MAX_CACHED_FACTORS", 0)
     made, again, too = settled(table, params, rounds=4)
     assert made.for_items._kept is None
     assert kept.for_items._kept is not None
@@ -117,9 +117,9 @@ def test_with_one_annotator_cluster_an_em_step_is_the_mixtures(kind):
     table, priors = random_table(5, **KINDS[kind]), model.Priors()
     params = some_params(3, 1, table.n_classes, 5)
     _, evidence, counts = settled(table, params, rounds=1)
-    objective, after = Votes(table.votes(), priors).em_step(params)
+    objective, after = VoteMixture(table.votes(), priors).em_step(params)
     np.testing.assert_allclose(evidence + model.log_prior(params, priors), objective, rtol=1e-13)
-    found = model.maximise(counts, priors)
+    found = model.m_step(counts, priors)
     np.testing.assert_allclose(found.theta, after.theta, rtol=1e-12)
     np.testing.assert_allclose(found.psi, after.psi, rtol=1e-12)
 

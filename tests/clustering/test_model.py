@@ -5,7 +5,7 @@ from benchmarks.clustering.drawn import draw
 from clustering.graphs import log_joint, some_params
 from dissensus import Annotations
 from dissensus.clustering import model
-from dissensus.clustering.model import Edges, Priors
+from dissensus.clustering.model import LabelGraph, Priors
 from dissensus.exceptions import BadParameter
 from refused import refused
 from tables import KINDS, random_table
@@ -32,14 +32,14 @@ def a_state(kind, seed=0):
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_differences_of_full_log_posteriors(kind):
     table, old, w, z = a_state(kind)
-    edges = Edges(table)
+    edges = LabelGraph(table)
 
     def full(params, w, z):
         return literal_posterior(table, params, w, z, PRIORS)
 
     before = full(old, w, z)
-    of_item = model.logits(edges, edges.items, old, z)
-    of_annotator = model.logits(edges, edges.annotators, old, w)
+    of_item = model.cluster_logits(edges, edges.items, old, z)
+    of_annotator = model.cluster_logits(edges, edges.annotators, old, w)
     for i in range(table.n_items):
         for k in range(K):
             other = w.copy()
@@ -55,7 +55,7 @@ def test_logits_are_differences_of_full_log_posteriors(kind):
 
 def test_one_pair_is_one_edge_however_many_labels_it_has():
     table = Annotations.from_arrays([0, 0, 0, 1, 1], [0, 0, 1, 0, 0], [0, 1, 1, 1, 0], classes=3)
-    edges = Edges(table)
+    edges = LabelGraph(table)
     assert edges.size == 3
     assert edges.item.tolist() == [0, 0, 1]
     assert edges.annotator.tolist() == [0, 1, 0]
@@ -67,7 +67,7 @@ def test_one_pair_is_one_edge_however_many_labels_it_has():
 def test_labels_of_a_cluster_are_averaged_over_annotator_clusters():
     params = some_params(K, L, 4, 0)
     expected = [[sum(params.omega[l] * params.theta[k, l, p] for l in range(L)) for p in range(4)] for k in range(K)]
-    np.testing.assert_allclose(model.of_clusters(params), expected)
+    np.testing.assert_allclose(model.population_labels(params), expected)
 
 
 def test_drawn_tables_follow_the_model():
@@ -76,7 +76,7 @@ def test_drawn_tables_follow_the_model():
     table = drawn.annotations
     assert (np.diff(table.item_ptr) == 9).all()
     assert table.describe()["repeated_pairs"] == 0
-    counts = model.hard_counts(Edges(table), drawn.item_cluster, drawn.annotator_cluster, 2, 2)
+    counts = model.hard_counts(LabelGraph(table), drawn.item_cluster, drawn.annotator_cluster, 2, 2)
     assert (counts.labels.sum(axis=2) > 200).all()
     np.testing.assert_allclose(counts.labels / counts.labels.sum(axis=2, keepdims=True), params.theta, atol=0.04)
     np.testing.assert_allclose(counts.items / 4000, params.psi, atol=0.03)

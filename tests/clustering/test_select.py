@@ -11,7 +11,7 @@ from dissensus import Annotations, select_clusters
 from dissensus.cli.cluster import cluster
 from dissensus.clustering import FMM, PGMBP
 from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters, TooManyClusters
-from dissensus.clustering.select import _candidates
+from dissensus.clustering.select import _candidate_counts
 from dissensus.evaluation import hide_annotators, inverse_kl_divergence, kl_divergence
 from dissensus.exceptions import BadParameter, UnknownClass, UnknownName, UnwritableFile
 from refused import refused
@@ -183,7 +183,7 @@ def test_annotator_clusters_predict_hidden_labels_of_jobs_q3_better(data_folder)
     ],
 )
 def test_of_a_range_the_numbers_that_fit_are_tried_or_some_of_them(numbers, there, sizes, tried):
-    assert _candidates(numbers, there, sizes) == tried
+    assert _candidate_counts(numbers, there, sizes) == tried
 
 
 def test_the_default_ranges_fit_few_annotators():

@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.clustering.drawn import draw
 from clustering.graphs import clustered
-from dissensus.clustering import FMM, PGMBP, Distributions, Projector, model, snap
+from dissensus.clustering import FMM, PGMBP, DistributionClassifier, Projector, model, snap
 from dissensus.clustering.exceptions import (
     ClassesInFit,
     KeywordsOfFitted,
@@ -34,7 +34,7 @@ def fitted():
 
 def test_snap_takes_a_fitted_clustering_or_a_table(fitted):
     np.testing.assert_array_equal(snap(fitted), fitted.posterior_)
-    labels = model.of_clusters(fitted.params_)
+    labels = model.population_labels(fitted.params_)
     np.testing.assert_allclose(snap(fitted, how="soft"), fitted.item_clusters_ @ labels)
     by_itself = snap(clustered(), method="fmm", n_clusters=3)
     np.testing.assert_array_equal(by_itself, FMM(n_clusters=3).fit(clustered()).posterior_)
@@ -53,13 +53,15 @@ def test_wrong_sources_are_one_clear_error(fitted):
 
 def test_projector_asks_all_annotator_clusters_together(fitted):
     h = np.random.default_rng(0).dirichlet(np.ones(4), 20)
-    together = np.exp(12 * h @ np.log(model.of_clusters(fitted.params_)).T) * fitted.psi_
-    np.testing.assert_allclose(Projector(fitted).fit().clusters(h), together / together.sum(axis=1, keepdims=True))
+    together = np.exp(12 * h @ np.log(model.population_labels(fitted.params_)).T) * fitted.psi_
+    np.testing.assert_allclose(
+        Projector(fitted).fit().predict_clusters(h), together / together.sum(axis=1, keepdims=True)
+    )
     assert fitted.labels_per_item_ == 12
 
 
 def test_snapped_labels_are_projected_onto_their_own_cluster(fitted):
-    labels = model.of_clusters(fitted.params_)
+    labels = model.population_labels(fitted.params_)
     np.testing.assert_allclose(Projector(fitted, size=50).fit_transform(labels), labels)
 
 
@@ -112,12 +114,12 @@ def test_snap_classify_project_is_a_pipeline():
     X, table = some_features(drawn), drawn.annotations
     train = np.arange(600) < 400
     fitted = PGMBP(item_clusters=4, annotator_clusters=2).fit(table.select(items=train))
-    pipeline = make_pipeline(StandardScaler(), Distributions(LogisticRegression()), Projector(fitted))
+    pipeline = make_pipeline(StandardScaler(), DistributionClassifier(LogisticRegression()), Projector(fitted))
     assert isinstance(pipeline, Pipeline)
     predicted = pipeline.fit(X[train], snap(fitted)).transform(X[~train])
     assert predicted.shape == (200, 5)
     np.testing.assert_allclose(predicted.sum(axis=1), 1)
-    truth = model.of_clusters(drawn.params)[drawn.item_cluster[~train]]
+    truth = model.population_labels(drawn.params)[drawn.item_cluster[~train]]
     baseline = np.tile(table.select(items=train).soft_labels().mean(axis=0), (200, 1))
     assert kl_divergence(truth, predicted).mean() < 0.6 * kl_divergence(truth, baseline).mean()
     again = clone(pipeline).fit(X[train], snap(fitted)).transform(X[~train])
@@ -131,17 +133,17 @@ def test_distributions_learn_from_soft_labels():
     y = np.zeros((200, 4))
     y[:, 1] = 1 / (1 + np.exp(-3 * X[:, 0]))
     y[:, 3] = 1 - y[:, 1]
-    step = Distributions(LogisticRegression(C=1e6)).fit(X, y)
+    step = DistributionClassifier(LogisticRegression(C=1e6)).fit(X, y)
     np.testing.assert_allclose(step.transform(X), y, atol=0.02)  # classes 0 and 2 never occur
     assert (step.transform(X)[:, [0, 2]] == 0).all()
     with pytest.raises(NotFitted):
         clone(step).transform(X)
     with refused(DifferentLengths, first="X", second="y", first_length=199, second_length=200):
-        Distributions(LogisticRegression()).fit(X[1:], y)
+        DistributionClassifier(LogisticRegression()).fit(X[1:], y)
     with refused(WrongArray, name="y", content="distributions"):
-        Distributions(LogisticRegression()).fit(X, y[:, 0])
+        DistributionClassifier(LogisticRegression()).fit(X, y[:, 0])
     with refused(NotAClassifier, got="None"):
-        Distributions().fit(X, y)
+        DistributionClassifier().fit(X, y)
 
 
 def soft_rows(n=60, seed=0):
@@ -155,25 +157,27 @@ def soft_rows(n=60, seed=0):
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, sparse.coo_array, sparse.coo_matrix])
 def test_sparse_features_are_learnt_from_as_dense_ones_are(kind):
     X, y = soft_rows()
-    dense, thin = (Distributions(LogisticRegression()).fit(rows, y) for rows in (X, kind(X)))
+    dense, thin = (DistributionClassifier(LogisticRegression()).fit(rows, y) for rows in (X, kind(X)))
     np.testing.assert_allclose(thin.transform(kind(X)), dense.transform(X), rtol=1e-5)
     assert (thin.n_features_in_, thin.classifier_.n_features_in_) == (4, 4)
     with refused(DifferentLengths, first_length=59, second_length=60):
-        Distributions(LogisticRegression()).fit(sparse.csr_array(X[1:]), y)
+        DistributionClassifier(LogisticRegression()).fit(sparse.csr_array(X[1:]), y)
 
 
 def test_a_frame_of_features_is_learnt_from_without_a_warning():
     X, y = soft_rows()
     frame = pd.DataFrame(X, columns=list("abcd"))
-    found = Distributions(LogisticRegression()).fit(frame, y)
-    expected = Distributions(LogisticRegression()).fit(X, y).transform(X)
+    found = DistributionClassifier(LogisticRegression()).fit(frame, y)
+    expected = DistributionClassifier(LogisticRegression()).fit(X, y).transform(X)
     np.testing.assert_allclose(found.transform(frame), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("classes", "names"), [(None, [0, 1, 2]), (("yes", "maybe", "no"), ["yes", "maybe", "no"])])
 def test_as_the_last_step_of_a_pipeline_it_predicts_classes(classes, names):
     X, y = soft_rows()
-    pipeline = clone(make_pipeline(StandardScaler(), Distributions(LogisticRegression(), classes=classes))).fit(X, y)
+    pipeline = clone(
+        make_pipeline(StandardScaler(), DistributionClassifier(LogisticRegression(), classes=classes))
+    ).fit(X, y)
     assert pipeline.classes_.tolist() == names
     proba = pipeline.predict_proba(X)
     assert proba.shape == (60, 3)
@@ -186,15 +190,15 @@ def test_as_the_last_step_of_a_pipeline_it_predicts_classes(classes, names):
 def test_names_of_classes_are_as_many_as_columns():
     X, y = soft_rows()
     with refused(WrongClassNames, names=2, columns=3):
-        Distributions(LogisticRegression(), classes=["a", "b"]).fit(X, y)
+        DistributionClassifier(LogisticRegression(), classes=["a", "b"]).fit(X, y)
     with refused(ClassesInFit):
-        Distributions(LogisticRegression()).fit(X, y, classes=["a", "b", "c"])
+        DistributionClassifier(LogisticRegression()).fit(X, y, classes=["a", "b", "c"])
 
 
 def test_cross_validation_clones_the_whole_pipeline():
     drawn = draw(90, 30, 4, item_clusters=4, annotator_clusters=2, redundancy=6, concentration=0.3, seed=2)
     fitted = FMM(n_clusters=3).fit(drawn.annotations)
-    pipeline = make_pipeline(Distributions(LogisticRegression()), Projector(fitted))
+    pipeline = make_pipeline(DistributionClassifier(LogisticRegression()), Projector(fitted))
     scores = cross_val_score(
         pipeline, some_features(drawn), snap(fitted), cv=3,
         scoring=lambda model, X, y: -kl_divergence(y, model.transform(X)).mean(),

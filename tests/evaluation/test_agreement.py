@@ -14,11 +14,11 @@ from statsmodels.stats.inter_rater import fleiss_kappa as statsmodels_fleiss
 from dissensus import Annotations
 from dissensus import evaluation as ev
 from dissensus.evaluation.exceptions import (
+    ClassNameNotNumeric,
     NoSharedItems,
-    NotANumber,
     NotFinite,
     NotOnePerClass,
-    SamePlace,
+    RepeatedClassPosition,
     WeightsIgnored,
 )
 from dissensus.exceptions import BadParameter
@@ -256,9 +256,9 @@ def test_class_names_are_the_numbers_of_an_interval_scale():
     ("keywords", "error", "facts"),
     [
         ({"scale": "ratio"}, BadParameter, {"name": "scale"}),
-        ({"scale": "interval"}, NotANumber, {"name": "cat"}),
+        ({"scale": "interval"}, ClassNameNotNumeric, {"name": "cat"}),
         ({"scale": "ordinal", "values": [1, 2, 3]}, NotOnePerClass, {"name": "values", "values": 3, "n_classes": 2}),
-        ({"scale": "ordinal", "values": [1, 1]}, SamePlace, {}),
+        ({"scale": "ordinal", "values": [1, 1]}, RepeatedClassPosition, {}),
         ({"values": [1, np.nan]}, NotFinite, {"name": "values", "count": 1, "rows": 2, "first": 1}),
         ({"level": 95}, BadParameter, {"name": "level"}),
         ({"resamples": -5}, BadParameter, {"name": "resamples"}),

@@ -6,7 +6,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss as sklearn_log_loss
 
 from dissensus import evaluation as ev
-from dissensus.evaluation.exceptions import DifferentLengths, NoItems, NoKnownGold
+from dissensus.evaluation.exceptions import DifferentLengths, NoGoldLabels, NoItems
 from dissensus.exceptions import BadParameter
 from refused import refused
 
@@ -79,7 +79,7 @@ def test_bad_input_is_refused():
         ev.reliability_curve([0], [[1.0, 0.0]], equal="size")
     with refused(DifferentLengths, first="gold", second="h", first_length=2, second_length=1):
         ev.log_loss([0, 1], [[1.0, 0.0]])
-    with refused(NoKnownGold, items=1):
+    with refused(NoGoldLabels, items=1):
         ev.expected_calibration_error([-1], [[1.0, 0.0]])
     with refused(NoItems):
         ev.reliability_curve(np.empty((0, 2)), np.empty((0, 2)))

@@ -5,7 +5,7 @@ from scipy.stats import mannwhitneyu
 
 import dissensus as dz
 from dissensus.evaluation.error_cells import error_cells, kurtosis
-from dissensus.evaluation.exceptions import CellsOfUnequalLength, KurtosisOfTwoClasses, NamesAndCodes
+from dissensus.evaluation.exceptions import CellsOfUnequalLength, KurtosisOfTwoClasses, MixedNamesAndCodes
 
 
 def test_kurtosis_is_scipy_s_default():
@@ -54,7 +54,7 @@ def test_names_are_compared_too_and_an_empty_cell_has_no_test():
     assert found.count.tolist() == [[1, 1], [0, 0]]
     assert found.test is None
     assert found.to_dict()["mann_whitney"] is None
-    with pytest.raises(NamesAndCodes):
+    with pytest.raises(MixedNamesAndCodes):
         error_cells([0, 1], [0, 1], ["a", "b"], soft)
     with pytest.raises(CellsOfUnequalLength) as caught:
         error_cells([0, 1], [0, 1], [0, 1], soft[:1])

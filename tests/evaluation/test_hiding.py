@@ -5,7 +5,7 @@ import pytest
 
 from dissensus import Annotations
 from dissensus.evaluation import hide_annotators
-from dissensus.evaluation.exceptions import NothingToHide
+from dissensus.evaluation.exceptions import NoHideableAnnotations
 
 
 def test_half_of_an_items_annotators_are_hidden_with_all_their_labels():
@@ -25,5 +25,5 @@ def test_half_of_an_items_annotators_are_hidden_with_all_their_labels():
         assert not here & there
         assert len(here) == len(there) == 2
     assert not np.array_equal(hide_annotators(table, 0.5, 1)[0].annotator, given.annotator)
-    with pytest.raises(NothingToHide):
+    with pytest.raises(NoHideableAnnotations):
         hide_annotators(table.select(items=[20]), 0.5, 0)

@@ -44,7 +44,10 @@ def test_intervals_hold_the_value_and_units_do_not_matter():
 
 
 def test_lins_concordance_is_kappa_with_quadratic_weights():
-    ours, theirs = concordances(TABLE, least=5), cohen_kappas(TABLE, least=5, weights="quadratic", values=TABLE.values)
+    ours, theirs = (
+        concordances(TABLE, min_shared=5),
+        cohen_kappas(TABLE, min_shared=5, weights="quadratic", values=TABLE.values),
+    )
     np.testing.assert_allclose(ours.kappa, theirs.kappa)
     assert ours.first.tolist() == theirs.first.tolist()
     assert ((ours.low < ours.kappa) & (ours.kappa < ours.high)).all()

@@ -24,7 +24,7 @@ WEIGHTS = ("none", "linear", "quadratic")
 def test_all_pairs_are_scikit_learn_s(weights, I, A, K):
     given = matrix(I, A, K, seed=I)
     table = Annotations.from_matrix(given, classes=K)
-    pairs = ev.cohen_kappas(table, least=13, weights=weights)
+    pairs = ev.cohen_kappas(table, min_shared=13, weights=weights)
     expected = []
     for a, b in combinations(range(A), 2):
         both = (given[:, a] >= 0) & (given[:, b] >= 0)
@@ -61,7 +61,7 @@ def test_any_table_gives_what_the_definition_gives(table, weights, least):
             chance = (np.outer(joint.sum(axis=1), joint.sum(axis=0)) * distance).sum()
             kappa = 1 - (joint * distance).sum() / chance if chance > 1e-9 else np.nan
             expected[table.annotators[a], table.annotators[b]] = (len(both), np.trace(joint), kappa)
-    pairs = ev.cohen_kappas(table, least=least, weights=weights)
+    pairs = ev.cohen_kappas(table, min_shared=least, weights=weights)
     assert list(zip(pairs.first, pairs.second, strict=True)) == list(expected)
     for (first, second), row in zip(
         expected, zip(pairs.shared, pairs.agreement, pairs.kappa, strict=True), strict=True
@@ -131,16 +131,16 @@ def test_classes_may_lie_anywhere_on_the_line():
 def test_row_order_changes_no_bit():
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.integers(0, 31, 300), rng.integers(0, 7, 300), rng.integers(0, 4, 300)])
-    one = ev.cohen_kappas(Annotations.from_arrays(*rows.T), least=5)
-    other = ev.cohen_kappas(Annotations.from_arrays(*rng.permutation(rows).T), least=5)
+    one = ev.cohen_kappas(Annotations.from_arrays(*rows.T), min_shared=5)
+    other = ev.cohen_kappas(Annotations.from_arrays(*rng.permutation(rows).T), min_shared=5)
     for name in ("first", "second", "shared", "agreement", "kappa", "low", "high"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
 def test_bad_input_is_refused():
     table = Annotations.from_arrays(["a", "a", "b"], ["x", "y", "z"], [0, 1, 1])
-    with refused(BadParameter, name="least"):
-        ev.cohen_kappas(table, least=0)
+    with refused(BadParameter, name="min_shared"):
+        ev.cohen_kappas(table, min_shared=0)
     with refused(BadParameter, name="weights"):
         ev.cohen_kappas(table, weights="cubic")
     assert len(ev.cohen_kappas(table)) == 0

@@ -6,7 +6,7 @@ from scipy.special import ndtri
 
 from dissensus.evaluation.exceptions import TooFewKnownItems
 from dissensus.evaluation.ppi import (
-    chosen_differently,
+    compare_sample_to_rest,
     corrected_difference,
     corrected_mean,
     labels_needed,
@@ -65,7 +65,7 @@ def test_judges_that_know_nothing_cost_next_to_nothing():
     y = rng.random(100) < 0.4
     one = corrected_mean(y, rng.random(100), rng.random(900), rate=True)
     assert one.high - one.low < 1.05 * (one.human.high - one.human.low)
-    assert one.saved < 10
+    assert one.labels_saved < 10
 
 
 def test_no_positive_among_the_known_leaves_room_for_some():
@@ -118,7 +118,9 @@ def test_the_planned_number_of_labels_gives_the_planned_width(rate):
     assert then.high - then.low == pytest.approx(width, rel=0.15)
     assert labels_needed(first, 3000, 0.01, rate=rate) is None  # 3,000 items themselves vary more
     good = corrected_mean(*drawn(n=150, others=450, noise=0.1))
-    share = (1 - 150 / good.worth) / (1 - 150 / 600)  # of the variance that judges explain: Var = (1 − s)/n + s/600
+    share = (1 - 150 / good.effective_labels) / (
+        1 - 150 / 600
+    )  # of the variance that judges explain: Var = (1 − s)/n + s/600
     spread = (good.human.high - good.human.low) ** 2 * 150  # of one label, times what a width is of a variance
     n = labels_needed(good, 600, 0.08, rate=False)
     assert spread * ((1 - share) / n + share / 600) == pytest.approx(0.08**2, rel=0.02)
@@ -173,12 +175,12 @@ def test_equal_probabilities_change_next_to_nothing():
 def test_a_draw_at_random_is_seldom_taken_for_a_choice():
     rng = np.random.default_rng(0)
     x = np.column_stack([rng.random(800), rng.random(800) < 0.1, np.ones(800)])
-    p = [chosen_differently(x, rng.permutation(800)[:60])[0] for _ in range(400)]
+    p = [compare_sample_to_rest(x, rng.permutation(800)[:60])[0] for _ in range(400)]
     assert np.mean(np.array(p) < 0.01) < 0.03
     low = np.argsort(x[:, 0] + rng.random(800))[:60]
-    p, column, gap = chosen_differently(x, low)
+    p, column, gap = compare_sample_to_rest(x, low)
     assert (p < 1e-6, column, gap < -0.5) == (True, 0, True)
-    assert chosen_differently(x, np.arange(800))[0] == 1  # all are known
+    assert compare_sample_to_rest(x, np.arange(800))[0] == 1  # all are known
 
 
 def test_events_that_came_by_chance_bias_the_mean_less():

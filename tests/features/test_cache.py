@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dissensus.features import cache as module
-from dissensus.features.cache import cache_folder, cached, key_of
+from dissensus.features.cache import cache_folder, embed_with_cache, hash_parts
 from dissensus.features.exceptions import CacheNotWritable, DamagedCache, VectorNotFinite
 from faults import raised, warned
 
@@ -18,7 +18,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parents[2])
 
 
 def keys_of(numbers):
-    return [key_of(str(number).encode()) for number in numbers]
+    return [hash_parts(str(number).encode()) for number in numbers]
 
 
 class Squares:
@@ -34,7 +34,7 @@ class Squares:
 
 def ask(numbers, folder, **more):
     model = Squares(numbers)
-    rows = cached(keys_of(numbers), model, "squares", folder, **more)
+    rows = embed_with_cache(keys_of(numbers), model, "squares", folder, **more)
     np.testing.assert_array_equal(rows, [[n, n**2, 1] for n in numbers])
     assert rows.dtype == np.float32
     return model.asked
@@ -50,7 +50,7 @@ def test_only_what_is_new_is_computed_and_each_input_once(tmp_path):
 def test_models_do_not_share_vectors(tmp_path):
     ask([1, 2], tmp_path)
     model = Squares([1, 2])
-    cached(keys_of([1, 2]), model, "other squares", tmp_path)
+    embed_with_cache(keys_of([1, 2]), model, "other squares", tmp_path)
     assert model.asked == [1, 2]
 
 
@@ -63,7 +63,7 @@ def test_without_a_cache_nothing_is_written(tmp_path, monkeypatch):
 
 
 def test_no_inputs_are_no_rows(tmp_path):
-    assert cached([], Squares([]), "squares", tmp_path).shape == (0, 3)
+    assert embed_with_cache([], Squares([]), "squares", tmp_path).shape == (0, 3)
 
 
 def test_large_inputs_are_computed_first_and_progress_is_told(tmp_path, monkeypatch):
@@ -77,14 +77,14 @@ def test_large_inputs_are_computed_first_and_progress_is_told(tmp_path, monkeypa
 
 
 def test_a_key_depends_on_how_its_parts_are_divided():
-    assert key_of(b"ab", b"c") != key_of(b"a", b"bc") != key_of(b"abc")
-    assert len(key_of(b"")) == 16
+    assert hash_parts(b"ab", b"c") != hash_parts(b"a", b"bc") != hash_parts(b"abc")
+    assert len(hash_parts(b"")) == 16
 
 
 def test_keys_that_end_in_zeros_are_told_apart(tmp_path):
     keys = [b"a" * 15 + b"\0", b"a" * 14 + b"\0\0", b"\0" * 16]
     for _ in range(2):
-        rows = cached(keys, Squares([1, 2, 3]), "squares", tmp_path)
+        rows = embed_with_cache(keys, Squares([1, 2, 3]), "squares", tmp_path)
         np.testing.assert_array_equal(rows[:, 0], [1, 2, 3])
 
 
@@ -129,7 +129,7 @@ def test_a_folder_that_cannot_be_written_is_reported_once(tmp_path, monkeypatch)
 
 def test_vectors_that_are_not_finite_are_an_error_and_not_kept(tmp_path):
     with raised(VectorNotFinite, row=2):
-        cached(keys_of([1, 2, 3]), lambda places: np.log(np.array([[1.0], [1.0], [np.nan]])), "bad", tmp_path)
+        embed_with_cache(keys_of([1, 2, 3]), lambda places: np.log(np.array([[1.0], [1.0], [np.nan]])), "bad", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -139,8 +139,8 @@ import numpy as np
 from dissensus.features import cache
 warnings.simplefilter("error")
 for n in range(int(sys.argv[2]), int(sys.argv[2]) + 12):
-    keys = [cache.key_of(str(i).encode()) for i in (n, n + 1)]
-    rows = cache.cached(keys, lambda at: np.array([[n + i, (n + i) ** 2, 1] for i in at]), "squares", sys.argv[1])
+    keys = [cache.hash_parts(str(i).encode()) for i in (n, n + 1)]
+    rows = cache.embed_with_cache(keys, lambda at: np.array([[n + i, (n + i) ** 2, 1] for i in at]), "squares", sys.argv[1])
     assert rows.tolist() == [[i, i ** 2, 1] for i in (n, n + 1)]
 """
 
@@ -163,7 +163,7 @@ def compute(places):
     if 4 in places:
         os.kill(os.getpid(), signal.SIGKILL)
     return np.array([[i, i ** 2, 1] for i in places], np.float32)
-cache.cached([cache.key_of(str(i).encode()) for i in range(6)], compute, "squares", sys.argv[1])
+cache.embed_with_cache([cache.hash_parts(str(i).encode()) for i in range(6)], compute, "squares", sys.argv[1])
 """
 
 

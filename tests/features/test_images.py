@@ -15,12 +15,12 @@ from dissensus.features import embed_images, hub
 from dissensus.features.exceptions import (
     ModelNotFound,
     ModelOfWrongType,
-    NoInputs,
+    NoFeatureInputs,
     NotAnImage,
-    NotOneVectorEach,
     PixelsNotFinite,
     PixelsOutOfRange,
     UnequalChannels,
+    WrongNumberOfVectors,
 )
 from faults import raised
 
@@ -113,13 +113,13 @@ def test_wrong_images_and_models_are_one_sentence():
         embed_images([np.array([[1.0, np.nan]])], Small())
     with raised(PixelsOutOfRange, row=0, low=-1, high=300):
         embed_images([np.array([[-1, 300]])], Small())
-    with pytest.raises(NoInputs):
+    with pytest.raises(NoFeatureInputs):
         embed_images([], Small())
     with raised(ModelOfWrongType, found="int"):
         embed_images(IMAGES, 3)
-    with raised(NotOneVectorEach, found="(3,)", n_images=5):
+    with raised(WrongNumberOfVectors, found="(3,)", n_images=5):
         embed_images(IMAGES, lambda x: x.mean((0, 2, 3)), cache=False)
-    with raised(NotOneVectorEach, found="str", n_images=5):
+    with raised(WrongNumberOfVectors, found="str", n_images=5):
         embed_images(IMAGES, lambda x: "vectors", cache=False)
     with raised(ModelNotFound, model="no/such"):
         embed_images(IMAGES, "no/such")
@@ -145,7 +145,7 @@ def tiny_vit(folder, **preprocessor):
 def vit_by_hand(folder, x, pooling):
     import transformers
 
-    with hub.reading(folder), torch.inference_mode():
+    with hub.quiet_transformers(folder), torch.inference_mode():
         hidden = transformers.ViTModel.from_pretrained(folder).eval()(x).last_hidden_state
     return (hidden[:, 0] if pooling == "cls" else hidden.mean(1)).numpy()
 
@@ -196,7 +196,7 @@ def test_a_convolutional_hugging_face_model(tmp_path):
     transformers.ResNetModel(config).save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 16}))
     images = RNG.integers(0, 256, (2, 16, 16, 3), dtype=np.uint8)
-    with hub.reading(tmp_path), torch.inference_mode():
+    with hub.quiet_transformers(tmp_path), torch.inference_mode():
         network = transformers.ResNetModel.from_pretrained(tmp_path).eval()
         expected = network(torch.tensor(images / 255).float().permute(0, 3, 1, 2)).pooler_output.flatten(1)
     np.testing.assert_allclose(embed_images(images, tmp_path, cache=False), expected, atol=1e-5)

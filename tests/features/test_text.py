@@ -17,7 +17,7 @@ from dissensus.features import text as module
 from dissensus.features.exceptions import (
     BundledModelMissing,
     GenerativeModel,
-    HalfCharacter,
+    LoneSurrogate,
     ModelNotFound,
     ModelOfWrongType,
     ModelWithoutConfig,
@@ -27,7 +27,7 @@ from dissensus.features.exceptions import (
     UnequalTexts,
     UnreadableModel,
 )
-from dissensus.features.text import text_model, tokens
+from dissensus.features.text import read_text_model, tokenize_texts
 from faults import raised
 from features.tiny import tiny_bert
 
@@ -48,7 +48,7 @@ def literal(folder, first, second=None, pooling="mean", max_length=18):
     """One text at a time, by transformers alone, without padding."""
     import transformers
 
-    with hub.reading(folder):
+    with hub.quiet_transformers(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         network = transformers.AutoModel.from_pretrained(folder).eval()
     types = network.config.to_dict().get("type_vocab_size") == 2
@@ -66,8 +66,8 @@ def literal(folder, first, second=None, pooling="mean", max_length=18):
 def test_the_bundled_model_gives_sentence_transformers_vectors():
     from sentence_transformers import SentenceTransformer
 
-    folder = hub.folder_of(None)
-    with hub.reading(folder):
+    folder = hub.find_model_folder(None)
+    with hub.quiet_transformers(folder):
         theirs = SentenceTransformer(str(folder), device="cpu").encode(TEXTS, show_progress_bar=False)
     ours = embed_texts(TEXTS, cache=False, batch_size=3, device="cpu")
     assert ours.dtype == np.float32
@@ -88,7 +88,7 @@ def test_any_model_from_a_folder_alone_and_in_pairs(folders, kind, pooling):
 
 
 def test_a_pair_keeps_its_short_target_whole(folders):
-    found, types = tokens(text_model(folders["bert"]), ["the cat " * 30], ["bad dog"], 10)[0]
+    found, types = tokenize_texts(read_text_model(folders["bert"]), ["the cat " * 30], ["bad dog"], 10)[0]
     assert len(found) == 10
     assert found[-4:] == [3, 16, 10, 3]  # [SEP] bad dog [SEP]
     assert types == [0] * 7 + [1] * 3
@@ -106,9 +106,9 @@ def test_texts_are_embedded_once(folders, tmp_path, monkeypatch):
 
     def noted(model, texts, pair, max_length):
         asked.extend(texts)
-        return tokens(model, texts, pair, max_length)
+        return tokenize_texts(model, texts, pair, max_length)
 
-    monkeypatch.setattr(module, "tokens", noted)
+    monkeypatch.setattr(module, "tokenize_texts", noted)
     first = embed_texts(["cat", "the dog", "cat"], folders["bert"], cache=tmp_path)
     assert sorted(asked) == ["cat", "the dog"]
     again = embed_texts(["the dog", "cat"], folders["bert"], cache=tmp_path)
@@ -127,12 +127,12 @@ def test_weights_that_changed_in_the_same_folder_are_another_model(tmp_path):
     after = embed_texts(["cat"], folder, cache=tmp_path)
     assert np.abs(before - after).max() > 0.01
     moved = shutil.copytree(folder, tmp_path / "moved")
-    assert hub.identity(moved) == hub.identity(folder)
+    assert hub.hash_model_files(moved) == hub.hash_model_files(folder)
 
 
 def test_vectors_that_are_all_there_need_no_weights(folders, tmp_path, monkeypatch):
     kept = embed_texts(["cat", "dog"], folders["bert"], cache=tmp_path)
-    monkeypatch.setattr(module, "network_of", lambda model: pytest.fail("the network was read"))
+    monkeypatch.setattr(module, "load_network", lambda model: pytest.fail("the network was read"))
     np.testing.assert_array_equal(embed_texts(["cat", "dog"], folders["bert"], cache=tmp_path), kept)
 
 
@@ -209,7 +209,7 @@ def test_a_missing_extra_is_named(monkeypatch, folders):
         raise ImportError("no", name=name)
 
     monkeypatch.setattr("dissensus.common.extras.import_module", without)
-    module._read.cache_clear()
+    module._read_cached_model.cache_clear()
     with pytest.raises(MissingExtra):
         embed_texts(["a"], folders["bert"])
     monkeypatch.setattr(hub, "BUNDLED", "no_such_package")
@@ -229,8 +229,8 @@ def reference():
     """Transformers' own tokenizer and network of the bundled model."""
     import transformers
 
-    folder = hub.folder_of(None)
-    with hub.reading(folder):
+    folder = hub.find_model_folder(None)
+    with hub.quiet_transformers(folder):
         return transformers.AutoTokenizer.from_pretrained(folder), transformers.AutoModel.from_pretrained(folder).eval()
 
 
@@ -257,5 +257,5 @@ def test_what_is_no_word_is_named():
         word_vectors(["a", None])
     with raised(SingleString, argument="words"):
         word_vectors("abc")
-    with raised(HalfCharacter, argument="words", row=0, position=1):
+    with raised(LoneSurrogate, argument="words", row=0, position=1):
         word_vectors(["a\ud800"])

@@ -8,7 +8,7 @@ import torch
 
 from crowds import blobs
 from dissensus.exceptions import BadParameter
-from dissensus.features.exceptions import NoInputs
+from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning import LIA, CrowdClassifier
 from dissensus.learning.annotator_map import project
 from dissensus.learning.encoders import MLP, Identity
@@ -176,7 +176,7 @@ def test_wrong_keywords_and_sizes_are_named(crowd):
     model, table, X, truth = crowd
     with raised(UnequalRows, n_rows=10, n_entries=60):
         item_map(model, X[:10], table=table)
-    with pytest.raises(NoInputs):
+    with pytest.raises(NoFeatureInputs):
         item_map(model, X[:0])
     with raised(WrongShape, argument="codes", expected=(60,), found="float64", shape=(60,)):
         item_map(model, X, codes=truth / 2)

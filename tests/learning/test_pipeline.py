@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from clustering.graphs import clustered
 from dissensus import Annotations
-from dissensus.clustering import FMM, PGMBP, Distributions, Projector, snap
+from dissensus.clustering import FMM, PGMBP, DistributionClassifier, Projector, snap
 from dissensus.evaluation import kl_divergence
 from dissensus.exceptions import DataError
 from dissensus.learning import CrowdClassifier
@@ -45,7 +45,7 @@ def fitted():
 def test_a_pipeline_is_snap_then_fit_then_project_by_hand(fitted, encoder, texts):
     model, words, X = fitted
     X, y = words if texts else X, snap(model)
-    steps = [("learn", Distributions(quick(encoder=encoder))), ("project", Projector(model))]
+    steps = [("learn", DistributionClassifier(quick(encoder=encoder))), ("project", Projector(model))]
     pipeline = Pipeline(steps).fit(X, y)
     table = Annotations.from_arrays(np.arange(len(y)), np.zeros(len(y), int), proba=y)
     alone = quick(encoder=encoder).fit(table, X)
@@ -61,7 +61,9 @@ def test_a_pipeline_is_snap_then_fit_then_project_by_hand(fitted, encoder, texts
 
 def test_texts_are_learnt_from_distributions(fitted):
     model, texts, _ = fitted
-    pipeline = make_pipeline(Distributions(quick(encoder=SMALL, epochs=30, learning_rate=0.02)), Projector(model))
+    pipeline = make_pipeline(
+        DistributionClassifier(quick(encoder=SMALL, epochs=30, learning_rate=0.02)), Projector(model)
+    )
     predicted = pipeline.fit(texts, snap(model)).predict_proba([f"a {word} thing" for word in WORDS[:3]])
     order = [int(np.flatnonzero(model.clusters_.item == k)[0]) for k in range(3)]
     np.testing.assert_allclose(predicted, snap(model)[order])
@@ -97,7 +99,7 @@ def test_validation_may_be_distributions(fitted):
         X[:60], train.soft_labels(), classes=table.classes, validation=(X[60:], dev.soft_labels())
     )
     assert course(one) == course(two)
-    step = Distributions(quick(encoder="identity"))
+    step = DistributionClassifier(quick(encoder="identity"))
     by_pipeline = Pipeline([("learn", step), ("project", Projector(FMM(n_clusters=2).fit(train)))])
     by_pipeline.fit(X[:60], train.soft_labels(), learn__validation=(X[60:], dev.soft_labels()))
     assert course(by_pipeline["learn"].classifier_) == course(two)
@@ -105,7 +107,7 @@ def test_validation_may_be_distributions(fitted):
 
 def test_searches_reach_the_network_through_the_pipeline(fitted):
     model, texts, _ = fitted
-    pipeline = Pipeline([("learn", Distributions(quick(encoder=SMALL))), ("project", Projector(model))])
+    pipeline = Pipeline([("learn", DistributionClassifier(quick(encoder=SMALL))), ("project", Projector(model))])
     pipeline = clone(pipeline).set_params(learn__classifier__encoder__channels=3, project__how="soft")
     assert (pipeline["learn"].classifier.encoder.channels, SMALL.channels) == (3, 5)
     search = GridSearchCV(
@@ -114,7 +116,7 @@ def test_searches_reach_the_network_through_the_pipeline(fitted):
     )  # fmt: skip
     search.fit(texts, snap(model))
     assert search.best_params_["learn__classifier__epochs"] == 20
-    linear = make_pipeline(StandardScaler(), Distributions(LogisticRegression())).set_params(
+    linear = make_pipeline(StandardScaler(), DistributionClassifier(LogisticRegression())).set_params(
         distributions__classifier__C=3
     )
     assert linear[1].classifier.C == 3
@@ -125,7 +127,7 @@ def test_sparse_features_are_learnt_from_as_dense_ones_are(fitted):
     model, _, X = fitted
     y = snap(model)
     for kind in (sparse.csr_matrix, sparse.coo_array):
-        dense, thin = (Distributions(quick(encoder="mlp")).fit(rows, y) for rows in (X, kind(X)))
+        dense, thin = (DistributionClassifier(quick(encoder="mlp")).fit(rows, y) for rows in (X, kind(X)))
         np.testing.assert_array_equal(thin.predict_proba(kind(X)), dense.predict_proba(X))
         table = clustered().select(rows=np.arange(clustered().n_annotations) > 30)  # some items do not teach
         one, other = (quick(encoder="mlp").fit(table, rows, validation=0.2) for rows in (X, kind(X)))
@@ -136,13 +138,13 @@ def test_sparse_features_are_learnt_from_as_dense_ones_are(fitted):
 
 def test_as_the_last_step_a_network_predicts_names(fitted):
     model, texts, _ = fitted
-    step = Distributions(quick(encoder=SMALL), classes=model.classes_)
+    step = DistributionClassifier(quick(encoder=SMALL), classes=model.classes_)
     pipeline = Pipeline([("learn", step)]).fit(texts, snap(model))
     proba = pipeline.predict_proba(texts[:9])
     np.testing.assert_array_equal(pipeline.classes_, model.classes_)
     np.testing.assert_array_equal(pipeline.predict(texts[:9]), model.classes_[proba.argmax(axis=1)])
     np.testing.assert_array_equal(
-        proba, Distributions(quick(encoder=SMALL)).fit(texts, snap(model)).transform(texts[:9])
+        proba, DistributionClassifier(quick(encoder=SMALL)).fit(texts, snap(model)).transform(texts[:9])
     )
 
 
@@ -161,4 +163,4 @@ def test_what_is_no_distribution_per_row_is_named():
     with raised(UnequalRows, argument="validation", n_rows=3, n_entries=2):
         model.fit_distributions(X[:2], np.eye(2), validation=(X, np.eye(2)))
     with pytest.raises(DataError):
-        Distributions(model).fit(["a", "b", "c"], np.eye(2))
+        DistributionClassifier(model).fit(["a", "b", "c"], np.eye(2))

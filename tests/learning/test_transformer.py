@@ -11,8 +11,8 @@ pytest.importorskip("transformers", reason="needs the `text` extra")
 from dissensus import Annotations
 from dissensus.exceptions import BadParameter
 from dissensus.features import embed_texts, hub
-from dissensus.features.exceptions import HalfCharacter, NotAText
-from dissensus.features.text import pool
+from dissensus.features.exceptions import LoneSurrogate, NotAText
+from dissensus.features.text import pool_states
 from dissensus.learning import CrowdClassifier
 from dissensus.learning.encoders import Transformer, encoders
 from dissensus.learning.encoders import transformer as module
@@ -34,7 +34,7 @@ def literal(folder, inputs, pooling):
     """One text or pair at a time, by transformers alone."""
     import transformers
 
-    with hub.reading(folder):
+    with hub.quiet_transformers(folder):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         network = transformers.AutoModel.from_pretrained(folder).eval()
     rows = []
@@ -117,8 +117,8 @@ def test_a_mean_is_taken_in_float32():
     hidden = torch.ones(1, 300, 1, dtype=torch.bfloat16)
     hidden[0, 0] = 1.5
     inside = torch.arange(300)[None] < 257
-    assert float(pool(hidden, inside, "mean")) == pytest.approx(1 + 0.5 / 257, abs=1e-6)
-    assert pool(hidden, inside, "cls").dtype == torch.float32
+    assert float(pool_states(hidden, inside, "mean")) == pytest.approx(1 + 0.5 / 257, abs=1e-6)
+    assert pool_states(hidden, inside, "cls").dtype == torch.float32
 
 
 def test_every_weight_of_the_module_learns(bert):
@@ -147,7 +147,7 @@ def test_inputs_must_be_of_the_kind_that_was_fitted(bert):
         pairs.prepare(TEXTS)
     with raised(NotAPair, row=1, value="('b', 3)"):
         pairs.prepare([("a", "a"), ("b", 3)])
-    with raised(HalfCharacter, row=1):
+    with raised(LoneSurrogate, row=1):
         texts.prepare(["a", "\ud800"])
     assert len(texts.prepare([])) == len(pairs.prepare([])) == 0
 
@@ -189,7 +189,7 @@ def test_a_saved_model_needs_no_folder(tmp_path, monkeypatch, tune, paired):
     model.save(tmp_path / "saved")
     shutil.rmtree(folder)
     shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-    monkeypatch.setattr(hub, "load", lambda folder: pytest.fail("pretrained weights were read"))
+    monkeypatch.setattr(hub, "load_pretrained", lambda folder: pytest.fail("pretrained weights were read"))
     loaded = CrowdClassifier.load(tmp_path / "saved", device="cpu")
     np.testing.assert_allclose(loaded.predict_proba(new), before, atol=1e-6)
 

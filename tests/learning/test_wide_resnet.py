@@ -9,7 +9,7 @@ from torch import nn
 
 from crowds import blobs
 from dissensus.exceptions import BadParameter
-from dissensus.features.exceptions import NoInputs
+from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning import CrowdClassifier, inputs
 from dissensus.learning.encoders import WideResNet
 from dissensus.learning.encoders.wide_resnet import MAX_SHIFT, Block, WideResNetModule, moved
@@ -289,7 +289,7 @@ def test_images_with_other_channels_are_named():
         model.predict([x[0], x[0, :, :, 0]])
     with raised(OtherChannels, row=1, channels=4, expected=3):
         quick().fit(table, [x[0], np.zeros((8, 6, 4), np.uint8), *x[2:]])
-    with pytest.raises(NoInputs):
+    with pytest.raises(NoFeatureInputs):
         WideResNet().fit(x[:0])
 
 

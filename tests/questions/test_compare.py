@@ -187,7 +187,7 @@ def test_holm_is_the_outside_library_s():
     for n in (1, 4, 9):
         p = dict(enumerate((rng.random(n) ** 4).tolist()))
         np.testing.assert_allclose(
-            [comparison.holm(p)[k] for k in p], multipletests(list(p.values()), method="holm")[1]
+            [comparison.holm_correction(p)[k] for k in p], multipletests(list(p.values()), method="holm")[1]
         )
 
 

@@ -280,7 +280,7 @@ def test_one_class_has_nothing_to_tell():
 
 
 def test_labels_that_are_recommended_put_more_items_right_than_others():
-    from dissensus.evaluation.hard import hits
+    from dissensus.evaluation.hard import probability_correct
 
     sim = simulate(300, 20, 2, redundancy=15, seed=5)
     whole = sim.annotations
@@ -298,7 +298,10 @@ def test_labels_that_are_recommended_put_more_items_right_than_others():
         )
         have |= np.isin(key, found.items * 20 + found.annotators)
     gold = sim.truth
-    right = [hits(gold, DawidSkene().fit(whole.select(rows=rows)).posterior_).mean() for rows in (have, random)]
+    right = [
+        probability_correct(gold, DawidSkene().fit(whole.select(rows=rows)).posterior_).mean()
+        for rows in (have, random)
+    ]
     assert right[0] > right[1] + 0.03
 
 

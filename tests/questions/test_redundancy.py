@@ -9,7 +9,7 @@ import dissensus as dz
 from dissensus import Annotations
 from dissensus.common.formatting import format_percent
 from dissensus.evaluation import Estimate, accuracy, expected_accuracy
-from dissensus.evaluation.hard import TIE_TOLERANCE, hits
+from dissensus.evaluation.hard import TIE_TOLERANCE, probability_correct
 from dissensus.exceptions import BadParameter, DataError, UnknownName
 from dissensus.models.base import Aggregator, Likelihoods, methods_for
 from dissensus.models.confidence import EffectiveLabels
@@ -275,7 +275,9 @@ def test_rehearsal_takes_one_label_of_each_item_and_gives_it_back():
     assert found.items == many.size < 80
     same = np.array(literal_same(fewer.posterior_, whole.posterior_))
     assert found.changed.value == pytest.approx(1 - same[many].mean())
-    risen = hits(gold[many], whole.posterior_[many]) - hits(gold[many], fewer.posterior_[many])
+    risen = probability_correct(gold[many], whole.posterior_[many]) - probability_correct(
+        gold[many], fewer.posterior_[many]
+    )
     assert found.risen.value == pytest.approx(risen.mean())
     shares = fewer.total_ / fewer.total_.sum()
     gains, flips = literal(fewer.posterior_, [[fewer.confusion_[j]] * 80 for j in range(9)], shares)
@@ -355,7 +357,7 @@ def test_the_average_annotator_would_tell_less_than_annotators_do():
     sim = simulate(4000, 40, 4, redundancy=4, hardness=0, skew=0, kinds={"expert": 1, "uniform-spammer": 1}, seed=3)
     fewer, more = (sim.annotations.subsample(r, seed=1) for r in (3, 4))
     model = DawidSkene(dependence=None).fit(fewer)
-    rose = hits(sim.truth.astype(int), DawidSkene().fit(more).posterior_) - hits(
+    rose = probability_correct(sim.truth.astype(int), DawidSkene().fit(more).posterior_) - probability_correct(
         sim.truth.astype(int), model.posterior_
     )
     gain, _ = next_label(model)

@@ -398,7 +398,7 @@ def test_clusters_are_those_of_the_clustering():
     assert [(p["K"], p["L"]) for p in facts["search"]["points"]] == [(2, 2), (3, 2)]
     for k, one in enumerate(facts["item_clusters"]):
         assert {name: share for name, share, code in one["labels"] if code >= 0} == pytest.approx(
-            {str(p): share for p, share in enumerate(model.snapped(np.eye(3))[k])}, abs=0.01
+            {str(p): share for p, share in enumerate(model.snap_clusters(np.eye(3))[k])}, abs=0.01
         )
     assert len(blocks("clusters", facts, Chart)) == 5
     assert "clusters" not in report(table).facts["sections"]

@@ -318,7 +318,9 @@ def _show(title: str, found: Calibrated, plan: Plan | None, next_file: Path | No
     for one in found.rates:
         name = show.name(one.name) if one.system is None else f"{show.name(one.system)}: {show.name(one.name)}"
         fixed, by_errors = one.corrected, _number(one.rogan_gladen.value if one.rogan_gladen else float("nan"))
-        rows.append((name, _number(one.judged), _cell(fixed), _cell(fixed.human), by_errors, f"{fixed.saved:,.0f}"))
+        rows.append(
+            (name, _number(one.judged), _cell(fixed), _cell(fixed.human), by_errors, f"{fixed.labels_saved:,.0f}")
+        )
     columns = ("rate of", "judges say", "corrected", "human labels alone", "R–G", "saved")
     show.table("Rates, with 95 % intervals", columns, rows, numbers=columns[1:], unbroken=columns[:1])
     print_message(RatesExplained(with_rogan_gladen=any(row[4] != "–" for row in rows)))

@@ -74,7 +74,7 @@ def cluster(
     L = _numbers(annotator_clusters, "annotator_clusters")
     folder.check(output, FILES)
     from dissensus.clustering import clusterings
-    from dissensus.clustering.base import size_keywords
+    from dissensus.clustering.base import cluster_count_keywords
 
     given = {"seed": seed or 0} | settings.parse(setting or [], clusterings[method], method, taken=OPTIONS)
     began = time.perf_counter()
@@ -90,7 +90,7 @@ def cluster(
         found = _search(table, method, output, K=K, L=L, sizes=sizes, dev=held_out, criterion=criterion, **given)
         model = found.estimator()
     else:
-        model = clusterings[method](**size_keywords(method, K[0], L[0]), **given)
+        model = clusterings[method](**cluster_count_keywords(method, K[0], L[0]), **given)
     model.set_params(restarts=restarts)
     with show.show_progress(f"clustering {source.file}") as on_step:
         model.fit(table, on_step=on_step)
@@ -205,7 +205,7 @@ def _write(model: Any, search: Selection | None, part: Path) -> None:
 
 
 def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None:
-    from dissensus.clustering.model import of_clusters
+    from dissensus.clustering.model import population_labels
 
     show.line(
         f"{show.escape(summary['input'])}: {summary['item_clusters']} clusters of items and "
@@ -216,7 +216,7 @@ def _show(model: Any, search: Selection | None, summary: dict[str, Any]) -> None
         likelihood = "" if value is None else f", log-likelihood of held-out labels {value:.3f}"
         show.line(f"Chosen among {len(search.points)} by {search.criterion}: KL {search.best.kl:.3f}{likelihood}.")
     labels = []
-    for shares in of_clusters(model.params_):
+    for shares in population_labels(model.params_):
         top = (-shares).argsort()[:CLASSES_SHOWN]
         labels.append(", ".join(f"{show.name(model.classes_[p])} {show.percent(shares[p])}" for p in top))
     _show_sizes("items", summary["items"], labels)

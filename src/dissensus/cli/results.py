@@ -22,7 +22,7 @@ from dissensus.cli.question import print_findings
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines import engine_name
 from dissensus.evaluation import bootstrap, expected_calibration_error, log_loss, span_scores
-from dissensus.evaluation.hard import hits
+from dissensus.evaluation.hard import probability_correct
 from dissensus.models.answers import AnswerModel, SpanModel
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.confidence import ask_for_gold
@@ -298,7 +298,7 @@ def item_facts(
     gold, posterior = known
     if not gold.size:
         warnings.warn(faults.NoGold(), stacklevel=2)
-    right = hits(gold, posterior) if gold.size else np.empty(0)  # a tie counts in part
+    right = probability_correct(gold, posterior) if gold.size else np.empty(0)  # a tie counts in part
     return facts | {"gold": gold_scores(gold, right, posterior)}
 
 

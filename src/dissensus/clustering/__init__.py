@@ -8,10 +8,20 @@ from dissensus.clustering.annealing import PGMAnnealing
 from dissensus.clustering.base import Clustering, Clusters, clusterings
 from dissensus.clustering.belief_propagation import PGMBP
 from dissensus.clustering.fmm import FMM
-from dissensus.clustering.select import Point, Selection, select_clusters
-from dissensus.clustering.snap import Distributions, Projector, snap
+from dissensus.clustering.select import GridPoint, Selection, select_clusters
+from dissensus.clustering.snap import DistributionClassifier, Projector, snap
 
 __all__ = [
-    "FMM", "PGMBP", "Clustering", "Clusters", "Distributions", "PGMAnnealing", "Point", "Projector",
-    "Selection", "clusterings", "select_clusters", "snap",
+    "FMM",
+    "PGMBP",
+    "Clustering",
+    "Clusters",
+    "DistributionClassifier",
+    "GridPoint",
+    "PGMAnnealing",
+    "Projector",
+    "Selection",
+    "clusterings",
+    "select_clusters",
+    "snap",
 ]  # fmt: skip

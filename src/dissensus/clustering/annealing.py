@@ -32,10 +32,10 @@ import numpy as np
 from scipy.special import softmax
 
 from dissensus.clustering import model
-from dissensus.clustering.base import Clusters, JointClustering, Run, clusterings, stopped
+from dissensus.clustering.base import ClusteringRun, Clusters, JointClustering, clusterings, has_converged
 from dissensus.clustering.exceptions import BadSchedule
-from dissensus.clustering.model import Counts, Edges, Params, Priors
-from dissensus.clustering.start import Votes
+from dissensus.clustering.model import ClusterCounts, ClusterParams, LabelGraph, Priors
+from dissensus.clustering.start import VoteMixture
 from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray, IntArray, OnStep
 from dissensus.compute.engines.local import Threads
@@ -47,14 +47,14 @@ FINAL_TEMPERATURE = 0.1  # of the schedule "plateau"
 MIN_GAMMA_DRAW = 1e-300  # smaller draws would make a probability 0
 
 
-class State:
+class AnnealingState:
     """Parameters, hard clusters and counts at one step."""
 
-    def __init__(self, edges: Edges, params: Params, item: IntArray, annotator: IntArray, priors: Priors):
+    def __init__(self, edges: LabelGraph, params: ClusterParams, item: IntArray, annotator: IntArray, priors: Priors):
         self.edges, self.params, self.item, self.annotator, self.priors = edges, params, item, annotator, priors
-        self.count()
+        self.recount()
 
-    def count(self) -> None:
+    def recount(self) -> None:
         """Recompute the labels and sizes of the clusters."""
         sizes = self.params.psi.size, self.params.omega.size
         self.counts = model.hard_counts(self.edges, self.item, self.annotator, *sizes)
@@ -63,41 +63,45 @@ class State:
         """Return the log posterior ℓ of this state."""
         return log_posterior(self.counts, self.params, self.priors)
 
-    def conditional(self, temperature: float, rng: np.random.Generator) -> None:
+    def gibbs_step(self, temperature: float, rng: np.random.Generator) -> None:
         """Take one step of tempered Gibbs sampling; at temperature 0, one step of coordinate ascent."""
         edges, cold = self.edges, np.inf if temperature == 0 else 1 / temperature
         if temperature == 0:
-            self.params = model.maximise(self.counts, self.priors)
+            self.params = model.m_step(self.counts, self.priors)
         else:
-            self.params = Params(
-                _dirichlet(rng, 1 + (self.priors.gamma - 1 + self.counts.items) * cold),
-                _dirichlet(rng, 1 + (self.priors.tau - 1 + self.counts.annotators) * cold),
-                _dirichlet(rng, 1 + (self.priors.alpha - 1 + self.counts.labels) * cold),
+            self.params = ClusterParams(
+                _draw_dirichlet(rng, 1 + (self.priors.gamma - 1 + self.counts.items) * cold),
+                _draw_dirichlet(rng, 1 + (self.priors.tau - 1 + self.counts.annotators) * cold),
+                _draw_dirichlet(rng, 1 + (self.priors.alpha - 1 + self.counts.labels) * cold),
             )
-        self.item = _sample(model.logits(edges, edges.items, self.params, self.annotator), cold, rng)
-        self.annotator = _sample(model.logits(edges, edges.annotators, self.params, self.item), cold, rng)
-        self.count()
+        self.item = _draw_clusters(model.cluster_logits(edges, edges.items, self.params, self.annotator), cold, rng)
+        self.annotator = _draw_clusters(
+            model.cluster_logits(edges, edges.annotators, self.params, self.item), cold, rng
+        )
+        self.recount()
 
-    def prior(self, temperature: float, rng: np.random.Generator) -> None:
+    def metropolis_step(self, temperature: float, rng: np.random.Generator) -> None:
         """Propose all values from the prior; accept each by the difference that it makes to ℓ."""
         edges, priors, now = self.edges, self.priors, self.params
-        theta = _dirichlet(rng, np.full(now.theta.shape, priors.alpha))
-        accepted = _accept(delta_theta(self.counts, now.theta, theta, priors), temperature, rng)
-        now = Params(now.psi, now.omega, np.where(accepted[:, :, None], theta, now.theta))
-        psi = _dirichlet(rng, np.full(now.psi.shape, priors.gamma))
-        if _accept(delta_shares(self.counts.items, now.psi, psi, priors.gamma), temperature, rng):
-            now = Params(psi, now.omega, now.theta)
-        omega = _dirichlet(rng, np.full(now.omega.shape, priors.tau))
-        if _accept(delta_shares(self.counts.annotators, now.omega, omega, priors.tau), temperature, rng):
-            now = Params(now.psi, omega, now.theta)
+        theta = _draw_dirichlet(rng, np.full(now.theta.shape, priors.alpha))
+        accepted = _draw_acceptance(delta_theta(self.counts, now.theta, theta, priors), temperature, rng)
+        now = ClusterParams(now.psi, now.omega, np.where(accepted[:, :, None], theta, now.theta))
+        psi = _draw_dirichlet(rng, np.full(now.psi.shape, priors.gamma))
+        if _draw_acceptance(delta_shares(self.counts.items, now.psi, psi, priors.gamma), temperature, rng):
+            now = ClusterParams(psi, now.omega, now.theta)
+        omega = _draw_dirichlet(rng, np.full(now.omega.shape, priors.tau))
+        if _draw_acceptance(delta_shares(self.counts.annotators, now.omega, omega, priors.tau), temperature, rng):
+            now = ClusterParams(now.psi, omega, now.theta)
         self.params = now
-        self.item = _propose(model.logits(edges, edges.items, now, self.annotator), self.item, temperature, rng)
-        logs = model.logits(edges, edges.annotators, now, self.item)
-        self.annotator = _propose(logs, self.annotator, temperature, rng)
-        self.count()
+        self.item = _propose_clusters(
+            model.cluster_logits(edges, edges.items, now, self.annotator), self.item, temperature, rng
+        )
+        logs = model.cluster_logits(edges, edges.annotators, now, self.item)
+        self.annotator = _propose_clusters(logs, self.annotator, temperature, rng)
+        self.recount()
 
 
-def log_posterior(counts: Counts, params: Params, priors: Priors) -> float:
+def log_posterior(counts: ClusterCounts, params: ClusterParams, priors: Priors) -> float:
     """Return ℓ of a hard clustering with these counts (Eq. 3, Weerasooriya et al. 2021)."""
     return model.log_prior(params, priors) + float(
         (counts.labels * np.log(params.theta)).sum()
@@ -106,7 +110,7 @@ def log_posterior(counts: Counts, params: Params, priors: Priors) -> float:
     )
 
 
-def delta_theta(counts: Counts, old: FloatArray, new: FloatArray, priors: Priors) -> FloatArray:
+def delta_theta(counts: ClusterCounts, old: FloatArray, new: FloatArray, priors: Priors) -> FloatArray:
     """(K, L) difference of ℓ for each Θ_kl by itself."""
     return np.asarray(((priors.alpha - 1 + counts.labels) * np.log(new / old)).sum(axis=2))
 
@@ -116,25 +120,25 @@ def delta_shares(sizes: FloatArray, old: FloatArray, new: FloatArray, prior: flo
     return float((prior - 1 + sizes) @ np.log(new / old))
 
 
-def _dirichlet(rng: np.random.Generator, concentration: FloatArray) -> FloatArray:
+def _draw_dirichlet(rng: np.random.Generator, concentration: FloatArray) -> FloatArray:
     """Draw from Dirichlet distributions along the last axis; no probability is 0."""
     gamma = np.maximum(rng.standard_gamma(concentration), MIN_GAMMA_DRAW)
     return np.asarray(gamma / gamma.sum(axis=-1, keepdims=True))
 
 
-def _accept(delta: Any, temperature: float, rng: np.random.Generator) -> Any:
+def _draw_acceptance(delta: Any, temperature: float, rng: np.random.Generator) -> Any:
     """Draw whether a change of ℓ by delta is accepted: always if ℓ rises, else with probability exp(δ / T)."""
     with np.errstate(divide="ignore", over="ignore"):
         return np.log(rng.random(np.shape(delta))) * temperature < delta
 
 
-def _propose(logs: FloatArray, current: IntArray, temperature: float, rng: np.random.Generator) -> IntArray:
+def _propose_clusters(logs: FloatArray, current: IntArray, temperature: float, rng: np.random.Generator) -> IntArray:
     """Propose one cluster per node, uniformly; return the clusters after accepting or rejecting it."""
     new, rows = rng.integers(logs.shape[1], size=current.size), np.arange(current.size)
-    return np.where(_accept(logs[rows, new] - logs[rows, current], temperature, rng), new, current)
+    return np.where(_draw_acceptance(logs[rows, new] - logs[rows, current], temperature, rng), new, current)
 
 
-def _sample(logs: FloatArray, coldness: float, rng: np.random.Generator) -> IntArray:
+def _draw_clusters(logs: FloatArray, coldness: float, rng: np.random.Generator) -> IntArray:
     """(n,) columns drawn with probability ∝ exp(coldness · logs); the arg max if coldness is infinite."""
     uniform = rng.random(len(logs))
     if np.isinf(coldness):
@@ -185,10 +189,16 @@ class PGMAnnealing(JointClustering):
         return listed
 
     def _run(
-        self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
-    ) -> Run:
+        self,
+        edges: LabelGraph,
+        votes: VoteMixture,
+        number: int,
+        rng: np.random.Generator,
+        pool: Threads,
+        on_step: OnStep,
+    ) -> ClusteringRun:
         first = self._first(edges, votes, number, rng)
-        state = State(edges, first.params, first.item, first.annotator, self._priors())
+        state = AnnealingState(edges, first.params, first.item, first.annotator, self._priors())
         best, top, trace = (state.params, state.item, state.annotator), state.log_posterior(), list[float]()
 
         def keep_best() -> None:
@@ -199,20 +209,20 @@ class PGMAnnealing(JointClustering):
             trace.append(top)
             on_step(len(trace), top)
 
-        step = state.conditional if self.proposal == "conditional" else state.prior
+        step = state.gibbs_step if self.proposal == "conditional" else state.metropolis_step
         for temperature in self.temperatures():
             step(temperature, rng)
             keep_best()
         converged = True
         if self.proposal == "conditional":
             state.params, state.item, state.annotator = best
-            state.count()
+            state.recount()
             begin, converged = len(trace), False
             while not converged and len(trace) - begin < self.max_iter:
-                state.conditional(0.0, rng)
+                state.gibbs_step(0.0, rng)
                 keep_best()
-                converged = stopped(trace[begin:], self.tol)
+                converged = has_converged(trace[begin:], self.tol)
         params, item, annotator = best
-        of_item = softmax(model.logits(edges, edges.items, params, annotator), axis=1)
-        of_annotator = softmax(model.logits(edges, edges.annotators, params, item), axis=1)
-        return Run(params, Clusters(of_item, of_annotator, item, annotator), trace, converged)
+        of_item = softmax(model.cluster_logits(edges, edges.items, params, annotator), axis=1)
+        of_annotator = softmax(model.cluster_logits(edges, edges.annotators, params, item), axis=1)
+        return ClusteringRun(params, Clusters(of_item, of_annotator, item, annotator), trace, converged)

@@ -20,8 +20,8 @@ import numpy as np
 
 from dissensus.clustering import model
 from dissensus.clustering.exceptions import GoldForClusters, NotConverged, TooManyClusters
-from dissensus.clustering.model import Edges, Params, Priors
-from dissensus.clustering.start import Start, Votes, start
+from dissensus.clustering.model import ClusterParams, LabelGraph, Priors
+from dissensus.clustering.start import InitialState, VoteMixture, make_start
 from dissensus.common.parameters import param
 from dissensus.common.registry import Registry
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
@@ -31,8 +31,8 @@ from dissensus.models.base import Aggregator
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
 
-MAX_ROWS = 2**14  # rows of a table whose labels are predicted at a time
-ABOVE_ONE = "must be above 1, so that no cluster becomes empty"
+ROWS_AT_ONCE = 2**14  # rows of a table whose labels are predicted at a time
+MUST_EXCEED_ONE = "must be above 1, so that no cluster becomes empty"
 
 Snap = Literal["hard", "soft"]
 
@@ -52,10 +52,10 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class Run:
+class ClusteringRun:
     """Result of one start."""
 
-    params: Params
+    params: ClusterParams
     clusters: Clusters
     trace: list[float]  # objective after each pass
     converged: bool
@@ -68,12 +68,14 @@ class Clustering(Aggregator):
     >>> model = clusterings["pgm-bp"](item_clusters=3, annotator_clusters=2).fit(simulate(80, 8, 3, seed=1).annotations)
     >>> isinstance(model, Clustering), model.clusters_.items.shape, model.predict_clusters().shape
     (True, (80, 3), (80, 3))
-    >>> np.array_equal(model.snapped(model.item_clusters_), model.posterior_)
+    >>> np.array_equal(model.snap_clusters(model.item_clusters_), model.posterior_)
     True
     """
 
-    alpha: float = param(2.0, "Dirichlet parameter of the clusters' labels Θ", above=1, high=1e9, must=ABOVE_ONE)
-    gamma: float = param(2.0, "Dirichlet parameter of the item clusters' shares ψ", above=1, high=1e9, must=ABOVE_ONE)
+    alpha: float = param(2.0, "Dirichlet parameter of the clusters' labels Θ", above=1, high=1e9, must=MUST_EXCEED_ONE)
+    gamma: float = param(
+        2.0, "Dirichlet parameter of the item clusters' shares ψ", above=1, high=1e9, must=MUST_EXCEED_ONE
+    )
     restarts: int = param(4, "number of starts, of which that with the best objective is kept", low=1)
     snap: Snap = param("hard", "`posterior_` of the most probable cluster, or averaged over clusters")
     max_iter: int = param(500, "maximum number of passes over the data, per start", low=1)
@@ -100,10 +102,10 @@ class Clustering(Aggregator):
         return Clusters(self.item_clusters_, self.annotator_clusters_, self.item_cluster_, self.annotator_cluster_)
 
     @property
-    def params_(self) -> Params:
+    def params_(self) -> ClusterParams:
         """Return ψ, Ω and Θ."""
         self._check_fitted()
-        return Params(self.psi_, self.omega_, self.labels_of_clusters_)
+        return ClusterParams(self.psi_, self.omega_, self.labels_of_clusters_)
 
     def predict_clusters(self, table: Annotations | None = None) -> FloatArray:
         """Return (I, K) P(cluster of item | its annotations), for the fitted table or a new one.
@@ -124,9 +126,9 @@ class Clustering(Aggregator):
         known = naming.match(table.annotators, self.annotators_, "annotators")
         return self._expected(of_item, known[table.annotator])
 
-    def snapped(self, of_item: FloatArray, how: Snap = "hard", cluster: IntArray | None = None) -> FloatArray:
+    def snap_clusters(self, of_item: FloatArray, how: Snap = "hard", cluster: IntArray | None = None) -> FloatArray:
         """Return (n, P) labels of the most probable cluster (or of `cluster`) of (n, K), or averaged labels; Eq. 1."""
-        labels = model.of_clusters(Params(self.psi_, self.omega_, self.labels_of_clusters_))
+        labels = model.population_labels(ClusterParams(self.psi_, self.omega_, self.labels_of_clusters_))
         if how == "soft":
             return np.asarray(of_item @ labels)
         return np.asarray(labels[of_item.argmax(axis=1) if cluster is None else cluster])
@@ -135,13 +137,19 @@ class Clustering(Aggregator):
         return Priors(self.alpha, self.gamma)
 
     @abstractmethod
-    def _check_size(self, edges: Edges) -> None:
+    def _check_size(self, edges: LabelGraph) -> None:
         """Raise BadParameter if the table is too small for the numbers of clusters."""
 
     @abstractmethod
     def _run(
-        self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
-    ) -> Run:
+        self,
+        edges: LabelGraph,
+        votes: VoteMixture,
+        number: int,
+        rng: np.random.Generator,
+        pool: Threads,
+        on_step: OnStep,
+    ) -> ClusteringRun:
         """Fit from start `number`."""
 
     def _fit(self, table: Annotations, gold: IntArray | None, on_step: OnStep) -> None:
@@ -153,20 +161,20 @@ class Clustering(Aggregator):
         self.item_clusters_, self.annotator_clusters_ = found.items, found.annotators
         self.item_cluster_, self.annotator_cluster_ = found.item, found.annotator
         self.trace_, self.converged_ = np.array(best.trace), best.converged
-        self.prior_ = self.psi_ @ model.of_clusters(params)
+        self.prior_ = self.psi_ @ model.population_labels(params)
         self.labelled_ = np.diff(table.item_ptr) > 0
         self.posterior_ = self.snap_items(self.snap)
         votes = table.votes().sum(axis=1)
         self.labels_per_item_ = float(votes[votes > 0].mean()) if (votes > 0).any() else 1.0
         self._set_reliability(*self._count_agreement(table, self.posterior_))
 
-    def _best(self, table: Annotations, on_step: OnStep) -> Run:
+    def _best(self, table: Annotations, on_step: OnStep) -> ClusteringRun:
         """Run all starts, in parallel if the table is small; return the best, the first of ties."""
-        edges = Edges(table)
+        edges = LabelGraph(table)
         self._check_size(edges)
         children = np.random.SeedSequence(self.seed).spawn(self.restarts)  # One child per start.
         threads = thread_count(self.threads, edges.size)
-        votes, passes, lock = Votes(table.votes(), self._priors()), list[float](), threading.Lock()
+        votes, passes, lock = VoteMixture(table.votes(), self._priors()), list[float](), threading.Lock()
 
         def step(_: int, objective: float) -> None:
             """Count the passes of all starts in the order in which they end."""
@@ -176,7 +184,7 @@ class Clustering(Aggregator):
 
         outer = min(self.restarts, thread_count(self.threads, 10**9)) if threads == 1 else 1
         with Threads(threads) as inner, Threads(outer) as pool:
-            runs = model.in_parts(
+            runs = model.map_node_ranges(
                 pool,
                 range(self.restarts),
                 lambda number: self._run(edges, votes, number, np.random.default_rng(children[number]), inner, step),
@@ -191,22 +199,22 @@ class Clustering(Aggregator):
 
     def snap_items(self, how: Snap) -> FloatArray:
         """Return (I, P) labels of the fitted items' clusters; an item without labels has the prior."""
-        found = self.snapped(self.item_clusters_, how, self.item_cluster_)
+        found = self.snap_clusters(self.item_clusters_, how, self.item_cluster_)
         return np.where(self.labelled_[:, None], found, self.prior_)
 
     def _place(self, table: Annotations, known: IntArray) -> FloatArray:
         """Return (I, K) clusters of a table's items; `known` codes its annotators in `annotators_`, −1 if unseen."""
-        edges = Edges(table)
+        edges = LabelGraph(table)
         believed = np.vstack([self.annotator_clusters_, self.omega_])[known]  # −1 selects the population.
         K = self.psi_.size
         belief, outgoing, pair = np.full((table.n_items, K), 1 / K), np.empty((edges.size, K)), np.empty(edges.size)
         with Threads(thread_count(self.threads, edges.size)) as pool:
-            factors = model.Factors(edges, edges.items, self.labels_of_clusters_)
-            factors.sweep(self.psi_, believed[edges.annotator], outgoing, belief, pair, pool)
+            factors = model.EdgeFactors(edges, edges.items, self.labels_of_clusters_)
+            factors.run_round(self.psi_, believed[edges.annotator], outgoing, belief, pair, pool)
         return belief
 
     def _posterior_of(self, table: Annotations, known: IntArray) -> FloatArray:
-        found = self.snapped(self._place(table, known), self.snap)
+        found = self.snap_clusters(self._place(table, known), self.snap)
         return np.where((np.diff(table.item_ptr) > 0)[:, None], found, self.prior_)
 
     def _label_probabilities(self, posterior: FloatArray, item: IntArray, annotator: IntArray) -> FloatArray:
@@ -217,8 +225,8 @@ class Clustering(Aggregator):
         K, L, P = self.labels_of_clusters_.shape
         flat, expected = self.labels_of_clusters_.reshape(K, L * P), np.empty((annotator.size, P))
         believed = np.vstack([self.annotator_clusters_, self.omega_])
-        for first in range(0, annotator.size, MAX_ROWS):
-            rows = slice(first, first + MAX_ROWS)
+        for first in range(0, annotator.size, ROWS_AT_ONCE):
+            rows = slice(first, first + ROWS_AT_ONCE)
             by_annotator = (of_item[rows] @ flat).reshape(-1, L, P)
             expected[rows] = np.einsum("nlp,nl->np", by_annotator, believed[annotator[rows]])
         return expected
@@ -236,30 +244,30 @@ class JointClustering(Clustering):
     )
     annotator_clusters: int = param(5, "number of annotator clusters", low=1)
     tau: float = param(
-        2.0, "Dirichlet parameter of the annotator clusters' shares Ω", above=1, high=1e9, must=ABOVE_ONE
+        2.0, "Dirichlet parameter of the annotator clusters' shares Ω", above=1, high=1e9, must=MUST_EXCEED_ONE
     )
 
     def _priors(self) -> Priors:
         return Priors(self.alpha, self.gamma, self.tau)
 
-    def _check_size(self, edges: Edges) -> None:
+    def _check_size(self, edges: LabelGraph) -> None:
         if self.item_clusters is not None:
-            check_enough("item_clusters", self.item_clusters, edges.items.ptr, "items")
-        check_enough("annotator_clusters", self.annotator_clusters, edges.annotators.ptr, "annotators")
+            check_enough_nodes("item_clusters", self.item_clusters, edges.items.ptr, "items")
+        check_enough_nodes("annotator_clusters", self.annotator_clusters, edges.annotators.ptr, "annotators")
 
-    def _first(self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator) -> Start:
+    def _first(self, edges: LabelGraph, votes: VoteMixture, number: int, rng: np.random.Generator) -> InitialState:
         K, by_class = self.item_clusters or edges.n_classes, self.item_clusters is None
-        return start(edges, votes, K, self.annotator_clusters, by_class, number, rng)
+        return make_start(edges, votes, K, self.annotator_clusters, by_class, number, rng)
 
 
-def check_enough(keyword: str, clusters: int, ptr: IntArray, nodes: Literal["items", "annotators"]) -> None:
+def check_enough_nodes(keyword: str, clusters: int, ptr: IntArray, nodes: Literal["items", "annotators"]) -> None:
     """Raise TooManyClusters if there are more clusters than nodes with edges."""
     available = int(np.count_nonzero(np.diff(ptr)))
     if clusters > available:
         raise TooManyClusters(name=ParameterName(keyword), clusters=clusters, available=available, nodes=nodes)
 
 
-def stopped(trace: list[float], tol: float) -> bool:
+def has_converged(trace: list[float], tol: float) -> bool:
     """Return True if the last pass changed the objective by at most the share `tol`."""
     return len(trace) > 1 and abs(trace[-1] - trace[-2]) <= tol * abs(trace[-1])
 
@@ -270,7 +278,7 @@ clusterings: Registry[type[Clustering]] = Registry(
 """Name → clustering: fitted, scored and saved like a method, but its posterior is not about one true class."""
 
 
-def size_keywords(name: str, K: int, L: int) -> dict[str, Any]:
+def cluster_count_keywords(name: str, K: int, L: int) -> dict[str, Any]:
     """Return the keywords of a clustering for K item clusters and, if it clusters annotators too, L of those."""
     joint = clusterings.entry(name).facts["annotators"]
     return {"item_clusters": K, "annotator_clusters": L} if joint else {"n_clusters": K}

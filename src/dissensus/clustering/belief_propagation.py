@@ -23,18 +23,18 @@ from typing import ClassVar
 import numpy as np
 
 from dissensus.clustering import model
-from dissensus.clustering.base import Clusters, JointClustering, Run, clusterings, stopped
-from dissensus.clustering.model import Counts, Edges, Factors, Params
-from dissensus.clustering.start import Votes
+from dissensus.clustering.base import ClusteringRun, Clusters, JointClustering, clusterings, has_converged
+from dissensus.clustering.model import ClusterCounts, ClusterParams, EdgeFactors, LabelGraph
+from dissensus.clustering.start import VoteMixture
 from dissensus.common.parameters import param
 from dissensus.common.types import OnStep
 from dissensus.compute.engines.local import Threads
 
 
-class Messages:
+class BeliefMessages:
     """Messages and beliefs of one graph; every E step starts from those of the last."""
 
-    def __init__(self, edges: Edges, params: Params, damping: float, pool: Threads):
+    def __init__(self, edges: LabelGraph, params: ClusterParams, damping: float, pool: Threads):
         self.edges, self.damping, self.pool = edges, damping, pool
         E = edges.size
         self.to_item = np.tile(params.omega, (E, 1))  # μ
@@ -43,18 +43,18 @@ class Messages:
         self.of_annotator = np.tile(params.omega, (edges.annotators.size, 1))
         self.pair = np.empty(E)  # Σ_kl ν F μ
 
-    def settle(self, params: Params, rounds: int, tol: float) -> float:
+    def propagate(self, params: ClusterParams, rounds: int, tol: float) -> float:
         """Pass messages until beliefs change by at most `tol` per node; return the Bethe log evidence."""
         edges, pool = self.edges, self.pool
-        for_items = self.for_items = Factors(edges, edges.items, params.theta)
-        for_annotators = Factors(edges, edges.annotators, params.theta)
-        scale = sum(for_items.of(part)[1] for part in edges.items.parts)
+        for_items = self.for_items = EdgeFactors(edges, edges.items, params.theta)
+        for_annotators = EdgeFactors(edges, edges.annotators, params.theta)
+        scale = sum(for_items.in_range(part)[1] for part in edges.items.parts)
         enough, evidence = tol * (edges.items.size + edges.annotators.size), 0.0
         for _ in range(rounds):
-            items, pairs, change = for_items.sweep(
+            items, pairs, change = for_items.run_round(
                 params.psi, self.to_item, self.to_annotator, self.of_item, self.pair, pool, self.damping
             )
-            annotators, _, more = for_annotators.sweep(
+            annotators, _, more = for_annotators.run_round(
                 params.omega, self.to_annotator, self.to_item, self.of_annotator, self.pair, pool, self.damping
             )
             evidence = items + annotators - pairs + scale
@@ -62,10 +62,12 @@ class Messages:
                 break
         return evidence
 
-    def counts(self) -> Counts:
+    def expected_counts(self) -> ClusterCounts:
         """Return expected counts from the beliefs of pairs."""
-        labels = model.pair_counts(self.edges, self.for_items, self.to_item, self.to_annotator, self.pair, self.pool)
-        return Counts(labels, self.of_item.sum(axis=0), self.of_annotator.sum(axis=0))
+        labels = model.expected_label_counts(
+            self.edges, self.for_items, self.to_item, self.to_annotator, self.pair, self.pool
+        )
+        return ClusterCounts(labels, self.of_item.sum(axis=0), self.of_annotator.sum(axis=0))
 
 
 @clusterings.register(
@@ -83,7 +85,7 @@ class PGMBP(JointClustering):
     ((80, 3), (8, 2))
     """
 
-    messages: ClassVar[type[Messages]] = Messages
+    messages: ClassVar[type[BeliefMessages]] = BeliefMessages
 
     rounds: int = param(10, "maximum number of rounds of messages in one E step", low=1)
     round_tol: float = param(1e-3, "an E step stops if beliefs change by less, in nats per node", low=0)
@@ -96,16 +98,22 @@ class PGMBP(JointClustering):
     )
 
     def _run(
-        self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
-    ) -> Run:
+        self,
+        edges: LabelGraph,
+        votes: VoteMixture,
+        number: int,
+        rng: np.random.Generator,
+        pool: Threads,
+        on_step: OnStep,
+    ) -> ClusteringRun:
         priors, params = self._priors(), self._first(edges, votes, number, rng).params
         messages, trace = self.messages(edges, params, self.damping, pool), list[float]()
         while True:
-            trace.append(messages.settle(params, self.rounds, self.round_tol) + model.log_prior(params, priors))
+            trace.append(messages.propagate(params, self.rounds, self.round_tol) + model.log_prior(params, priors))
             on_step(len(trace), trace[-1])
-            converged = stopped(trace, self.tol)
+            converged = has_converged(trace, self.tol)
             if converged or len(trace) >= self.max_iter:
                 break
-            params = model.maximise(messages.counts(), priors)
+            params = model.m_step(messages.expected_counts(), priors)
         w, z = messages.of_item, messages.of_annotator
-        return Run(params, Clusters(w, z, w.argmax(axis=1), z.argmax(axis=1)), trace, converged)
+        return ClusteringRun(params, Clusters(w, z, w.argmax(axis=1), z.argmax(axis=1)), trace, converged)

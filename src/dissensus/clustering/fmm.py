@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dissensus.clustering.base import Clustering, Clusters, Run, check_enough, clusterings
-from dissensus.clustering.model import Edges
-from dissensus.clustering.start import Votes
+from dissensus.clustering.base import Clustering, ClusteringRun, Clusters, check_enough_nodes, clusterings
+from dissensus.clustering.model import LabelGraph
+from dissensus.clustering.start import VoteMixture
 from dissensus.common.parameters import param
 from dissensus.common.types import OnStep
 from dissensus.compute.engines.local import Threads
@@ -33,17 +33,23 @@ class FMM(Clustering):
     tol: float = param(1e-7, "stop if a pass gains at most this share of the objective", low=0)
     accelerate: Accelerate = param("squarem", "extrapolation of EM, see `models.em`; or None")
 
-    def _check_size(self, edges: Edges) -> None:
-        check_enough("n_clusters", self.n_clusters, edges.items.ptr, "items")
+    def _check_size(self, edges: LabelGraph) -> None:
+        check_enough_nodes("n_clusters", self.n_clusters, edges.items.ptr, "items")
 
     def _run(
-        self, edges: Edges, votes: Votes, number: int, rng: np.random.Generator, pool: Threads, on_step: OnStep
-    ) -> Run:
-        first = votes.seeded(self.n_clusters, rng)
+        self,
+        edges: LabelGraph,
+        votes: VoteMixture,
+        number: int,
+        rng: np.random.Generator,
+        pool: Threads,
+        on_step: OnStep,
+    ) -> ClusteringRun:
+        first = votes.draw_params(self.n_clusters, rng)
         done = run_em(
             votes.em_step, first, max_iter=self.max_iter, tol=self.tol, accelerate=self.accelerate, on_step=on_step
         )
         A, (objective, _) = edges.annotators.size, votes.em_step(done.params)
         of_item = votes.posterior(done.params)
         clusters = Clusters(of_item, np.ones((A, 1)), of_item.argmax(axis=1), np.zeros(A, np.int64))
-        return Run(done.params, clusters, [*done.trace, objective], done.converged)
+        return ClusteringRun(done.params, clusters, [*done.trace, objective], done.converged)

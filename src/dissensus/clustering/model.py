@@ -41,14 +41,14 @@ from dissensus.table.annotations import Annotations
 S = TypeVar("S")
 T = TypeVar("T")
 
-EDGES_PER_PART = 20_000  # sums are in the order of parts, for any number of threads
-MAX_PARTS = 32
-MAX_CELLS = 2**24  # numbers in the factors of all bags; more are computed on each use
+EDGES_PER_RANGE = 20_000  # sums are in the order of parts, for any number of threads
+MAX_RANGES = 32
+MAX_CACHED_FACTORS = 2**24  # numbers in the factors of all bags; more are computed on each use
 MIN_LOG_FACTOR = -200.0  # lower limit of log F − log max F, so that products do not underflow
 
 
 @dataclass(frozen=True)
-class Params(params.Params):
+class ClusterParams(params.Params):
     """ψ (K,), Ω (L,), Θ (K, L, P)."""
 
     psi: FloatArray = params.em_parameter(params.SIMPLEX)
@@ -64,7 +64,7 @@ class Priors(NamedTuple):
     tau: float = 2.0
 
 
-class Counts(NamedTuple):
+class ClusterCounts(NamedTuple):
     """Counts of labels (K, L, P), items (K,) and annotators (L,) of the clusters; soft or hard."""
 
     labels: FloatArray
@@ -72,7 +72,7 @@ class Counts(NamedTuple):
     annotators: FloatArray
 
 
-class Part(NamedTuple):
+class NodeRange(NamedTuple):
     """Nodes start … stop − 1, which one thread processes, and the bags of their edges."""
 
     number: int
@@ -83,7 +83,7 @@ class Part(NamedTuple):
     ptr: IntArray  # edges of bags[b] are edge[ptr[b] : ptr[b + 1]]
 
 
-class Nodes:
+class GraphNodes:
     """One end of every edge: all items, or all annotators. `axes` are those of Θ as [label, other end, own]."""
 
     def __init__(
@@ -91,25 +91,25 @@ class Nodes:
     ):
         self.size, self.axes = n, axes
         self.ptr, self.row_ptr = group_offsets(of_edge, n), group_offsets(of_row, n)
-        self.edge = _grouped(of_edge)  # Edges of node n are edge[ptr[n] : ptr[n + 1]].
-        self.row = _grouped(of_row)
+        self.edge = _group_rows(of_edge)  # Edges of node n are edge[ptr[n] : ptr[n + 1]].
+        self.row = _group_rows(of_row)
         self.other = other[self.row]  # Node at the other end of each row.
         self.bag = np.empty(bag.size, np.int32)  # (E,) index among the bags of its part
         self.parts = []
-        parts = max(1, min(MAX_PARTS, bag.size // EDGES_PER_PART))
+        parts = max(1, min(MAX_RANGES, bag.size // EDGES_PER_RANGE))
         for number, (start, stop) in enumerate(balanced(self.ptr, parts)):
             edge = self.edge[self.ptr[start] : self.ptr[stop]]
             bags, self.bag[edge] = np.unique(bag[edge], return_inverse=True)
-            ptr, by_bag = group_offsets(self.bag[edge], bags.size), edge[_grouped(self.bag[edge])]
-            self.parts.append(Part(number, start, stop, bags, by_bag, ptr))
+            ptr, by_bag = group_offsets(self.bag[edge], bags.size), edge[_group_rows(self.bag[edge])]
+            self.parts.append(NodeRange(number, start, stop, bags, by_bag, ptr))
 
 
-def _grouped(codes: IntArray) -> IntArray:
+def _group_rows(codes: IntArray) -> IntArray:
     """Return row numbers grouped by code, in order within each."""
     return np.argsort(codes, kind="stable").astype(np.int32)
 
 
-class Edges:
+class LabelGraph:
     """The graph: one edge per (item, annotator) pair, sorted by item; `bag` is the index of its labels in `bags`."""
 
     def __init__(self, table: Annotations):
@@ -121,10 +121,10 @@ class Edges:
         first = np.flatnonzero(is_first_of_pair(self.row_item, rows.annotator))
         self.item, self.annotator = self.row_item[first], rows.annotator[first]
         # Bags are sparse (B, P): weights of the labels of each bag.
-        self.bag, self.bags = _bags(self, np.append(first, self.row_item.size))
+        self.bag, self.bags = _find_bags(self, np.append(first, self.row_item.size))
         item, annotator = self.row_item, self.row_annotator
-        self.items = Nodes(self.item, item, annotator, self.bag, table.n_items, (2, 1, 0))
-        self.annotators = Nodes(self.annotator, annotator, item, self.bag, table.n_annotators, (2, 0, 1))
+        self.items = GraphNodes(self.item, item, annotator, self.bag, table.n_items, (2, 1, 0))
+        self.annotators = GraphNodes(self.annotator, annotator, item, self.bag, table.n_annotators, (2, 0, 1))
 
     @property
     def size(self) -> int:
@@ -132,7 +132,7 @@ class Edges:
         return self.item.size
 
 
-def _bags(edges: Edges, cuts: IntArray) -> tuple[IntArray, Any]:
+def _find_bags(edges: LabelGraph, cuts: IntArray) -> tuple[IntArray, Any]:
     """Return the index of each edge's bag, and the different bags; edge e has the rows cuts[e]:cuts[e+1]."""
     lengths, n_classes = np.diff(cuts), edges.n_classes
     if (lengths == 1).all() and (edges.row_weight == 1).all():  # In the usual case a bag is a label.
@@ -151,7 +151,7 @@ def _bags(edges: Edges, cuts: IntArray) -> tuple[IntArray, Any]:
     return bag, vstack(bags, format="csr")
 
 
-def in_parts(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -> list[T]:
+def map_node_ranges(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -> list[T]:
     """Return the results of `work` for every part in order, computed in threads."""
     shared = pool.map(
         lambda _, first, last: [work(part) for part in parts[first:last]],
@@ -160,25 +160,25 @@ def in_parts(pool: Threads, parts: Sequence[S], work: Callable[[S], T]) -> list[
     return [result for some in shared for result in some]
 
 
-class Factors:
+class EdgeFactors:
     """F / max F of the bags of each part of nodes, with axes (bags, other end, own)."""
 
-    def __init__(self, edges: Edges, nodes: Nodes, theta: FloatArray):
+    def __init__(self, edges: LabelGraph, nodes: GraphNodes, theta: FloatArray):
         self.nodes, self.bags, self.log_theta = nodes, edges.bags, np.log(theta).transpose(nodes.axes)
         cells = sum(part.bags.size for part in nodes.parts) * self.log_theta[0].size
-        self._kept = [self._make(part) for part in nodes.parts] if cells <= MAX_CELLS else None
+        self._kept = [self._compute_factors(part) for part in nodes.parts] if cells <= MAX_CACHED_FACTORS else None
 
-    def _make(self, part: Part) -> tuple[FloatArray, float]:
+    def _compute_factors(self, part: NodeRange) -> tuple[FloatArray, float]:
         P, other, own = self.log_theta.shape
         logs = (self.bags[part.bags] @ self.log_theta.reshape(P, -1)).reshape(-1, other, own)
         tops = logs.max(axis=(1, 2))
         return np.exp(np.maximum(logs - tops[:, None, None], MIN_LOG_FACTOR)), float(tops @ np.diff(part.ptr))
 
-    def of(self, part: Part) -> tuple[FloatArray, float]:
+    def in_range(self, part: NodeRange) -> tuple[FloatArray, float]:
         """Return F / max F (bags of the part, other, own), and Σ log max F over the part's edges."""
-        return self._make(part) if self._kept is None else self._kept[part.number]
+        return self._compute_factors(part) if self._kept is None else self._kept[part.number]
 
-    def sweep(
+    def run_round(
         self,
         prior: FloatArray,
         incoming: FloatArray,
@@ -191,20 +191,22 @@ class Factors:
         """Run one round of belief propagation at all nodes; see `kernels.sweep`."""
         nodes = self.nodes
 
-        def sweep_part(part: Part) -> Any:
+        def sweep_part(part: NodeRange) -> Any:
             return kernels.sweep(
-                part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, self.of(part)[0], prior, incoming, outgoing,
-                belief, pair, damping,
+                part.start, part.stop, nodes.ptr, nodes.edge, nodes.bag, self.in_range(part)[0], prior, incoming,
+                outgoing, belief, pair, damping,
             )  # fmt: skip
 
-        norms, pairs, change = (sum(values) for values in zip(*in_parts(pool, nodes.parts, sweep_part), strict=True))
+        norms, pairs, change = (
+            sum(values) for values in zip(*map_node_ranges(pool, nodes.parts, sweep_part), strict=True)
+        )
         return norms, pairs, change
 
 
 # Equations ------------------------------------------------------------------------------------------------------------
 
 
-def log_prior(params: Params, priors: Priors) -> float:
+def log_prior(params: ClusterParams, priors: Priors) -> float:
     """Return the log density of the parameters, up to a constant."""
     return float(
         (priors.alpha - 1) * np.log(params.theta).sum()
@@ -213,29 +215,34 @@ def log_prior(params: Params, priors: Priors) -> float:
     )
 
 
-def maximise(counts: Counts, priors: Priors) -> Params:
+def m_step(counts: ClusterCounts, priors: Priors) -> ClusterParams:
     """Return the parameters of highest expected log posterior: the M step (section 4.1.3)."""
-    return in_proportion(
+    return normalise_params(
         counts.items + (priors.gamma - 1), counts.annotators + (priors.tau - 1), counts.labels + (priors.alpha - 1)
     )
 
 
-def in_proportion(psi: FloatArray, omega: FloatArray, theta: FloatArray) -> Params:
+def normalise_params(psi: FloatArray, omega: FloatArray, theta: FloatArray) -> ClusterParams:
     """Return parameters from positive numbers (K,), (L,), (K, L, P), each distribution normalised."""
-    return Params(psi / psi.sum(), omega / omega.sum(), theta / theta.sum(axis=2, keepdims=True))
+    return ClusterParams(psi / psi.sum(), omega / omega.sum(), theta / theta.sum(axis=2, keepdims=True))
 
 
-def hard_counts(edges: Edges, of_item: IntArray, of_annotator: IntArray, K: int, L: int) -> Counts:
+def hard_counts(edges: LabelGraph, of_item: IntArray, of_annotator: IntArray, K: int, L: int) -> ClusterCounts:
     """Return the counts of a hard clustering."""
     P = edges.n_classes
     cell = (of_item[edges.row_item] * L + of_annotator[edges.row_annotator]) * P + edges.row_label
     labels = np.bincount(cell, edges.row_weight, K * L * P).astype(np.float64).reshape(K, L, P)
     sizes = (np.bincount(cluster, minlength=n) for cluster, n in ((of_item, K), (of_annotator, L)))
-    return Counts(labels, *(size.astype(np.float64) for size in sizes))
+    return ClusterCounts(labels, *(size.astype(np.float64) for size in sizes))
 
 
-def pair_counts(
-    edges: Edges, factors: Factors, to_item: FloatArray, to_annotator: FloatArray, pair: FloatArray, pool: Threads
+def expected_label_counts(
+    edges: LabelGraph,
+    factors: EdgeFactors,
+    to_item: FloatArray,
+    to_annotator: FloatArray,
+    pair: FloatArray,
+    pool: Threads,
 ) -> FloatArray:
     """Return (K, L, P) labels of edges with beliefs b_e(k, l) = ν_e(k) F_e[k, l] μ_e(l) / pair_e; `factors` of items.
 
@@ -244,22 +251,22 @@ def pair_counts(
     """
     share, (E, L) = to_annotator / pair[:, None], to_item.shape
 
-    def counts(part: Part) -> FloatArray:
-        beliefs, _ = factors.of(part)
+    def counts(part: NodeRange) -> FloatArray:
+        beliefs, _ = factors.in_range(part)
         sums = [csr_array((to_item[part.edge, l], part.edge, part.ptr), shape=(part.bags.size, E)) for l in range(L)]
         beliefs = beliefs * np.stack([one @ share for one in sums], axis=1)  # (bags, L, K)
         return np.asarray(edges.bags[part.bags].T @ beliefs.reshape(part.bags.size, -1))
 
-    total = sum(in_parts(pool, edges.items.parts, counts), np.zeros((edges.n_classes, 1)))
+    total = sum(map_node_ranges(pool, edges.items.parts, counts), np.zeros((edges.n_classes, 1)))
     return np.ascontiguousarray(total.reshape(edges.n_classes, L, -1).transpose(2, 1, 0))
 
 
-def of_clusters(params: Params) -> FloatArray:
+def population_labels(params: ClusterParams) -> FloatArray:
     """Return (K, P) Σ_l Ω_l Θ_kl: the labels that a population of annotators gives to items of each cluster."""
     return np.asarray(np.einsum("l,klp->kp", params.omega, params.theta))
 
 
-def logits(edges: Edges, nodes: Nodes, params: Params, cluster: IntArray) -> FloatArray:
+def cluster_logits(edges: LabelGraph, nodes: GraphNodes, params: ClusterParams, cluster: IntArray) -> FloatArray:
     """Return log probabilities of the clusters of each node, up to a constant, given the `cluster` of the other ends.
 
     For items (I, K) log ψ_k + Σ_j log Θ_{k, z_j, y_ij}, for annotators (A, L) log Ω_l + Σ_i log Θ_{w_i, l, y_ij}.

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dissensus.clustering.base import Clustering, clusterings, size_keywords
+from dissensus.clustering.base import Clustering, cluster_count_keywords, clusterings
 from dissensus.clustering.exceptions import NoDevelopmentItems, NoNumbersOfClusters
 from dissensus.common.frames import columns_to_frame
 from dissensus.common.json_lines import JsonLinesStore, hash_settings
@@ -38,17 +38,17 @@ from dissensus.table.annotations import Annotations
 
 Criterion = Literal["kl", "likelihood"]
 Measure = Literal["kl", "inverse_kl", "log_likelihood", "objective", "seconds", "iterations"]
-OnPoint = Callable[["Point", int, int], None]
+OnPoint = Callable[["GridPoint", int, int], None]
 """Callback after every point with (point, finished points, all points)."""
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """Scores of one number of item clusters and one number of annotator clusters.
 
     >>> from dissensus.table.simulate import simulate
     >>> best = select_clusters(simulate(80, 8, 3, seed=1).annotations, "fmm", K=[2, 3], seed=0).best
-    >>> isinstance(best, Point), best.K, round(best.kl, 2)
+    >>> isinstance(best, GridPoint), best.K, round(best.kl, 2)
     (True, 3, 0.46)
     """
 
@@ -69,11 +69,11 @@ class Selection(NotebookTable):
 
     method: str
     criterion: Criterion
-    points: tuple[Point, ...]
+    points: tuple[GridPoint, ...]
     keywords: dict[str, Any]
 
     @property
-    def best(self) -> Point:
+    def best(self) -> GridPoint:
         """Return the point with the lowest KL or the highest likelihood; of ties that with the fewest clusters."""
         if self.criterion == "kl":
             return min(self.points, key=lambda point: (point.kl, point.K * point.L))
@@ -81,7 +81,9 @@ class Selection(NotebookTable):
 
     def estimator(self) -> Clustering:
         """Return an unfitted clustering with the best numbers of clusters."""
-        return clusterings[self.method](**size_keywords(self.method, self.best.K, self.best.L), **self.keywords)
+        return clusterings[self.method](
+            **cluster_count_keywords(self.method, self.best.K, self.best.L), **self.keywords
+        )
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the points as plain values."""
@@ -185,23 +187,23 @@ def select_clusters(
     keywords = {"restarts": 1, "seed": seed, "threads": 1} | keywords
     joint = clusterings.entry(method).facts["annotators"]
     items, annotators = (int(np.count_nonzero(np.diff(ptr))) for ptr in (table.item_ptr, table.annotator_ptr))
-    grid = list(product(_candidates(K, items, sizes), _candidates(L, annotators, sizes) if joint else [1]))
+    grid = list(product(_candidate_counts(K, items, sizes), _candidate_counts(L, annotators, sizes) if joint else [1]))
     if not grid:
         raise NoNumbersOfClusters
 
     settings = {"method": method, "held_out": held_out, "epsilon": epsilon, "keywords": keywords}
     log = JsonLinesStore(store, hash_settings(settings, (table, given, judged)))
-    names = {field.name for field in fields(Point)}  # a line with others was written by another version
-    there = [Point(**row) for row in log.rows if row.keys() == names]
+    names = {field.name for field in fields(GridPoint)}  # a line with others was written by another version
+    there = [GridPoint(**row) for row in log.rows if row.keys() == names]
     done = {(point.K, point.L): point for point in there if (point.K, point.L) in grid}
     report = on_point or (lambda point, count, total: None)
     for count, place in enumerate(sorted(done), 1):
         report(done[place], count, len(grid))
 
-    def fit(place: tuple[int, int]) -> Point:
+    def fit(place: tuple[int, int]) -> GridPoint:
         """Fit one point, assign the development items by `given`, and score them on `judged`."""
         begin, votes = time.perf_counter(), judged.soft_labels()
-        model = clusterings[method](**size_keywords(method, *place), **keywords).fit(table)
+        model = clusterings[method](**cluster_count_keywords(method, *place), **keywords).fit(table)
         snapped, likelihood = model.predict_proba(given), None
         if held_out is not None:
             expected = model.expected_labels(model.predict_clusters(given)[judged.item], judged)
@@ -209,7 +211,7 @@ def select_clusters(
             if judged.proba is not None:
                 chance = (expected * judged.proba).sum(axis=1)
             likelihood = float(np.average(np.log(chance), weights=judged.weight))
-        return Point(
+        return GridPoint(
             *place,
             kl=float(kl_divergence(votes, snapped).mean()),
             inverse_kl=float(inverse_kl_divergence(votes, snapped, epsilon=epsilon).mean()),
@@ -239,7 +241,7 @@ def select_clusters(
     return Selection(method, criterion, tuple(done[place] for place in grid), kept)
 
 
-def _candidates(numbers: Iterable[int], available: int, sizes: int | None) -> list[int]:
+def _candidate_counts(numbers: Iterable[int], available: int, sizes: int | None) -> list[int]:
     """Return the numbers of clusters to try; a range is cut to the available nodes and to `sizes` numbers."""
     if isinstance(numbers, range) and numbers:
         first, last = (max(min(end, available), 1) for end in (min(numbers), max(numbers)))

@@ -27,7 +27,7 @@ from dissensus.clustering.exceptions import (
 )
 from dissensus.common.parameters import Parameters, check_argument, param
 from dissensus.common.types import FloatArray, Names
-from dissensus.evaluation._check import check_lengths, distributions
+from dissensus.evaluation._check import check_distributions, check_lengths
 from dissensus.evaluation.exceptions import NotOnePerClass
 from dissensus.messages import ParameterName
 from dissensus.models.base import Aggregator
@@ -59,7 +59,7 @@ def snap(
     return source.snap_items(how)
 
 
-class _Step(Parameters, ABC):
+class _PipelineStep(Parameters, ABC):
     """Step of a scikit-learn pipeline that does not import scikit-learn before it is used."""
 
     n_features_in_: int
@@ -99,7 +99,7 @@ class _Step(Parameters, ABC):
             raise StepNotFitted(step=type(self).__name__)
 
 
-class Projector(_Step):
+class Projector(_PipelineStep):
     """Replace predicted distributions by the labels of the most similar clusters.
 
     Eq. 2 compares a distribution with the labels that all annotators give to an item cluster, which a classifier is
@@ -109,7 +109,7 @@ class Projector(_Step):
     >>> from dissensus.table.simulate import simulate
     >>> table = simulate(80, 8, 3, seed=1).annotations
     >>> step = Projector(clusterings["fmm"](n_clusters=3).fit(table)).fit()
-    >>> step.clusters(table.soft_labels()).shape, step.transform(table.soft_labels()).shape
+    >>> step.predict_clusters(table.soft_labels()).shape, step.transform(table.soft_labels()).shape
     ((80, 3), (80, 3))
     """
 
@@ -133,30 +133,30 @@ class Projector(_Step):
         self.classes_, self.n_features_in_ = self.clustering.classes_, self.clustering.classes_.size
         return self
 
-    def clusters(self, X: Any) -> FloatArray:
+    def predict_clusters(self, X: Any) -> FloatArray:
         """Return (n, K) P(w = k) ∝ ψ_k exp(s Σ_p h_p log Σ_l Ω_l Θ_klp) of distributions h (n, P), s `size`; Eq. 2."""
         self._check_fitted()
         assert self.clustering is not None
         params = self.clustering.params_
-        logs = _distributions(X, self.n_features_in_) @ np.log(model.of_clusters(params)).T
-        return np.asarray(softmax(self._labels_counted() * logs + np.log(params.psi), axis=1))
+        logs = _check_columns(X, self.n_features_in_) @ np.log(model.population_labels(params)).T
+        return np.asarray(softmax(self._effective_size() * logs + np.log(params.psi), axis=1))
 
-    def _labels_counted(self) -> float:
+    def _effective_size(self) -> float:
         """Return s, the number of labels that a distribution counts as."""
         assert self.clustering is not None
         return self.clustering.labels_per_item_ if self.size is None else self.size
 
     def transform(self, X: Any) -> FloatArray:
         """Return (n, P) labels of the clusters of distributions (n, P)."""
-        found = self.clusters(X)
+        found = self.predict_clusters(X)
         assert self.clustering is not None
-        return self.clustering.snapped(found, self.how)
+        return self.clustering.snap_clusters(found, self.how)
 
     def __sklearn_clone__(self) -> Projector:
         return type(self)(**self.get_params(deep=False))
 
 
-class Distributions(_Step):
+class DistributionClassifier(_PipelineStep):
     """A classifier trained on distributions, as a step of a pipeline.
 
     A classifier with a method `fit_distributions(X, y)`, such as `dissensus.learning.CrowdClassifier`, gets X and y
@@ -164,7 +164,7 @@ class Distributions(_Step):
     by its probability. X may be sparse.
 
     >>> from sklearn.linear_model import LogisticRegression
-    >>> step = Distributions(LogisticRegression()).fit(np.eye(4), np.full((4, 2), 0.5))
+    >>> step = DistributionClassifier(LogisticRegression()).fit(np.eye(4), np.full((4, 2), 0.5))
     >>> step.transform(np.eye(4)[:2])
     array([[0.5, 0.5],
            [0.5, 0.5]])
@@ -186,13 +186,13 @@ class Distributions(_Step):
             raise NotAClassifier(got=repr(self.classifier))
         if "classes" in keywords:
             raise ClassesInFit
-        y = distributions(y, "y", SUM_TOLERANCE)
+        y = check_distributions(y, "y", SUM_TOLERANCE)
         P = y.shape[1]
         classes = naming.declared(P if self.classes is None else self.classes, np.empty(0), "classes")
         if classes.size != P:
             raise WrongClassNames(names=classes.size, columns=P)
         takes = hasattr(self.classifier, "fit_distributions")
-        X = X if takes else _rows(X)
+        X = X if takes else _indexable_rows(X)
         shape: tuple[int, ...] = getattr(X, "shape", None) or (len(X),)
         check_lengths(range(shape[0]), y, "X", "y")
         fresh = clone(self.classifier)
@@ -208,20 +208,22 @@ class Distributions(_Step):
     def transform(self, X: Any) -> FloatArray:
         """Return (n, P) predicted distributions; a class without probability in training gets 0."""
         self._check_fitted()
-        found = self.classifier_.predict_proba(X if hasattr(self.classifier_, "fit_distributions") else _rows(X))
+        found = self.classifier_.predict_proba(
+            X if hasattr(self.classifier_, "fit_distributions") else _indexable_rows(X)
+        )
         out = np.zeros((len(found), self.classes_.size))
         out[:, self.classifier_.classes_] = found
         return out
 
 
-def _rows(X: Any) -> Any:
+def _indexable_rows(X: Any) -> Any:
     """Return features in a form whose rows can be indexed."""
     return X.tocsr() if sparse.issparse(X) else np.asarray(X)
 
 
-def _distributions(X: Any, n_classes: int) -> FloatArray:
+def _check_columns(X: Any, n_classes: int) -> FloatArray:
     """Return X as checked distributions over `n_classes` classes."""
-    rows = distributions(X, "X", SUM_TOLERANCE)
+    rows = check_distributions(X, "X", SUM_TOLERANCE)
     if rows.shape[1] != n_classes:
         raise NotOnePerClass(name=ParameterName("X"), values=rows.shape[1], n_classes=n_classes)
     return rows

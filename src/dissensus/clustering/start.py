@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dissensus.clustering import model
-from dissensus.clustering.model import Counts, Edges, Params, Priors
+from dissensus.clustering.model import ClusterCounts, ClusterParams, LabelGraph, Priors
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.models.em import run_em
 
@@ -23,21 +23,21 @@ PSEUDO_LABELS = 3.0  # labels with the crowd's shares that are added to those of
 ITEMS_AT_ONCE = 2**15  # limits the size of temporary arrays
 
 
-class Start(NamedTuple):
+class InitialState(NamedTuple):
     """Parameters and the hard clusters that they were computed from."""
 
-    params: Params
+    params: ClusterParams
     item: IntArray
     annotator: IntArray
 
 
-class Votes:
+class VoteMixture:
     """Votes (I, P) of a table, and EM of a mixture of multinomials over them: one annotator cluster."""
 
     def __init__(self, votes: FloatArray, priors: Priors):
         self.votes, self.priors = votes, priors
 
-    def responsibilities(self, at: slice, params: Params) -> tuple[FloatArray, float]:
+    def responsibilities(self, at: slice, params: ClusterParams) -> tuple[FloatArray, float]:
         """Return (n, K) P(cluster | votes) of some items, and their log evidence."""
         logs = self.votes[at] @ np.log(params.theta[:, 0]).T + np.log(params.psi)
         top = logs.max(axis=1, keepdims=True)
@@ -46,36 +46,36 @@ class Votes:
         logs /= total
         return logs, float((top + np.log(total)).sum())
 
-    def em_step(self, params: Params) -> tuple[float, Params]:
+    def em_step(self, params: ClusterParams) -> tuple[float, ClusterParams]:
         """Return the objective of the parameters, and the parameters after one EM step."""
         objective = model.log_prior(params, self.priors)
         sizes, labels = np.zeros_like(params.psi), np.zeros_like(params.theta[:, 0])
-        for some in self._parts():
+        for some in self._item_slices():
             shares, evidence = self.responsibilities(some, params)
             objective += evidence
             sizes += shares.sum(axis=0)
             labels += shares.T @ self.votes[some]
-        return objective, self._maximise(labels, sizes)
+        return objective, self._m_step(labels, sizes)
 
-    def posterior(self, params: Params) -> FloatArray:
+    def posterior(self, params: ClusterParams) -> FloatArray:
         """Return (I, K) P(cluster | votes)."""
-        return np.concatenate([self.responsibilities(some, params)[0] for some in self._parts()])
+        return np.concatenate([self.responsibilities(some, params)[0] for some in self._item_slices()])
 
-    def seeded(self, K: int, rng: np.random.Generator) -> Params:
+    def draw_params(self, K: int, rng: np.random.Generator) -> ClusterParams:
         """Return a mixture around K distant items of the table, each with one label of the crowd's shares added."""
-        chosen = spread(self.votes, K, rng)
+        chosen = draw_distant_rows(self.votes, K, rng)
         total = self.votes.sum(axis=0)
         theta = self.votes[chosen] + total / max(total.sum(), 1e-300) + 1e-3
-        return model.in_proportion(np.ones(K), np.ones(1), theta[:, None])
+        return model.normalise_params(np.ones(K), np.ones(1), theta[:, None])
 
-    def _maximise(self, labels: FloatArray, sizes: FloatArray) -> Params:
-        return model.maximise(Counts(labels[:, None], sizes, np.ones(1)), self.priors)
+    def _m_step(self, labels: FloatArray, sizes: FloatArray) -> ClusterParams:
+        return model.m_step(ClusterCounts(labels[:, None], sizes, np.ones(1)), self.priors)
 
-    def _parts(self) -> list[slice]:
+    def _item_slices(self) -> list[slice]:
         return [slice(at, at + ITEMS_AT_ONCE) for at in range(0, max(len(self.votes), 1), ITEMS_AT_ONCE)]
 
 
-def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
+def draw_distant_rows(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
     """Return (n,) distant rows of dense or sparse counts; see the module."""
     counts = csr_array(counts)
     total = np.asarray(counts.sum(axis=1))
@@ -93,37 +93,37 @@ def spread(counts: Any, n: int, rng: np.random.Generator) -> IntArray:
     return np.array(chosen)
 
 
-def start(
-    edges: Edges,
-    votes: Votes,
+def make_start(
+    edges: LabelGraph,
+    votes: VoteMixture,
     K: int,
     L: int,
     by_class: bool,
     number: int,
     rng: np.random.Generator,
-) -> Start:
+) -> InitialState:
     """Return a start of the joint model; `by_class`: cluster k is made of the items with most votes for class k."""
     priors = votes.priors
     if by_class:
         shares = votes.votes + (rng.standard_gamma(1.0, votes.votes.shape) if number else 0.0)
         item = shares.argmax(axis=1)
     else:
-        first, silent = votes.seeded(K, rng), lambda step, objective: None
+        first, silent = votes.draw_params(K, rng), lambda step, objective: None
         mixture = run_em(votes.em_step, first, max_iter=WARM_UP_PASSES, tol=1e-5, accelerate=None, on_step=silent)
         item = votes.posterior(mixture.params).argmax(axis=1)
     annotator = np.zeros(edges.annotators.size, np.int64)
     counts = model.hard_counts(edges, item, annotator, K, 1)
     if L == 1:
-        return Start(model.maximise(counts, priors), item, annotator)
-    crowd = model.maximise(counts, priors).theta[:, 0]  # (K, P)
+        return InitialState(model.m_step(counts, priors), item, annotator)
+    crowd = model.m_step(counts, priors).theta[:, 0]  # (K, P)
     column = item[edges.row_item] * edges.n_classes + edges.row_label
     shape = (edges.annotators.size, K * edges.n_classes)  # Labels of each annotator by item cluster.
     own = csr_array((edges.row_weight, (edges.row_annotator, column)), shape=shape)
     theta = np.stack(
-        [own[j].toarray().reshape(K, -1) + PSEUDO_LABELS * crowd for j in spread(own, L, rng)], axis=1
+        [own[j].toarray().reshape(K, -1) + PSEUDO_LABELS * crowd for j in draw_distant_rows(own, L, rng)], axis=1
     )  # (K, L, P)
-    params = model.in_proportion(counts.items + priors.gamma - 1, np.ones(L), theta)
+    params = model.normalise_params(counts.items + priors.gamma - 1, np.ones(L), theta)
     for _ in range(HARD_STEPS):
-        annotator = model.logits(edges, edges.annotators, params, item).argmax(axis=1)
-        params = model.maximise(model.hard_counts(edges, item, annotator, K, L), priors)
-    return Start(params, item, annotator)
+        annotator = model.cluster_logits(edges, edges.annotators, params, item).argmax(axis=1)
+        params = model.m_step(model.hard_counts(edges, item, annotator, K, L), priors)
+    return InitialState(params, item, annotator)

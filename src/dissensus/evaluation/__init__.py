@@ -24,7 +24,7 @@ from dissensus.evaluation.hard import (
     micro_f1,
 )
 from dissensus.evaluation.intervals import Difference, Estimate, bootstrap, bootstrap_sums, paired_bootstrap
-from dissensus.evaluation.pairs import Pairs, cohen_kappas, concordances
+from dissensus.evaluation.pairs import PairAgreement, cohen_kappas, concordances
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate, hide_annotators
 from dissensus.evaluation.soft import (
     brier,
@@ -42,7 +42,7 @@ from dissensus.evaluation.soft import (
 from dissensus.evaluation.spans import span_agreement, span_scores
 
 __all__ = [
-    "Difference", "Estimate", "Pairs", "ReliabilityCurve", "absolute_distance", "accuracy",
+    "Difference", "Estimate", "PairAgreement", "ReliabilityCurve", "absolute_distance", "accuracy",
     "agreement", "balanced_accuracy", "bootstrap", "bootstrap_sums", "brier", "cohen_kappas",
     "concordances",
     "confusion_matrix", "cross_entropy", "entropy", "entropy_correlation", "error_rate", "expected_accuracy",

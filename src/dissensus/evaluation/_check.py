@@ -16,13 +16,13 @@ SUM_TOLERANCE = 1e-4  # largest difference between the sum of a distribution and
 NUMERIC = "iufb"  # NumPy's kinds of numbers
 
 
-def known_codes(gold: Any, predicted: Any, n_classes: int | None = None) -> tuple[IntArray, IntArray, int]:
+def codes_with_gold(gold: Any, predicted: Any, n_classes: int | None = None) -> tuple[IntArray, IntArray, int]:
     """Return gold and predicted codes of the items whose gold is known (not −1), and the number of classes."""
-    gold, predicted = integers(gold, "gold"), integers(predicted, "predicted")
+    gold, predicted = check_integers(gold, "gold"), check_integers(predicted, "predicted")
     check_lengths(gold, predicted, "gold", "predicted")
     known = np.flatnonzero(gold >= 0)
     if known.size == 0:
-        raise errors.NoKnownGold(items=gold.size)
+        raise errors.NoGoldLabels(items=gold.size)
     largest = int(max(gold.max(), predicted[known].max()))
     n_classes = largest + 1 if n_classes is None else n_classes
     if largest >= n_classes:
@@ -35,25 +35,25 @@ def known_codes(gold: Any, predicted: Any, n_classes: int | None = None) -> tupl
     return gold[known], predicted[known], n_classes
 
 
-def known_rows(gold: Any, values: Any, name: str) -> tuple[IntArray, FloatArray]:
+def rows_with_gold(gold: Any, values: Any, name: str) -> tuple[IntArray, FloatArray]:
     """Return codes of the items whose gold is known (not −1), and their rows of the distributions `values` (I, K)."""
-    gold, rows = integers(gold, "gold"), distributions(values, name)
+    gold, rows = check_integers(gold, "gold"), check_distributions(values, name)
     check_lengths(gold, rows, "gold", name)
-    codes, _, _ = known_codes(gold, np.maximum(gold, 0), rows.shape[1])
+    codes, _, _ = codes_with_gold(gold, np.maximum(gold, 0), rows.shape[1])
     return codes, rows[gold >= 0]
 
 
-def integers(values: Any, name: str) -> IntArray:
+def check_integers(values: Any, name: str) -> IntArray:
     """Return `values` as a vector of integers, of which −1 is the lowest."""
-    array = _array(values, name, "iu", 1, "codes")
+    array = _check_array(values, name, "iu", 1, "codes")
     if array.size and array.min() < -1:
         raise errors.NegativeCode(name=ParameterName(name), row=int(array.argmin()), code=int(array.min()))
     return array.astype(np.int64)
 
 
-def numbers(values: Any, name: str) -> FloatArray:
+def check_numbers(values: Any, name: str) -> FloatArray:
     """Return `values` as a vector of finite floats."""
-    array = _array(values, name, NUMERIC, 1, "numbers").astype(np.float64)
+    array = _check_array(values, name, NUMERIC, 1, "numbers").astype(np.float64)
     check_finite(array, name)
     return array
 
@@ -65,9 +65,9 @@ def check_finite(array: FloatArray, name: str) -> None:
         raise errors.NotFinite(name=ParameterName(name), count=bad.size, rows=len(array), first=int(bad[0]))
 
 
-def per_class(values: Any, n_classes: int, name: str) -> FloatArray:
+def check_one_per_class(values: Any, n_classes: int, name: str) -> FloatArray:
     """Return (K,) `values` as floats, one for each class."""
-    array = numbers(values, name)
+    array = check_numbers(values, name)
     if array.size != n_classes:
         raise errors.NotOnePerClass(name=ParameterName(name), values=array.size, n_classes=n_classes)
     return array
@@ -75,12 +75,16 @@ def per_class(values: Any, n_classes: int, name: str) -> FloatArray:
 
 def class_positions(values: Any, n_classes: int) -> FloatArray:
     """Return (K,) positions of the classes on a line: `values`, or 0, 1, …, K − 1."""
-    return np.arange(n_classes, dtype=np.float64) if values is None else per_class(values, n_classes, "positions")
+    return (
+        np.arange(n_classes, dtype=np.float64)
+        if values is None
+        else check_one_per_class(values, n_classes, "positions")
+    )
 
 
-def distributions(values: Any, name: str, tolerance: float = SUM_TOLERANCE) -> FloatArray:
+def check_distributions(values: Any, name: str, tolerance: float = SUM_TOLERANCE) -> FloatArray:
     """Return `values` (I, K) as floats; every row must be a probability distribution."""
-    array = _array(values, name, NUMERIC, 2, "distributions").astype(np.float64)
+    array = _check_array(values, name, NUMERIC, 2, "distributions").astype(np.float64)
     with np.errstate(invalid="ignore"):
         good = (array >= 0).all(axis=1) & (np.abs(array.sum(axis=1) - 1) <= tolerance)
     if not good.all():
@@ -92,9 +96,9 @@ def distributions(values: Any, name: str, tolerance: float = SUM_TOLERANCE) -> F
     return array
 
 
-def distribution_pair(y: Any, h: Any) -> tuple[FloatArray, FloatArray]:
+def check_distribution_pair(y: Any, h: Any) -> tuple[FloatArray, FloatArray]:
     """Return votes `y` and prediction `h`, both (I, K) distributions."""
-    y, h = distributions(y, "y"), distributions(h, "h")
+    y, h = check_distributions(y, "y"), check_distributions(h, "h")
     if y.shape != h.shape:
         first, second = ParameterName("y"), ParameterName("h")
         raise errors.DifferentShapes(first=first, second=second, first_shape=y.shape, second_shape=h.shape)
@@ -112,7 +116,7 @@ def check_lengths(first: Any, second: Any, first_name: str, second_name: str) ->
         )
 
 
-def _array(values: Any, name: str, kinds: str, ndim: int, content: errors.Content) -> NDArray[Any]:
+def _check_array(values: Any, name: str, kinds: str, ndim: int, content: errors.Content) -> NDArray[Any]:
     try:
         array = fill_masked(values, -1 if kinds == "iu" else np.nan)
     except ValueError:

@@ -25,10 +25,17 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
-from dissensus.evaluation.ratings import FIXED, Ratings, Scale, places, ratio, statistics
+from dissensus.evaluation.ratings import (
+    N_FIXED_COLUMNS,
+    Ratings,
+    Scale,
+    agreement_statistics,
+    class_positions_on_scale,
+    safe_ratio,
+)
 from dissensus.table.annotations import Annotations
 
-RATED, PAIRED, AGREE, PAIRS, SHARE, APART = range(FIXED)  # columns of the statistics
+RATED, PAIRED, AGREE, PAIRS, SHARE, APART = range(N_FIXED_COLUMNS)  # columns of the statistics
 MeanOver = Literal["pairs", "items"]
 
 
@@ -61,7 +68,7 @@ def agreement(
     gwet_ac1 0.374 (95 % interval 0.317 to 0.427)
     """
     names = ("percent", "krippendorff_alpha", "fleiss_kappa", "gwet_ac1")
-    return _estimates(table, names, scale, values, **bootstrap)
+    return _estimate_coefficients(table, names, scale, values, **bootstrap)
 
 
 def percent_agreement(table: Annotations, *, mean_over: MeanOver = "pairs", **bootstrap: Any) -> Estimate:
@@ -77,7 +84,7 @@ def percent_agreement(table: Annotations, *, mean_over: MeanOver = "pairs", **bo
     """
     check_argument("mean_over", mean_over, MeanOver)
     name = "percent" if mean_over == "pairs" else "percent of items"
-    return _estimates(table, [name], **bootstrap)[name]
+    return _estimate_coefficients(table, [name], **bootstrap)[name]
 
 
 def krippendorff_alpha(
@@ -97,7 +104,7 @@ def krippendorff_alpha(
     >>> [round(krippendorff_alpha(table, scale=scale, resamples=0).value, 3) for scale in ("nominal", "interval")]
     [0.667, 0.821]
     """
-    return _estimates(table, ["krippendorff_alpha"], scale, values, **bootstrap)["krippendorff_alpha"]
+    return _estimate_coefficients(table, ["krippendorff_alpha"], scale, values, **bootstrap)["krippendorff_alpha"]
 
 
 def fleiss_kappa(table: Annotations, **bootstrap: Any) -> Estimate:
@@ -112,7 +119,7 @@ def fleiss_kappa(table: Annotations, **bootstrap: Any) -> Estimate:
     >>> round(fleiss_kappa(table, resamples=0).value, 3)
     0.619
     """
-    return _estimates(table, ["fleiss_kappa"], **bootstrap)["fleiss_kappa"]
+    return _estimate_coefficients(table, ["fleiss_kappa"], **bootstrap)["fleiss_kappa"]
 
 
 def gwet_ac1(table: Annotations, **bootstrap: Any) -> Estimate:
@@ -125,7 +132,7 @@ def gwet_ac1(table: Annotations, **bootstrap: Any) -> Estimate:
     >>> [round(coefficient(table, resamples=0).value, 3) for coefficient in (gwet_ac1, fleiss_kappa)]
     [0.68, -0.143]
     """
-    return _estimates(table, ["gwet_ac1"], **bootstrap)["gwet_ac1"]
+    return _estimate_coefficients(table, ["gwet_ac1"], **bootstrap)["gwet_ac1"]
 
 
 def numeric_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> dict[str, Estimate]:
@@ -141,7 +148,7 @@ def numeric_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: A
     >>> print(numeric_agreement(simulate_kind("numbers", 60, 6, seed=1).annotations)["icc"])
     0.410 (95 % interval 0.292 to 0.499)
     """
-    rows = Ratings.of(table)
+    rows = Ratings.from_table(table)
     rating, first = np.unique(rows.rating, return_index=True)
     item = rows.item[first]
     x = np.bincount(rows.rating, rows.share * table.values[rows.label], rating.size)
@@ -159,22 +166,22 @@ def numeric_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: A
     columns = [several, m, m**2, total, squares, mean_square, around, apart, m * (m - 1) / 2]
     sums = bootstrap_sums(csr_array(np.stack(columns, 1)[several]), **bootstrap)
     names = ("mean_difference", "krippendorff_alpha", "icc", "icc_of_mean")
-    return {name: sums.estimate(partial(_numeric, name), level) for name in names}
+    return {name: sums.estimate(partial(_numeric_coefficient, name), level) for name in names}
 
 
-def _numeric(name: str, sums: FloatArray) -> FloatArray:
+def _numeric_coefficient(name: str, sums: FloatArray) -> FloatArray:
     """Return (B,) values of a coefficient of `numeric_agreement` from sums (B, 9)."""
     items, n, n2, total, squares, mean_square, around, apart, pairs = sums.T
     if name == "mean_difference":
-        return ratio(apart, pairs)
+        return safe_ratio(apart, pairs)
     if name == "krippendorff_alpha":
-        return 1 - ratio((n - 1) * around, 2 * (n * squares - total**2))
-    between = ratio(mean_square - ratio(total**2, n), items - 1)
-    within, size = ratio(squares - mean_square, n - items), ratio(n - ratio(n2, n), items - 1)
-    return ratio(between - within, between if name == "icc_of_mean" else between + (size - 1) * within)
+        return 1 - safe_ratio((n - 1) * around, 2 * (n * squares - total**2))
+    between = safe_ratio(mean_square - safe_ratio(total**2, n), items - 1)
+    within, size = safe_ratio(squares - mean_square, n - items), safe_ratio(n - safe_ratio(n2, n), items - 1)
+    return safe_ratio(between - within, between if name == "icc_of_mean" else between + (size - 1) * within)
 
 
-def _estimates(
+def _estimate_coefficients(
     table: Annotations,
     names: Iterable[str],
     scale: Scale = "nominal",
@@ -182,54 +189,58 @@ def _estimates(
     level: float = 0.95,
     **bootstrap: Any,
 ) -> dict[str, Estimate]:
-    place = places(table, scale, values)
-    found = statistics(table, scale, place)
+    place = class_positions_on_scale(table, scale, values)
+    found = agreement_statistics(table, scale, place)
     rated = found[np.flatnonzero(np.diff(found.indptr))]  # Items without labels are not resampled.
     if (several := rated[:, [PAIRED]].sum()) == 0:
         raise NoSharedItems(count=table.n_items, units="items")
     sums = bootstrap_sums(rated, **bootstrap)
     trials = {"percent": several, "percent of items": several}  # The other coefficients are not shares.
     return {
-        name: sums.estimate(partial(_coefficient, name, scale, place), level, trials.get(name, 0)) for name in names
+        name: sums.estimate(partial(_class_coefficient, name, scale, place), level, trials.get(name, 0))
+        for name in names
     }
 
 
-def _coefficient(name: str, scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
+def _class_coefficient(name: str, scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
     """Return (B,) values of a coefficient from sums (B, S); `place` (K,) are the positions of the classes."""
     K = place.size
     if name == "krippendorff_alpha":
-        return _alpha(scale, place, sums)
+        return _krippendorff_alpha(scale, place, sums)
     if name == "percent":
-        return ratio(sums[:, AGREE], sums[:, PAIRS])
-    observed = ratio(sums[:, SHARE], sums[:, PAIRED])
+        return safe_ratio(sums[:, AGREE], sums[:, PAIRS])
+    observed = safe_ratio(sums[:, SHARE], sums[:, PAIRED])
     if name == "percent of items":
         return observed
     if name == "fleiss_kappa":
-        p = sums[:, FIXED + 2 * K : FIXED + 3 * K] / np.maximum(sums[:, [PAIRED]], 1)
+        p = sums[:, N_FIXED_COLUMNS + 2 * K : N_FIXED_COLUMNS + 3 * K] / np.maximum(sums[:, [PAIRED]], 1)
         expected = (p**2).sum(axis=1)
     else:
-        p = sums[:, FIXED : FIXED + K] / np.maximum(sums[:, [RATED]], 1)
+        p = sums[:, N_FIXED_COLUMNS : N_FIXED_COLUMNS + K] / np.maximum(sums[:, [RATED]], 1)
         expected = (p * (1 - p)).sum(axis=1) / (K - 1) if K > 1 else np.ones(len(p))  # Undefined for one class.
-    return ratio(observed - expected, 1 - expected)
+    return safe_ratio(observed - expected, 1 - expected)
 
 
-def _alpha(scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
+def _krippendorff_alpha(scale: Scale, place: FloatArray, sums: FloatArray) -> FloatArray:
     K = place.size
-    counts = sums[:, FIXED + K : FIXED + 2 * K]  # (B, K)
+    counts = sums[:, N_FIXED_COLUMNS + K : N_FIXED_COLUMNS + 2 * K]  # (B, K)
     n, observed = counts.sum(axis=1), sums[:, APART]
     if scale == "nominal":
         expected = n**2 - (counts**2).sum(axis=1)
     elif scale == "interval":
-        expected = _spread(counts, np.broadcast_to(place, counts.shape))
+        expected = _pairwise_squared_distance(counts, np.broadcast_to(place, counts.shape))
     else:
         rank = np.cumsum(counts, axis=1) - counts / 2  # Midranks, whose difference is the ordinal δ.
         first, second = np.triu_indices(K, 1)
         distance = (rank[:, first] - rank[:, second]) ** 2
-        observed, expected = (sums[:, FIXED + 3 * K :] * distance).sum(axis=1), _spread(counts, rank)
-    return 1 - ratio((n - 1) * observed, expected)
+        observed, expected = (
+            (sums[:, N_FIXED_COLUMNS + 3 * K :] * distance).sum(axis=1),
+            _pairwise_squared_distance(counts, rank),
+        )
+    return 1 - safe_ratio((n - 1) * observed, expected)
 
 
-def _spread(counts: FloatArray, place: FloatArray) -> FloatArray:
+def _pairwise_squared_distance(counts: FloatArray, place: FloatArray) -> FloatArray:
     """(B,) Σ_{c,k} n_c n_k (x_c − x_k)² = 2 n Σ_c n_c (x_c − x̄)²."""
     n = counts.sum(axis=1, keepdims=True)
     mean = (counts * place).sum(axis=1, keepdims=True) / np.maximum(n, 1)

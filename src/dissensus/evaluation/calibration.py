@@ -15,11 +15,11 @@ from scipy.sparse import csr_array
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import distribution_pair, known_rows
+from dissensus.evaluation._check import check_distribution_pair, rows_with_gold
 from dissensus.evaluation.exceptions import NoItems
-from dissensus.evaluation.hard import hits, tied
+from dissensus.evaluation.hard import probability_correct, tied_classes
 
-Equal = Literal["width", "mass"]
+BinWidth = Literal["width", "mass"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class ReliabilityCurve:
         return float((gap * self.count[some]).sum() / self.count.sum())  # Eq. 3, Guo et al. 2017
 
 
-def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "width") -> ReliabilityCurve:
+def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: BinWidth = "width") -> ReliabilityCurve:
     """Return accuracy of the predicted class in bins of its confidence (Guo et al. 2017, section 2).
 
     Parameters
@@ -56,8 +56,8 @@ def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "widt
     (array([0, 3]), array([ nan, 0.77]), array([ nan, 0.67]), 0.1)
     """
     check_argument("bins", bins, int, low=1)
-    check_argument("equal", equal, Equal)
-    confidence, right = _confidence(gold, h)
+    check_argument("equal", equal, BinWidth)
+    confidence, right = _confidence_and_correctness(gold, h)
     places = np.linspace(0, 1, bins + 1)
     edges = places if equal == "width" else np.quantile(confidence, places)
     at = np.searchsorted(edges[1:-1], confidence)
@@ -67,7 +67,7 @@ def reliability_curve(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "widt
         return ReliabilityCurve(edges, count, *means)
 
 
-def expected_calibration_error(gold: Any, h: Any, *, bins: int = 15, equal: Equal = "width") -> float:
+def expected_calibration_error(gold: Any, h: Any, *, bins: int = 15, equal: BinWidth = "width") -> float:
     """Return Σ_b (items in b / items) |accuracy of b − confidence of b| (Guo et al. 2017, Eq. 3).
 
     Bins with few items bias it upwards: compare methods on the same items with the same bins (`reliability_curve`).
@@ -84,33 +84,33 @@ def log_loss(gold: Any, h: Any) -> float:
     >>> round(log_loss([0, 1], [[0.9, 0.1], [0.2, 0.8]]), 3)
     0.164
     """
-    return float(log_losses(gold, h).mean())
+    return float(log_loss_per_item(gold, h).mean())
 
 
-def log_losses(gold: Any, h: Any) -> FloatArray:
+def log_loss_per_item(gold: Any, h: Any) -> FloatArray:
     """Return (known items,) −log h[gold]."""
-    gold, h = known_rows(gold, h, "h")
+    gold, h = rows_with_gold(gold, h, "h")
     with np.errstate(divide="ignore"):
         return np.asarray(-np.log(h[np.arange(gold.size), gold]) + 0.0)  # Adding 0 turns −0 into 0.
 
 
-def gaps(gold: Any, h: Any, *, bins: int = 15) -> Any:
+def confidence_gaps_by_bin(gold: Any, h: Any, *, bins: int = 15) -> Any:
     """Return (known items, bins), sparse: correctness minus confidence of each item, in its bin of equal width.
 
     Σ_b |sum of column b| / items is the expected calibration error, so these sums suffice for a bootstrap.
     """
-    confidence, right = _confidence(gold, h)
+    confidence, right = _confidence_and_correctness(gold, h)
     at = np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], confidence)
     return csr_array((right - confidence, (np.arange(at.size), at)), shape=(at.size, bins))
 
 
-def _confidence(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:
+def _confidence_and_correctness(gold: Any, h: Any) -> tuple[FloatArray, FloatArray]:
     """Return the probability of the predicted class of every known item, and the share to which it is right."""
     if np.ndim(gold) != 2:
-        gold, h = known_rows(gold, h, "h")
-        return h.max(axis=1), hits(gold, h)
-    y, h = distribution_pair(gold, h)
+        gold, h = rows_with_gold(gold, h, "h")
+        return h.max(axis=1), probability_correct(gold, h)
+    y, h = check_distribution_pair(gold, h)
     if len(h) == 0:
         raise NoItems
-    best = tied(h)
+    best = tied_classes(h)
     return h.max(axis=1), (y * best).sum(axis=1) / best.sum(axis=1)

@@ -17,9 +17,9 @@ from dissensus.common.jit import lazy_jit
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.agreement import agreement, numeric_agreement
-from dissensus.evaluation.exceptions import BadDistance, BadDistances, NoSharedItems, NotABox, TooManyDistances
+from dissensus.evaluation.exceptions import BadBox, BadDistances, BadLabelDistance, NoSharedItems, TooManyDistances
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
-from dissensus.evaluation.ratings import Ratings, ratio
+from dissensus.evaluation.ratings import Ratings, safe_ratio
 from dissensus.evaluation.spans import span_agreement
 from dissensus.table.annotations import Annotations
 
@@ -46,7 +46,9 @@ def set_distances(table: Annotations, distance: SetDistance = "jaccard") -> Floa
     return np.asarray(1 - similarity)
 
 
-def agreement_by_kind(table: Annotations, *, scale: Any = "nominal", values: Any = None, **bootstrap: Any) -> Any:
+def agreement_for_label_type(
+    table: Annotations, *, scale: Any = "nominal", values: Any = None, **bootstrap: Any
+) -> Any:
     """Return estimates of the coefficients of the table's label type; `scale` and `values` as in `agreement`."""
     if table.kind == "spans":
         return span_agreement(table, **bootstrap)
@@ -55,7 +57,7 @@ def agreement_by_kind(table: Annotations, *, scale: Any = "nominal", values: Any
     if table.kind == "sets":
         distances = {"jaccard_alpha": set_distances(table), "masi_alpha": set_distances(table, "masi")}
     elif table.kind == "objects":
-        distances = {"words_alpha": all_distances(table, "words")}
+        distances = {"words_alpha": label_distance_matrix(table, "words")}
     else:
         return agreement(table, scale=scale, values=values, **bootstrap)
     return {name: distance_alpha(table, one, **bootstrap) for name, one in distances.items()}
@@ -69,26 +71,26 @@ def distance_alpha(table: Annotations, distance: Any, level: float = 0.95, **boo
     delta = np.asarray(distance, np.float64)
     if delta.shape != (table.n_classes,) * 2 or not np.allclose(delta, delta.T) or (np.diag(delta) != 0).any():
         raise BadDistances(labels=table.n_classes, shape=delta.shape)
-    rows, shape = Ratings.of(table), (table.n_items, table.n_classes)
+    rows, shape = Ratings.from_table(table), (table.n_items, table.n_classes)
     m = np.bincount(rows.rated_item, minlength=table.n_items)
     votes = csr_array((rows.share, (rows.item, rows.label)), shape=shape)[m > 1]
     own = csr_array((rows.share, (rows.rating, rows.label)), shape=(rows.rated_item.size, table.n_classes))
     if not votes.shape[0]:
         raise NoSharedItems(count=table.n_items, units="items")
     # A rating of several labels does not disagree with itself.
-    inner = np.bincount(rows.rated_item, _pair_sums(own, delta), table.n_items)[m > 1]
-    apart = (_pair_sums(votes, delta) - inner) / (m[m > 1] - 1)
+    inner = np.bincount(rows.rated_item, _sum_pair_distances(own, delta), table.n_items)[m > 1]
+    apart = (_sum_pair_distances(votes, delta) - inner) / (m[m > 1] - 1)
     sums = bootstrap_sums(hstack([csr_array(apart[:, None]), votes], format="csr"), **bootstrap)
 
     def alpha(found: FloatArray) -> FloatArray:
         counts = found[:, 1:]
         expected = np.einsum("bk,bk->b", counts @ delta, counts)
-        return 1 - ratio((counts.sum(axis=1) - 1) * found[:, 0], expected)
+        return 1 - safe_ratio((counts.sum(axis=1) - 1) * found[:, 0], expected)
 
     return sums.estimate(alpha, level)
 
 
-def _pair_sums(rows: Any, delta: FloatArray) -> FloatArray:
+def _sum_pair_distances(rows: Any, delta: FloatArray) -> FloatArray:
     """Return (n,) Σ_{c,k} v_c v_k δ_ck of sparse rows (n, K)."""
     return np.asarray(rows.multiply(rows @ delta).sum(axis=1)).reshape(-1)
 
@@ -106,11 +108,11 @@ def pair_distances(
         bad = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
         if bad.size:
             first, second = (str(labels[codes[bad[0]]])[:40] for codes in (left, right))
-            raise BadDistance(first=first, second=second, distance=float(found[bad[0]]))
+            raise BadLabelDistance(first=first, second=second, distance=float(found[bad[0]]))
         return found
     check_argument("distance", distance, ObjectDistance)
     if distance == "boxes":
-        boxes = np.array([_box(one) for one in labels]).reshape(-1, 4)
+        boxes = np.array([_box_corners(one) for one in labels]).reshape(-1, 4)
         a, b = boxes[left], boxes[right]
         both = np.maximum(np.minimum(a[:, 2:], b[:, 2:]) - np.maximum(a[:, :2], b[:, :2]), 0).prod(axis=1)
         areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1)
@@ -122,11 +124,11 @@ def pair_distances(
     codes = np.array([place[part] for one in parts for part in one], np.int64)
     start = np.cumsum([0, *map(len, parts)])
     found = np.empty(left.size)
-    _edits(codes, start, left.astype(np.int64), right.astype(np.int64), found)
+    _edit_distances(codes, start, left.astype(np.int64), right.astype(np.int64), found)
     return found
 
 
-def all_distances(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> FloatArray:
+def label_distance_matrix(table: Annotations, distance: ObjectDistance | Callable[[Any, Any], float]) -> FloatArray:
     """Return (K, K) distances of all labels of a table, which may have up to `MAX_LABELS`."""
     K = table.n_classes
     if K > MAX_LABELS:
@@ -137,16 +139,16 @@ def all_distances(table: Annotations, distance: ObjectDistance | Callable[[Any, 
     return found
 
 
-def _box(label: Any) -> list[float]:
+def _box_corners(label: Any) -> list[float]:
     try:
         x, y, width, height = (float(part) for part in str(label).strip("[]() ").split(","))
     except ValueError:
-        raise NotABox(label=str(label)[:40]) from None
+        raise BadBox(label=str(label)[:40]) from None
     return [x, y, x + width, y + height]
 
 
 @lazy_jit
-def _edits(codes: IntArray, start: IntArray, left: IntArray, right: IntArray, out: FloatArray) -> None:
+def _edit_distances(codes: IntArray, start: IntArray, left: IntArray, right: IntArray, out: FloatArray) -> None:
     """Write the edit distance of each pair of code sequences, as a share of the longer."""
     longest = np.diff(start).max()
     row = np.empty(longest + 1, np.int64)

@@ -21,11 +21,11 @@ from scipy.stats import mannwhitneyu
 
 from dissensus.common.notebook import html_table
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation.exceptions import CellsOfUnequalLength, KurtosisOfTwoClasses, NamesAndCodes
+from dissensus.evaluation.exceptions import CellsOfUnequalLength, KurtosisOfTwoClasses, MixedNamesAndCodes
 
 MIN_VARIANCE = 1e-12  # of the entries of a soft label; below it the label is an even split
 KURTOSIS_DIGITS = 9  # soft labels that differ only in the order of classes must be tied in a test of ranks
-WORDS = ("right", "wrong")
+OUTCOME_NAMES = ("right", "wrong")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +40,8 @@ class ErrorCells:
         """Return plain values."""
         cells = [
             {"stl": stl, "mtl": mtl, "items": int(self.count[a, b]), "kurtosis": float(self.kurtosis[a, b])}
-            for a, stl in enumerate(WORDS)
-            for b, mtl in enumerate(WORDS)
+            for a, stl in enumerate(OUTCOME_NAMES)
+            for b, mtl in enumerate(OUTCOME_NAMES)
         ]
         if self.test is None:
             return {"cells": cells, "mann_whitney": None}
@@ -80,7 +80,7 @@ def error_cells(stl: Any, mtl: Any, truth: Any, soft: Any) -> ErrorCells:
         raise CellsOfUnequalLength(stl=stl.shape, mtl=mtl.shape, truth=truth.shape, soft=soft.shape)
     codes = [array.dtype.kind in "iu" for array in (stl, mtl, truth)]
     if any(codes) and not all(codes):
-        raise NamesAndCodes()
+        raise MixedNamesAndCodes()
     known = truth >= 0 if all(codes) else np.ones(truth.size, np.bool_)
     if soft.shape[1] == 2:
         warnings.warn(KurtosisOfTwoClasses(), stacklevel=2)

@@ -54,7 +54,7 @@ class CodeOutOfRange(DataError):
         return self.n_classes - 1
 
 
-class NoKnownGold(DataError):
+class NoGoldLabels(DataError):
     template = "none of the {items:,} items has a gold label, so there is nothing to compare with."
     items: int
 
@@ -119,7 +119,7 @@ class NoSharedItems(DataError):
     units: Literal["items", "documents"]
 
 
-class NothingToHide(DataError):
+class NoHideableAnnotations(DataError):
     template = "no item is labelled by two annotators, so no annotator can be hidden."
 
 
@@ -134,11 +134,11 @@ class BadClassCodes(DataError):
     codes: tuple[int, ...]
 
 
-class SamePlace(DataError):
+class RepeatedClassPosition(DataError):
     template = "two classes have the same value; on an ordinal scale every class needs its own."
 
 
-class NotANumber(DataError):
+class ClassNameNotNumeric(DataError):
     template = (
         "class {name!r} is not a number, which an interval scale needs; use {param[scale='ordinal']}, "
         "{param[scale='nominal']} or {param[values]}."
@@ -152,7 +152,7 @@ class BadDistances(DataError):
     shape: tuple[int, ...]
 
 
-class BadDistance(DataError):
+class BadLabelDistance(DataError):
     template = "the distance of {first!r} and {second!r} is {distance}; a distance is a number, at least 0."
     first: str
     second: str
@@ -172,7 +172,7 @@ class TooManyDistances(DataError):
         return self.labels**2
 
 
-class NotABox(DataError):
+class BadBox(DataError):
     template = "label {label!r} is not a box; a box is 'x, y, width, height'."
     label: str
 
@@ -212,7 +212,7 @@ class CellsOfUnequalLength(DataError):
     example = {"stl": (9,), "mtl": (9,), "truth": (9,), "soft": (8, 3)}
 
 
-class NamesAndCodes(DataError):
+class MixedNamesAndCodes(DataError):
     template = "stl, mtl and truth must all be names or all be codes; some are integers and some are not."
 
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, hstack
 
 from dissensus.common.arrays import TIE_TOLERANCE
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import integers, known_codes, known_rows
+from dissensus.evaluation._check import check_integers, codes_with_gold, rows_with_gold
 from dissensus.evaluation.exceptions import BadClassCodes
 
 
@@ -27,7 +27,7 @@ def confusion_matrix(gold: Any, predicted: Any, n_classes: int | None = None) ->
     array([[1, 0],
            [1, 1]])
     """
-    gold, predicted, K = known_codes(gold, predicted, n_classes)
+    gold, predicted, K = codes_with_gold(gold, predicted, n_classes)
     return np.bincount(gold * K + predicted, minlength=K * K).reshape(K, K)
 
 
@@ -37,7 +37,7 @@ def accuracy(gold: Any, predicted: Any) -> float:
     >>> accuracy([0, 1, 2, -1], [0, 1, 1, 0])
     0.6666666666666666
     """
-    gold, predicted, _ = known_codes(gold, predicted)
+    gold, predicted, _ = codes_with_gold(gold, predicted)
     return float((gold == predicted).mean())
 
 
@@ -51,17 +51,17 @@ def expected_accuracy(gold: Any, posterior: Any, *, tie: float = TIE_TOLERANCE) 
     >>> expected_accuracy([0, 1], [[0.8, 0.2], [0.5, 0.5]])
     0.75
     """
-    return float(hits(gold, posterior, tie).mean())
+    return float(probability_correct(gold, posterior, tie).mean())
 
 
-def hits(gold: Any, posterior: Any, tie: float = TIE_TOLERANCE) -> FloatArray:
+def probability_correct(gold: Any, posterior: Any, tie: float = TIE_TOLERANCE) -> FloatArray:
     """Return (known items,) the probability that the best class is right if ties are broken by a fair draw."""
-    gold, posterior = known_rows(gold, posterior, "posterior")
-    best = tied(posterior, tie)
+    gold, posterior = rows_with_gold(gold, posterior, "posterior")
+    best = tied_classes(posterior, tie)
     return np.asarray(best[np.arange(gold.size), gold] / best.sum(axis=1))
 
 
-def tied(posterior: FloatArray, tie: float = TIE_TOLERANCE) -> Any:
+def tied_classes(posterior: FloatArray, tie: float = TIE_TOLERANCE) -> Any:
     """Return (I, K) bool: the classes that share the largest probability."""
     return posterior >= posterior.max(axis=1, keepdims=True) * (1 - tie)
 
@@ -85,7 +85,7 @@ def macro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None)
     >>> round(macro_f1([0, 1, 2, 2], [0, 1, 2, 1]), 3)
     0.778
     """
-    twice_correct, total = _f1_parts(gold, predicted, classes)
+    twice_correct, total = _f1_numerator_and_denominator(gold, predicted, classes)
     return float((twice_correct / np.maximum(total, 1)).mean())
 
 
@@ -95,7 +95,7 @@ def micro_f1(gold: Any, predicted: Any, *, classes: Sequence[int] | None = None)
     >>> round(micro_f1([0, 1, 2, 2], [0, 1, 2, 1], classes=[1, 2]), 3)
     0.667
     """
-    twice_correct, total = _f1_parts(gold, predicted, classes).sum(axis=1)
+    twice_correct, total = _f1_numerator_and_denominator(gold, predicted, classes).sum(axis=1)
     return float(twice_correct / max(total, 1))
 
 
@@ -108,7 +108,7 @@ def hard_scores(gold: Any, predicted: Any) -> dict[str, float]:
     return {one.__name__: one(gold, predicted) for one in (accuracy, balanced_accuracy, macro_f1, micro_f1)}
 
 
-def outcomes(gold: IntArray, chosen: FloatArray) -> Any:
+def class_outcomes(gold: IntArray, chosen: FloatArray) -> Any:
     """Return (n, 3 K), sparse: correct, gold and chosen class of each item, from codes (n,) and choices (n, K).
 
     A choice among t tied classes is 1/t for each of them. `mean_recall` and `mean_f1` are functions of the sums.
@@ -119,30 +119,30 @@ def outcomes(gold: IntArray, chosen: FloatArray) -> Any:
 
 
 def mean_recall(sums: FloatArray) -> FloatArray:
-    """Return (B,) the mean recall over the gold classes, from sums (B, 3 K) of `outcomes`."""
+    """Return (B,) the mean recall over the gold classes, from sums (B, 3 K) of `class_outcomes`."""
     correct, gold, _ = np.split(sums, 3, axis=1)
-    return _mean_ratio(correct, gold)
+    return _mean_of_ratios(correct, gold)
 
 
 def mean_f1(sums: FloatArray) -> FloatArray:
-    """Return (B,) the mean F1 over the classes that occur, from sums (B, 3 K) of `outcomes`."""
+    """Return (B,) the mean F1 over the classes that occur, from sums (B, 3 K) of `class_outcomes`."""
     correct, gold, chosen = np.split(sums, 3, axis=1)
-    return _mean_ratio(2 * correct, gold + chosen)
+    return _mean_of_ratios(2 * correct, gold + chosen)
 
 
-def _mean_ratio(parts: FloatArray, totals: FloatArray) -> FloatArray:
+def _mean_of_ratios(parts: FloatArray, totals: FloatArray) -> FloatArray:
     occurs = totals > 0
     shares = np.where(occurs, parts / np.where(occurs, totals, 1), 0)
     return np.asarray(shares.sum(axis=1) / occurs.sum(axis=1))
 
 
-def _f1_parts(gold: Any, predicted: Any, classes: Sequence[int] | None) -> IntArray:
+def _f1_numerator_and_denominator(gold: Any, predicted: Any, classes: Sequence[int] | None) -> IntArray:
     """Return (2, K) 2 TP and 2 TP + FP + FN of `classes`, or of the classes that occur."""
     counts = confusion_matrix(gold, predicted)
     parts = np.stack([2 * counts.diagonal(), counts.sum(axis=0) + counts.sum(axis=1)])
     if classes is None:
         return parts[:, parts[1] > 0]
-    chosen = integers(classes, "classes")
+    chosen = check_integers(classes, "classes")
     if chosen.size == 0 or chosen.min() < 0 or np.unique(chosen).size < chosen.size:
         raise BadClassCodes(codes=tuple(chosen.tolist()))
     return np.pad(parts, [(0, 0), (0, int(chosen.max()) + 1)])[:, chosen]

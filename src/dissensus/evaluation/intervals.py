@@ -20,7 +20,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, OnStep
 from dissensus.compute.engines.local import thread_count
 from dissensus.compute.kernels.resample import BLOCK, LANES, add_sums
-from dissensus.evaluation._check import check_finite, check_lengths, numbers
+from dissensus.evaluation._check import check_finite, check_lengths, check_numbers
 from dissensus.evaluation.exceptions import MissingStatistic, NoItems, WrongArray
 from dissensus.messages import ParameterName
 
@@ -46,7 +46,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class BootstrapSums:
     """Sums of S statistics over all items and over the items of each of B resamples."""
 
     whole: FloatArray  # (S,)
@@ -105,7 +105,9 @@ def bootstrap(
     return sums.estimate(lambda s: s[:, 0] / table.size, level, table.size if share else 0)
 
 
-def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None) -> Sums:
+def bootstrap_sums(
+    stats: Any, *, resamples: int = 1000, seed: int | None = 0, on_step: OnStep | None = None
+) -> BootstrapSums:
     """Return sums of (I,) or (I, S) statistics, dense or sparse (csr_array), over all items and over resamples.
 
     >>> sums = bootstrap_sums([[1, 0], [1, 1], [0, 1]] * 50)
@@ -114,7 +116,7 @@ def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
     >>> [str(mean) for mean in sums.means(150)]
     ['0.667 (95 % interval 0.587 to 0.747)', '0.667 (95 % interval 0.587 to 0.740)']
     """
-    stats = stats if issparse(stats) else csr_array(_checked(stats))
+    stats = stats if issparse(stats) else csr_array(_check_statistics(stats))
     check_argument("resamples", resamples, int, low=0)
     check_argument("seed", seed, int | None, low=0)
     (n_items, n_columns), batches = stats.shape, -(-resamples // LANES)
@@ -144,10 +146,10 @@ def bootstrap_sums(stats: Any, *, resamples: int = 1000, seed: int | None = 0, o
     finally:
         pool.shutdown(cancel_futures=True)  # An interrupt does not wait for the rest.
     resampled = np.concatenate(parts, axis=1).T[:resamples] if parts else np.empty((0, n_columns))
-    return Sums(total, np.ascontiguousarray(resampled))
+    return BootstrapSums(total, np.ascontiguousarray(resampled))
 
 
-def _checked(stats: Any) -> FloatArray:
+def _check_statistics(stats: Any) -> FloatArray:
     """Return statistics as (I, S) finite numbers."""
     table = np.asarray(stats)
     if table.ndim not in (1, 2) or table.dtype.kind not in "iufb":
@@ -171,11 +173,11 @@ def percentile_interval(value: float, resampled: Any, level: float = 0.95, share
         return Estimate(value, float("nan"), float("nan"), level)
     low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
     if share_of and value in (0.0, 1.0):
-        low, high = score_interval(value, share_of, float(ndtri((1 + level) / 2)))
+        low, high = wilson_interval(value, share_of, float(ndtri((1 + level) / 2)))
     return Estimate(value, float(low), float(high), level)
 
 
-def score_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
+def wilson_interval(mean: Any, trials: Any, z: float) -> tuple[Any, Any]:
     """Return Wilson's bounds (1927) of a share of `trials`, which need not be whole, z standard errors wide."""
     middle = (mean + z**2 / (2 * trials)) / (1 + z**2 / trials)
     half = z / (1 + z**2 / trials) * np.sqrt(np.maximum(mean * (1 - mean), 0) / trials + z**2 / (4 * trials**2))
@@ -215,7 +217,7 @@ def paired_bootstrap(
     0.100 (95 % interval 0.050 to 0.170) 0.004
     """
     check_argument("resamples", resamples, int, low=1)
-    first, second = numbers(first, "first"), numbers(second, "second")
+    first, second = check_numbers(first, "first"), check_numbers(second, "second")
     check_lengths(first, second, "first", "second")
     sums = bootstrap_sums(first - second, resamples=resamples, **bootstrap)
     slack = 1e-12 * first.size * np.abs(first - second).max()  # Sums of equal terms may differ in the last digit.
@@ -223,7 +225,7 @@ def paired_bootstrap(
     return Difference(sums.means(first.size, level)[0], (1 + extreme) / (1 + resamples))
 
 
-def holm(p_values: dict[str, float]) -> dict[str, float]:
+def holm_correction(p_values: dict[str, float]) -> dict[str, float]:
     """Return p-values corrected for their number by Holm's method (1979)."""
     result, largest = {}, 0.0
     for rank, name in enumerate(sorted(p_values, key=p_values.__getitem__)):

@@ -15,16 +15,16 @@ import numpy as np
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation.exceptions import TooFewAnnotators
-from dissensus.evaluation.intervals import score_interval
-from dissensus.evaluation.ratings import LabelPairs, Ratings, label_pairs, places, ratio
+from dissensus.evaluation.intervals import wilson_interval
+from dissensus.evaluation.ratings import LabelPairs, Ratings, class_positions_on_scale, label_pairs, safe_ratio
 from dissensus.table.annotations import Annotations
 
 Weights = Literal["none", "linear", "quadratic"]
-Z = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
+Z_95 = 1.959963984540054  # 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class PairAgreement:
     """Agreement of the pairs of annotators that share enough items, sorted by name."""
 
     first: Names  # (P,) annotator
@@ -39,8 +39,10 @@ class Pairs:
         return int(self.first.size)
 
 
-def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "none", values: Any = None) -> Pairs:
-    """Return Cohen's κ of all pairs of annotators that share at least `least` items.
+def cohen_kappas(
+    table: Annotations, *, min_shared: int = 20, weights: Weights = "none", values: Any = None
+) -> PairAgreement:
+    """Return Cohen's κ of all pairs of annotators that share at least `min_shared` items.
 
     κ = 1 − D / E (Cohen 1960; with weights Cohen 1968): D the mean disagreement over shared items, E its expected value
     if each annotator kept their class shares but labelled at random. Disagreement is 0 or 1, or with weights the
@@ -51,40 +53,43 @@ def cohen_kappas(table: Annotations, *, least: int = 20, weights: Weights = "non
 
     Parameters
     ----------
-    least : int
+    min_shared : int
         Minimum number of items that a pair shares.
     weights : "none", "linear" or "quadratic"
     values : (K,), optional
         Positions of the classes, for weights; default: 0, 1, …, K − 1.
 
     >>> from dissensus.table.simulate import simulate
-    >>> pairs = cohen_kappas(simulate(200, 12, 3, seed=1).annotations, least=30)
+    >>> pairs = cohen_kappas(simulate(200, 12, 3, seed=1).annotations, min_shared=30)
     >>> pairs.first[:2], pairs.second[:2], pairs.shared[:2]
     (array([0, 0]), array([2, 4]), array([46, 48]))
     """
     check_argument("weights", weights, Weights)
     K = table.n_classes
-    place = places(table, "ordinal", values)  # Positions span a length of 1.
+    place = class_positions_on_scale(table, "ordinal", values)  # Positions span a length of 1.
     power = {"none": 0, "linear": 1, "quadratic": 2}[weights]
     distance = np.abs(place[:, None] - place[None, :]) ** power * (1 - np.eye(K))  # (K, K) from 0 to 1
 
     def sums(found: LabelPairs) -> Iterator[FloatArray]:
         apart = distance[found.mine, found.theirs]
-        yield from map(found.sums, (apart, apart**2))
+        yield from map(found.weighted_sums, (apart, apart**2))
         votes = (
             np.bincount(found.pair * K + one, found.weight, found.first.size * K) for one in (found.mine, found.theirs)
         )
         mine, theirs = (one.reshape(-1, K) for one in votes)
         yield (mine @ distance * theirs).sum(axis=1) / found.shared  # Expected from random labels with the same shares.
 
-    make, shared, (apart, squares, chance) = _pair_sums(table, least, sums)
-    low, high = wilson(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
-    low, high = np.maximum(1 - ratio((1 - low) * shared, chance), -1.0), 1 - ratio((1 - high) * shared, chance)
-    return make(1 - ratio(apart, chance), low, high)
+    make, shared, (apart, squares, chance) = _pair_agreement_builder(table, min_shared, sums)
+    low, high = wilson_interval_of_mean(1 - apart / shared, squares / shared - (apart / shared) ** 2, shared)
+    low, high = (
+        np.maximum(1 - safe_ratio((1 - low) * shared, chance), -1.0),
+        1 - safe_ratio((1 - high) * shared, chance),
+    )
+    return make(1 - safe_ratio(apart, chance), low, high)
 
 
-def concordances(table: Annotations, *, least: int = 20) -> Pairs:
-    """Return Lin's concordance, as `kappa`, of the numbers of all pairs that share at least `least` items.
+def concordances(table: Annotations, *, min_shared: int = 20) -> PairAgreement:
+    """Return Lin's concordance, as `kappa`, of the numbers of all pairs that share at least `min_shared` items.
 
     ρ = 2 cov / (var_x + var_y + (mean_x − mean_y)²) (Lin 1989) equals κ with quadratic weights, without a matrix of
     labels × labels. The interval is Fisher's on atanh ρ.
@@ -93,38 +98,38 @@ def concordances(table: Annotations, *, least: int = 20) -> Pairs:
     >>> concordances(simulate_kind("numbers", 60, 6, seed=1).annotations).kappa[:2].round(3)
     array([0.629, 0.663])
     """
-    place = places(table, "interval", table.values)
+    place = class_positions_on_scale(table, "interval", table.values)
 
     def sums(found: LabelPairs) -> Iterator[FloatArray]:
         x, y = place[found.mine], place[found.theirs]
-        yield from map(found.sums, (x, y, (x - y) ** 2, x**2 + y**2))
+        yield from map(found.weighted_sums, (x, y, (x - y) ** 2, x**2 + y**2))
 
-    make, shared, totals = _pair_sums(table, least, sums)
+    make, shared, totals = _pair_agreement_builder(table, min_shared, sums)
     x, y, apart, squares = (total / shared for total in totals)
-    rho = 1 - ratio(apart, squares - 2 * x * y)
-    half = Z / np.sqrt(np.maximum(shared - 3, 1))
+    rho = 1 - safe_ratio(apart, squares - 2 * x * y)
+    half = Z_95 / np.sqrt(np.maximum(shared - 3, 1))
     with np.errstate(divide="ignore"):
         low, high = (np.tanh(np.arctanh(np.clip(rho, -1, 1)) + side * half) for side in (-1, 1))
     return make(rho, low, high)
 
 
-def _pair_sums(
-    table: Annotations, least: int, sums: Callable[[LabelPairs], Iterable[FloatArray]]
-) -> tuple[Callable[..., Pairs], FloatArray, list[FloatArray]]:
-    """Return a function that builds `Pairs` from kappa, low and high; the numbers of shared items; and the `sums`."""
-    check_argument("least", least, int, low=1)
+def _pair_agreement_builder(
+    table: Annotations, min_shared: int, sums: Callable[[LabelPairs], Iterable[FloatArray]]
+) -> tuple[Callable[..., PairAgreement], FloatArray, list[FloatArray]]:
+    """Return a function that builds `PairAgreement` from kappa, low and high; shared items; the sums."""
+    check_argument("min_shared", min_shared, int, low=1)
     if table.n_annotators < 2:
         raise TooFewAnnotators(annotators=table.n_annotators)
     parts = [
-        (found.first, found.second, found.shared, found.sums(found.mine == found.theirs), *sums(found))
-        for found in label_pairs(Ratings.of(table), table.n_annotators, table.n_classes, least)
+        (found.first, found.second, found.shared, found.weighted_sums(found.mine == found.theirs), *sums(found))
+        for found in label_pairs(Ratings.from_table(table), table.n_annotators, table.n_classes, min_shared)
     ]
     first, second, shared, same, *others = map(np.concatenate, zip(*parts, strict=True))
     names = table.annotators[first], table.annotators[second]
-    return partial(Pairs, *names, shared.astype(np.int64), same / shared), shared, others
+    return partial(PairAgreement, *names, shared.astype(np.int64), same / shared), shared, others
 
 
-def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
+def wilson_interval_of_mean(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return bounds of the mean of n values from 0 to 1: Wilson's (1927) of a share with the same variance.
 
     The share has n m (1 − m) / variance trials, which is n for values of 0 and 1.
@@ -132,4 +137,4 @@ def wilson(mean: FloatArray, variance: FloatArray, n: FloatArray) -> tuple[Float
     spread = mean * (1 - mean)
     varies = variance > 1e-9
     trials = n * np.where(varies, np.maximum(spread / np.where(varies, variance, 1), 1), 1)
-    return score_interval(mean, trials, Z)
+    return wilson_interval(mean, trials, Z_95)

@@ -30,15 +30,15 @@ from dissensus.common.arrays import is_first_of_pair, random_ranks_within_groups
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.evaluation import exceptions as errors
-from dissensus.evaluation._check import class_positions, distributions, integers
-from dissensus.evaluation.hard import tied
+from dissensus.evaluation._check import check_distributions, check_integers, class_positions
+from dissensus.evaluation.hard import tied_classes
 from dissensus.messages import ParameterName
 from dissensus.table.annotations import Annotations
 
-By = Literal["item", "annotator"]
+GroupBy = Literal["item", "annotator"]
 
 
-def error_rate(table: Annotations, predicted: Any, *, by: By = "item") -> FloatArray:
+def error_rate(table: Annotations, predicted: Any, *, by: GroupBy = "item") -> FloatArray:
     """Return (items with annotations,) the share of an item's annotators whose label was predicted wrongly.
 
     Parameters
@@ -57,13 +57,13 @@ def error_rate(table: Annotations, predicted: Any, *, by: By = "item") -> FloatA
     >>> error_rate(table, [1, 1, 1], by="annotator")
     array([0., 1.])
     """
-    best = tied(_predicted(table, predicted))
+    best = tied_classes(_predicted_distributions(table, predicted))
     chance = best / best.sum(axis=1, keepdims=True)  # (N, K) fair draw among tied classes
-    return _means(table, 1 - (chance * _label_distributions(table)).sum(axis=1), by)
+    return _group_means(table, 1 - (chance * _label_distributions(table)).sum(axis=1), by)
 
 
 def absolute_distance(
-    table: Annotations, predicted: Any, *, positions: Any = None, scale: float | None = None, by: By = "item"
+    table: Annotations, predicted: Any, *, positions: Any = None, scale: float | None = None, by: GroupBy = "item"
 ) -> FloatArray:
     """Return (items with annotations,) the mean distance of labels and predictions, as a share of the scale.
 
@@ -80,7 +80,7 @@ def absolute_distance(
     >>> absolute_distance(table, [0, 1, 1])
     array([0.25, 0.  ])
     """
-    predicted = _predicted(table, predicted)
+    predicted = _predicted_distributions(table, predicted)
     place = class_positions(positions, table.n_classes)
     scale = float(np.ptp(place)) if scale is None else scale
     if not 0 < scale < np.inf:
@@ -90,7 +90,7 @@ def absolute_distance(
     reached[:, -1] = True
     median = place[order[reached.argmax(axis=1)]]  # (N,) the lower one of two
     distance = (_label_distributions(table) * np.abs(place - median[:, None])).sum(axis=1)
-    return _means(table, distance / scale, by)
+    return _group_means(table, distance / scale, by)
 
 
 def hide_annotators(
@@ -108,7 +108,7 @@ def hide_annotators(
     per_item = np.bincount(item, minlength=table.n_items)
     several = per_item > 1
     if not several.any():
-        raise errors.NothingToHide
+        raise errors.NoHideableAnnotations
     rank = random_ranks_within_groups(item, np.random.default_rng(seed))
     hide = np.clip(np.round(share * per_item), 1, np.maximum(per_item - 1, 0)).astype(np.int64)
     hidden = (rank < hide[item])[pair]
@@ -120,26 +120,26 @@ def _label_distributions(table: Annotations) -> FloatArray:
     return np.asarray(np.eye(table.n_classes)[table.label] if table.proba is None else table.proba)
 
 
-def _predicted(table: Annotations, predicted: Any) -> FloatArray:
+def _predicted_distributions(table: Annotations, predicted: Any) -> FloatArray:
     """Return (N, K) predictions as checked distributions; a code becomes one with a probability of 1."""
     array, K, name = np.asarray(predicted), table.n_classes, ParameterName("predicted")
     if array.ndim not in (1, 2) or len(array) != len(table):
         raise errors.NotRowsOfTable(rows=len(table), shape=array.shape)
     if array.ndim == 2:
-        array = distributions(array, name)
+        array = check_distributions(array, name)
         if array.shape[1] != K:
             raise errors.NotOnePerClass(name=name, values=array.shape[1], n_classes=K)
         return np.asarray(array)
-    codes = integers(array, name)
+    codes = check_integers(array, name)
     bad = np.flatnonzero((codes < 0) | (codes >= K))
     if bad.size:
         raise errors.CodeOutOfRange(name=name, row=int(bad[0]), code=int(codes[bad[0]]), n_classes=K)
     return np.eye(K)[codes]
 
 
-def _means(table: Annotations, values: FloatArray, by: By) -> FloatArray:
+def _group_means(table: Annotations, values: FloatArray, by: GroupBy) -> FloatArray:
     """Return means of rows (N,) over items or annotators; the rows of a pair share its count."""
-    check_argument("by", by, By)
+    check_argument("by", by, GroupBy)
     pair = np.cumsum(is_first_of_pair(table.item, table.annotator)) - 1
     weight = table.row_weights
     rows_of_pair = np.bincount(pair, weight > 0)

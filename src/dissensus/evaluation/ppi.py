@@ -35,7 +35,7 @@ import numpy as np
 
 from dissensus.common.types import FloatArray, IntArray
 from dissensus.evaluation.exceptions import TooFewKnownItems
-from dissensus.evaluation.intervals import Estimate, score_interval
+from dissensus.evaluation.intervals import Estimate, wilson_interval
 
 SHRINKAGE = 3.0  # squared events at which R is half way to 1
 MIN_KNOWN = 5  # items from which a variance can be estimated
@@ -55,21 +55,21 @@ class CorrectedMean(Estimate):
     freedom: float = np.inf  # degrees of freedom
 
     @property
-    def alone(self) -> CorrectedMean:
+    def human_only(self) -> CorrectedMean:
         """Return the mean of the human labels alone as a CorrectedMean."""
         one, freedom = self.human, self.freedom + 1
         return CorrectedMean(one.value, one.low, one.high, self.level, one, trials=self.trials, freedom=freedom)
 
     @property
-    def worth(self) -> float:
+    def effective_labels(self) -> float:
         """Return the number of human labels that would give as narrow an interval without predictions."""
         narrower = (self.human.high - self.human.low) / (self.high - self.low) if self.high > self.low else 1.0
         return self.known * narrower**2
 
     @property
-    def saved(self) -> float:
+    def labels_saved(self) -> float:
         """Return the number of human labels that the predictions save."""
-        return max(self.worth - self.known, 0.0)
+        return max(self.effective_labels - self.known, 0.0)
 
 
 def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) -> tuple[float, float, float]:
@@ -88,7 +88,7 @@ def tuned_mean(y: FloatArray, f: FloatArray, others: FloatArray, used: int = 0) 
     return float(mean), float(np.sqrt(variance)), weight
 
 
-def _weighted(y: FloatArray, f: FloatArray, others: FloatArray, probability: FloatArray) -> tuple[float, ...]:
+def _weighted_estimates(y: FloatArray, f: FloatArray, others: FloatArray, probability: FloatArray) -> tuple[float, ...]:
     """Return estimates for known items that were drawn with the given probabilities.
 
     θ, √Var θ and λ; mean and standard error of the human labels alone; the number of independent labels with the same
@@ -148,7 +148,7 @@ def corrected_mean(
         tuned = tuned_mean(y, f, others, used=2 if others.size else 1)
         found = *tuned, float(y.mean()), float(np.sqrt(y.var(ddof=1) / n)), n, n
     else:
-        found = _weighted(y, f, others, np.asarray(probability, np.float64))
+        found = _weighted_estimates(y, f, others, np.asarray(probability, np.float64))
     mean, error, weight, alone, spread, independent, left = found
     freedom = max(left - 2, 1)
     events, ratio, trials = left * min(alone, 1 - alone), 1.0, np.nan
@@ -176,7 +176,7 @@ def _rate_interval(
 
     tail = (1 + level) / 2
     trust = events**2 / (events**2 + SHRINKAGE)
-    low, high = score_interval(mean, trials / (1 - trust + trust * ratio), t.ppf(tail, freedom))
+    low, high = wilson_interval(mean, trials / (1 - trust + trust * ratio), t.ppf(tail, freedom))
     return float(low), float(high)
 
 
@@ -196,14 +196,14 @@ def corrected_difference(one: CorrectedMean, other: CorrectedMean) -> Estimate:
     return Estimate(value, float(low), float(high), one.level)
 
 
-def chosen_differently(features: Any, known: IntArray) -> tuple[float, int, float]:
+def compare_sample_to_rest(features: Any, known: IntArray) -> tuple[float, int, float]:
     """Test if the known items were drawn at random: p value, most different column, its difference in SDs.
 
     Hotelling's T² compares the means of features (I, D) over the known items with those over all, for draws without
     replacement; D is at most a third of the known items. Of random draws from 12 sets at most 1.3 % had p below 1 %.
 
     >>> sure = np.linspace(0, 1, 1000)[:, None]
-    >>> p, column, gap = chosen_differently(sure, np.arange(100))  # The least confident items were labelled.
+    >>> p, column, gap = compare_sample_to_rest(sure, np.arange(100))  # The least confident items were labelled.
     >>> p < 1e-6, column, round(gap, 1)
     (True, 0, -1.6)
     """
@@ -262,7 +262,7 @@ def labels_needed(found: CorrectedMean, items: int, width: float, *, rate: bool 
     spread = found.value * (1 - found.value) if rate else (found.human.high - found.human.low) ** 2
     if not rate:
         spread *= found.known / (2 * ndtri((1 + found.level) / 2)) ** 2
-    ratio = min(found.known / found.worth, 1.0)  # of the variances with and without predictions
+    ratio = min(found.known / found.effective_labels, 1.0)  # of the variances with and without predictions
     explained = (1 - ratio) / max(1 - found.known / items, 1e-9) * spread if found.known < items else 0.0
     wanted = (width / (2 * ndtri((1 + found.level) / 2))) ** 2
     if wanted <= spread / items:

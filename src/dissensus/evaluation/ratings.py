@@ -15,13 +15,13 @@ from scipy.sparse import csr_array, diags_array, hstack
 from dissensus.common.arrays import concatenate_ranges
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray
-from dissensus.evaluation._check import per_class
-from dissensus.evaluation.exceptions import NotANumber, SamePlace, WeightsIgnored
+from dissensus.evaluation._check import check_one_per_class
+from dissensus.evaluation.exceptions import ClassNameNotNumeric, RepeatedClassPosition, WeightsIgnored
 from dissensus.table.annotations import Annotations
 
 Scale = Literal["nominal", "ordinal", "interval"]
 MAX_PAIRS = 2**22  # pairs of labels of the same item that are compared at a time
-FIXED = 6  # columns of `statistics` before the columns per class
+N_FIXED_COLUMNS = 6  # columns of `agreement_statistics` before the columns per class
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Ratings:
     share: FloatArray  # (R,)
 
     @classmethod
-    def of(cls, table: Annotations) -> Ratings:
+    def from_table(cls, table: Annotations) -> Ratings:
         """Return the ratings of a table."""
         if table.weight is not None:
             if table.weight.size and (table.weight[table.weight > 0] != table.weight.max()).any():
@@ -61,7 +61,7 @@ class Ratings:
         return self.item[np.unique(self.rating, return_index=True)[1]]
 
 
-def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
+def agreement_statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
     """Return (I, columns), sparse: the statistics of each item from which agreement coefficients are computed.
 
     For an item with m ratings p_a (distributions over the classes) and votes v = Σ_a p_a, the columns are:
@@ -73,7 +73,7 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
     6+K …   v_c where m ≥ 2, and 6+2K … v_c / m there
     6+3K …  on an ordinal scale, pairs with classes (c, k) or (k, c), c < k, / (m − 1): K (K − 1) / 2 columns
     """
-    rows, (I, K) = Ratings.of(table), (table.n_items, table.n_classes)
+    rows, (I, K) = Ratings.from_table(table), (table.n_items, table.n_classes)
     label = rows.label
     if scale == "ordinal":  # Codes follow the order of the classes.
         label = np.argsort(np.argsort(place, kind="stable"))[label]
@@ -98,12 +98,12 @@ def statistics(table: Annotations, scale: Scale, place: FloatArray) -> Any:
     ]
     if scale == "ordinal":
         of_item = csr_array((np.ones(item.size), (item, np.arange(item.size))), shape=(I, item.size))
-        both = _products(votes) - of_item @ _products(own)
+        both = _column_pair_products(votes) - of_item @ _column_pair_products(own)
         columns.append(diags_array(np.where(several, 2 / others, 0.0)) @ both)
     return hstack(columns, format="csr")
 
 
-def _products(rows: Any) -> Any:
+def _column_pair_products(rows: Any) -> Any:
     """Return (n, K (K − 1) / 2) products of columns c < k of sparse rows (n, K)."""
     n, K = rows.shape
     rows.sort_indices()
@@ -127,13 +127,13 @@ class LabelPairs(NamedTuple):
     theirs: IntArray  # (E,) label of the second
     weight: FloatArray  # (E,) count
 
-    def sums(self, values: Any) -> FloatArray:
+    def weighted_sums(self, values: Any) -> FloatArray:
         """Return (P,) sums of values (E,) times weights."""
         return np.bincount(self.pair, self.weight * values, self.first.size).astype(np.float64)
 
 
-def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int) -> Iterator[LabelPairs]:
-    """Yield the label pairs of all annotators that share at least `least` items, for some annotators at a time.
+def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, min_shared: int) -> Iterator[LabelPairs]:
+    """Yield the label pairs of all annotators that share at least `min_shared` items, for some annotators at a time.
 
     No array of annotators × annotators or items × annotators is built.
     """
@@ -149,22 +149,22 @@ def label_pairs(ratings: Ratings, n_annotators: int, n_classes: int, least: int)
         later = b > a
         pairs, at = np.unique(a[later] * A + b[later], return_inverse=True)
         shared = np.rint(np.bincount(at, found.data[later], pairs.size))
-        many = shared >= least
+        many = shared >= min_shared
         kept, place = many[at], np.cumsum(many) - 1
         entries = (one[later][kept] for one in (c, k, found.data))
         yield LabelPairs(pairs[many] // A, pairs[many] % A, shared[many], place[at[kept]], *entries)
 
 
-def places(table: Annotations, scale: Scale, values: Any) -> FloatArray:
+def class_positions_on_scale(table: Annotations, scale: Scale, values: Any) -> FloatArray:
     """Return (K,) positions of the classes: `values`, or their names as numbers (interval scale), or 0, 1, …."""
     check_argument("scale", scale, Scale)
     K = table.n_classes
     if values is not None:
-        place = per_class(values, K, "values")
+        place = check_one_per_class(values, K, "values")
         if scale == "ordinal" and np.unique(place).size < K:
-            raise SamePlace
+            raise RepeatedClassPosition
     elif scale == "interval":
-        place = np.array([_number(name) for name in table.classes])
+        place = np.array([_class_name_as_number(name) for name in table.classes])
     else:
         place = np.arange(K, dtype=np.float64)
     if K < 2:
@@ -173,14 +173,14 @@ def places(table: Annotations, scale: Scale, values: Any) -> FloatArray:
     return np.asarray(centred / (np.ptp(place) or 1.0))
 
 
-def _number(name: Any) -> float:
+def _class_name_as_number(name: Any) -> float:
     with suppress(ValueError):
         if np.isfinite(value := float(name)):
             return value
-    raise NotANumber(name=str(name)[:40])
+    raise ClassNameNotNumeric(name=str(name)[:40])
 
 
-def ratio(part: FloatArray, total: FloatArray) -> FloatArray:
+def safe_ratio(part: FloatArray, total: FloatArray) -> FloatArray:
     """Return `part` / `total`, NaN where `total` is zero up to rounding."""
     nonzero = np.abs(total) > 1e-12
     return np.where(nonzero, part / np.where(nonzero, total, 1), np.nan)

@@ -17,7 +17,7 @@ from scipy.special import entr, rel_entr, xlogy
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
-from dissensus.evaluation._check import class_positions, distribution_pair, distributions
+from dissensus.evaluation._check import check_distribution_pair, check_distributions, class_positions
 
 EPSILON = 1e-3  # added to each class of smoothed votes
 
@@ -28,7 +28,7 @@ def cross_entropy(y: Any, h: Any) -> FloatArray:
     >>> cross_entropy([[0.75, 0.25]], [[0.9, 0.1]]).round(3)
     array([0.655])
     """
-    return np.asarray(-xlogy(*distribution_pair(y, h)).sum(axis=1) + 0.0)  # Adding 0 turns −0 into 0.
+    return np.asarray(-xlogy(*check_distribution_pair(y, h)).sum(axis=1) + 0.0)  # Adding 0 turns −0 into 0.
 
 
 def kl_divergence(y: Any, h: Any, *, epsilon: float = 0.0) -> FloatArray:
@@ -37,8 +37,8 @@ def kl_divergence(y: Any, h: Any, *, epsilon: float = 0.0) -> FloatArray:
     >>> kl_divergence([[0.75, 0.25]], [[0.9, 0.1]]).round(3)
     array([0.092])
     """
-    y, h = distribution_pair(y, h)
-    return np.asarray(rel_entr(_smoothed(y, epsilon), h).sum(axis=1))
+    y, h = check_distribution_pair(y, h)
+    return np.asarray(rel_entr(_smooth_votes(y, epsilon), h).sum(axis=1))
 
 
 def inverse_kl_divergence(y: Any, h: Any, *, epsilon: float = EPSILON) -> FloatArray:
@@ -47,8 +47,8 @@ def inverse_kl_divergence(y: Any, h: Any, *, epsilon: float = EPSILON) -> FloatA
     >>> inverse_kl_divergence([[1, 0]], [[0.9, 0.1]]).round(3)
     array([0.367])
     """
-    y, h = distribution_pair(y, h)
-    return np.asarray(rel_entr(h, _smoothed(y, epsilon)).sum(axis=1))
+    y, h = check_distribution_pair(y, h)
+    return np.asarray(rel_entr(h, _smooth_votes(y, epsilon)).sum(axis=1))
 
 
 def jensen_shannon(y: Any, h: Any) -> FloatArray:
@@ -59,7 +59,7 @@ def jensen_shannon(y: Any, h: Any) -> FloatArray:
     >>> jensen_shannon([[1, 0], [0.5, 0.5]], [[0, 1], [0.5, 0.5]]).round(3)
     array([0.693, 0.   ])
     """
-    y, h = distribution_pair(y, h)
+    y, h = check_distribution_pair(y, h)
     middle = (y + h) / 2
     divergence = (rel_entr(y, middle) + rel_entr(h, middle)).sum(axis=1) / 2
     return np.asarray(np.maximum(divergence, 0))  # Rounding may make it negative.
@@ -80,7 +80,7 @@ def manhattan(y: Any, h: Any) -> FloatArray:
     >>> manhattan([[0.75, 0.25]], [[0.5, 0.5]])
     array([0.5])
     """
-    y, h = distribution_pair(y, h)
+    y, h = check_distribution_pair(y, h)
     return np.asarray(np.abs(y - h).sum(axis=1))
 
 
@@ -93,7 +93,7 @@ def wasserstein(y: Any, h: Any, *, positions: Any = None) -> FloatArray:
     >>> wasserstein([[1, 0, 0]], [[0, 0, 1]]), wasserstein([[1, 0, 0]], [[0, 0, 1]], positions=[0, 1, 10])
     (array([2.]), array([10.]))
     """
-    y, h = distribution_pair(y, h)
+    y, h = check_distribution_pair(y, h)
     place = class_positions(positions, y.shape[1])
     order = np.argsort(place)
     moved_mass = np.abs(np.cumsum((y - h)[:, order], axis=1)[:, :-1])  # (I, K-1)
@@ -106,7 +106,7 @@ def brier(y: Any, h: Any) -> FloatArray:
     >>> brier([[1, 0]], [[0.5, 0.5]])
     array([0.5])
     """
-    y, h = distribution_pair(y, h)
+    y, h = check_distribution_pair(y, h)
     return np.asarray(((y - h) ** 2).sum(axis=1))
 
 
@@ -116,7 +116,7 @@ def entropy(y: Any) -> FloatArray:
     >>> entropy([[1, 0], [0.5, 0.5]]).round(3)
     array([0.   , 0.693])
     """
-    return np.asarray(entr(distributions(y, "y")).sum(axis=1))
+    return np.asarray(entr(check_distributions(y, "y")).sum(axis=1))
 
 
 def entropy_correlation(y: Any, h: Any) -> float:
@@ -127,7 +127,7 @@ def entropy_correlation(y: Any, h: Any) -> float:
     >>> round(entropy_correlation([[1, 0], [0.5, 0.5], [0.2, 0.8]], [[0.9, 0.1], [0.6, 0.4], [0.1, 0.9]]), 3)
     0.715
     """
-    y, h = distribution_pair(y, h)
+    y, h = check_distribution_pair(y, h)
     first, second = (values - values.mean() for values in (entropy(y), entropy(h)))
     scale = np.sqrt((first @ first) * (second @ second))
     tiny = 1e-12 * max(first.size, 1)
@@ -154,6 +154,6 @@ def soft_scores(y: Any, h: Any, *, epsilon: float = EPSILON) -> dict[str, float]
     return means | {"entropy_correlation": entropy_correlation(y, h)}
 
 
-def _smoothed(y: FloatArray, epsilon: float) -> FloatArray:
+def _smooth_votes(y: FloatArray, epsilon: float) -> FloatArray:
     check_argument("epsilon", epsilon, float, low=0)
     return np.asarray((y + epsilon) / (1 + y.shape[1] * epsilon))

@@ -27,11 +27,11 @@ from dissensus.common.arrays import is_first_of_pair, pairs_within_ranges
 from dissensus.common.types import FloatArray
 from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import Estimate, bootstrap_sums
-from dissensus.evaluation.ratings import ratio
+from dissensus.evaluation.ratings import safe_ratio
 from dissensus.table.annotations import Annotations
 from dissensus.table.spans import scheme_of
 
-FIXED = 5  # columns of the statistics before those of the types: exact, overlap, spans, disagreement, S
+N_FIXED_COLUMNS = 5  # columns of the statistics before those of the types: exact, overlap, spans, disagreement, S
 
 
 def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any) -> dict[str, Estimate]:
@@ -43,25 +43,25 @@ def span_agreement(table: Annotations, *, level: float = 0.95, **bootstrap: Any)
     >>> print(span_agreement(simulate_spans(10, 4, 2, redundancy=3, seed=1).annotations)["exact_f1"])
     0.528 (95 % interval 0.421 to 0.604)
     """
-    stats = _statistics(table)
+    stats = _document_statistics(table)
     sums = bootstrap_sums(stats, **bootstrap)
     return {
-        "exact_f1": sums.estimate(lambda s: ratio(s[:, 0], s[:, 2]), level),
-        "overlap_f1": sums.estimate(lambda s: ratio(s[:, 1], s[:, 2]), level),
-        "krippendorff_alpha": sums.estimate(_alpha, level),
-        "unitizing_alpha": sums.estimate(partial(_alpha, of_units=True), level),
+        "exact_f1": sums.estimate(lambda s: safe_ratio(s[:, 0], s[:, 2]), level),
+        "overlap_f1": sums.estimate(lambda s: safe_ratio(s[:, 1], s[:, 2]), level),
+        "krippendorff_alpha": sums.estimate(_span_alpha, level),
+        "unitizing_alpha": sums.estimate(partial(_span_alpha, of_units=True), level),
     }
 
 
-def _alpha(sums: FloatArray, of_units: bool = False) -> FloatArray:
-    counts = sums[:, FIXED:]
+def _span_alpha(sums: FloatArray, of_units: bool = False) -> FloatArray:
+    counts = sums[:, N_FIXED_COLUMNS:]
     n = counts.sum(axis=1)
-    apart = (n - ratio(sums[:, 4], n) if of_units else n - 1) * sums[:, 3]
-    return 1 - ratio(apart, n**2 - (counts**2).sum(axis=1))
+    apart = (n - safe_ratio(sums[:, 4], n) if of_units else n - 1) * sums[:, 3]
+    return 1 - safe_ratio(apart, n**2 - (counts**2).sum(axis=1))
 
 
-def _statistics(table: Annotations) -> FloatArray:
-    """Return (documents, 5 + types + 1) sums of each document; see `FIXED`."""
+def _document_statistics(table: Annotations) -> FloatArray:
+    """Return (documents, 5 + types + 1) sums of each document; see `N_FIXED_COLUMNS`."""
     where, scheme = table.sequences, scheme_of(table.classes)
     once = is_first_of_pair(table.item, table.annotator)
     item, annotator, label = table.item[once], table.annotator[once].astype(np.int64), table.label[once]
@@ -69,7 +69,7 @@ def _statistics(table: Annotations) -> FloatArray:
     kind_of_tag = np.array([len(names) if kind is None else names.index(kind) for kind in scheme.types])
     kind, n_kinds = kind_of_tag[label], len(names) + 1
     D, A = where.documents.size, table.n_annotators
-    stats = np.zeros((D, FIXED + n_kinds))
+    stats = np.zeros((D, N_FIXED_COLUMNS + n_kinds))
 
     # Sums over places, for α.
     votes = np.bincount(item * np.int64(n_kinds) + kind, minlength=table.n_items * n_kinds).reshape(-1, n_kinds)
@@ -78,7 +78,7 @@ def _statistics(table: Annotations) -> FloatArray:
     apart = weight * (votes * (m[:, None] - votes)).sum(axis=1) / np.maximum(m - 1, 1)
     stats[:, 3] = np.bincount(where.document, apart, D)
     for k in range(n_kinds):
-        stats[:, FIXED + k] = np.bincount(where.document, weight * votes[:, k], D)
+        stats[:, N_FIXED_COLUMNS + k] = np.bincount(where.document, weight * votes[:, k], D)
 
     # Spans by annotator and in reading order.
     place = np.empty(table.n_items, np.int64)

@@ -22,7 +22,7 @@ import numpy as np
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
 from dissensus.features.exceptions import CacheNotWritable, DamagedCache, VectorNotFinite
 
-VARIABLE = "DISSENSUS_CACHE"
+CACHE_VARIABLE = "DISSENSUS_CACHE"
 """The environment variable that names the cache folder."""
 INPUTS_PER_WRITE = 8192  # vectors of one transaction
 KEYS_PER_QUERY = 500  # below SQLite's limit on parameters
@@ -45,7 +45,7 @@ def cache_folder(cache: Cache = True) -> Path | None:
         return None
     if cache is not True:
         return Path(cache)
-    if named := os.environ.get(VARIABLE):
+    if named := os.environ.get(CACHE_VARIABLE):
         return Path(named)
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
@@ -56,7 +56,7 @@ def cache_folder(cache: Cache = True) -> Path | None:
     return Path(base) / "dissensus"
 
 
-def key_of(*parts: bytes) -> bytes:
+def hash_parts(*parts: bytes) -> bytes:
     """Hash these parts, in this order and with their lengths, to 16 bytes."""
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
@@ -64,7 +64,7 @@ def key_of(*parts: bytes) -> bytes:
     return digest.digest()
 
 
-def cached(
+def embed_with_cache(
     keys: Sequence[bytes],
     compute: Callable[[list[int]], FloatArray],
     model: str,
@@ -75,15 +75,15 @@ def cached(
 ) -> FloatArray:
     """Return the vectors of all keys (I, D) float32: read, or computed once per different key and then stored.
 
-    `keys` are those of every input, by `key_of`. `compute` takes indices into `keys` and returns one row for each; for
-    no indices, (0, D). `model` names the file, and stands for all that vectors depend on besides the inputs. Inputs are
-    computed from the largest to the smallest by `size` (I,), so that those of a batch are similar.
+    `keys` are the hashes of the inputs, by `hash_parts`. `compute` takes indices into `keys` and returns one row for
+    each; for no indices, (0, D). `model` names the file, and stands for all that vectors depend on besides the inputs.
+    Inputs are computed from the largest to the smallest by `size` (I,), so that the inputs of a batch are similar.
     """
     if not len(keys):
         return compute([])
     different, first, inverse = np.unique(np.array(keys, "S16"), return_index=True, return_inverse=True)
     folder = cache_folder(cache)
-    store = Store(folder and folder / f"{model}.sqlite")
+    store = VectorStore(folder and folder / f"{model}.sqlite")
     known, rows = store.read(different)
     done = int(known.sum())
     missing = np.flatnonzero(~known)
@@ -104,7 +104,7 @@ def cached(
     return rows[inverse]
 
 
-class Store:
+class VectorStore:
     """The vectors of one model in an SQLite file; without a file, none is stored."""
 
     def __init__(self, path: Path | None):
@@ -136,7 +136,7 @@ class Store:
                         rows = np.empty((wanted.size, values.size), np.float32) if rows is None else rows
                         rows[place[key]], known[place[key]] = values, True
         except sqlite3.OperationalError as error:
-            self._stop(error)
+            self._disable(error)
         except sqlite3.DatabaseError:
             damaged = True
             self.path.unlink(missing_ok=True)
@@ -154,9 +154,9 @@ class Store:
             with self._open(self.path) as database:
                 database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", entries)
         except (OSError, sqlite3.Error) as error:
-            self._stop(error)
+            self._disable(error)
 
-    def _stop(self, error: Exception) -> None:
+    def _disable(self, error: Exception) -> None:
         assert self.path is not None
         warnings.warn(CacheNotWritable(path=self.path, reason=str(error)), stacklevel=5)
         self.path = None

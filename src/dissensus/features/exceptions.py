@@ -22,7 +22,7 @@ class NotAText(DataError):
     value: str
 
 
-class HalfCharacter(DataError):
+class LoneSurrogate(DataError):
     template = "{argument}: row {row} contains half a character (a lone surrogate) at position {position}; repair it."
     argument: str
     row: int
@@ -37,7 +37,7 @@ class UnequalTexts(DataError):
     n_other: int
 
 
-class NoInputs(DataError):
+class NoFeatureInputs(DataError):
     template = "{argument} has no rows; give at least one."
     argument: str
 
@@ -129,7 +129,7 @@ class UnreadableModel(UnreadableFile):
     reason: str
 
 
-class NotOneVectorEach(BadParameter):
+class WrongNumberOfVectors(BadParameter):
     template = "{param[model]} must return one row per image, and returned {found} for {n_images} images."
     found: str
     n_images: int

@@ -23,7 +23,7 @@ need = partial(extras.import_extra, who="embeddings need", extra="text")  # the 
 MODEL_FILES = {".json", ".txt", ".model", ".safetensors", ".bin"}  # suffixes of the files of a model
 
 
-def device_of(device: str) -> Any:
+def torch_device(device: str) -> Any:
     """Return the torch device of that name; "auto" for the fastest of this machine."""
     torch = need("torch")
     if device != "auto":
@@ -33,7 +33,7 @@ def device_of(device: str) -> Any:
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
 
-def folder_of(model: str | Path | None) -> Path:
+def find_model_folder(model: str | Path | None) -> Path:
     """Return the folder with a model's config, weights and, for texts, tokenizer."""
     if model is None:
         spec = find_spec(BUNDLED)
@@ -53,14 +53,14 @@ def folder_of(model: str | Path | None) -> Path:
     return folder
 
 
-def identity(folder: Path) -> str:
+def hash_model_files(folder: Path) -> str:
     """Hash all files of the model: the same weights are the same model in any folder."""
     files = sorted(path for path in folder.iterdir() if path.suffix in MODEL_FILES and path.is_file())
-    return _hash(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
+    return _hash_file(tuple((path, path.stat().st_size, path.stat().st_mtime_ns) for path in files))
 
 
 @lru_cache(maxsize=16)
-def _hash(files: tuple[tuple[Path, int, int], ...]) -> str:
+def _hash_file(files: tuple[tuple[Path, int, int], ...]) -> str:
     total = hashlib.sha256()
     for path, _, _ in files:
         with path.open("rb") as file:
@@ -69,23 +69,23 @@ def _hash(files: tuple[tuple[Path, int, int], ...]) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read the model's configuration as plain values, from which `build` makes the same network."""
-    with reading(folder):
+    """Read the model's configuration as plain values, from which `build_network` makes the same network."""
+    with quiet_transformers(folder):
         config = need("transformers").AutoConfig.from_pretrained(str(folder), local_files_only=True)
     values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
     values.pop("_name_or_path", None)  # a path of this machine
     return values
 
 
-def build(config: dict[str, Any]) -> Any:
+def build_network(config: dict[str, Any]) -> Any:
     """Make the network of a configuration, with random weights."""
     transformers = need("transformers")
     return _without_pooler(transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config)))
 
 
-def load(folder: Path) -> Any:
+def load_pretrained(folder: Path) -> Any:
     """Read the pretrained network, in float32, on the CPU."""
-    with reading(folder):
+    with quiet_transformers(folder):
         model, found = need("transformers").AutoModel.from_pretrained(
             str(folder), local_files_only=True, output_loading_info=True
         )
@@ -109,7 +109,7 @@ def read_json(path: Path, otherwise: Any) -> Any:
 
 
 @contextmanager
-def reading(folder: Path) -> Iterator[None]:
+def quiet_transformers(folder: Path) -> Iterator[None]:
     """Hide Transformers' progress bars and messages, and turn its errors into UnreadableModel."""
     need("transformers")
     log = need("transformers.utils.logging")

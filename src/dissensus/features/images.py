@@ -20,8 +20,8 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.features import exceptions as faults
 from dissensus.features import hub
-from dissensus.features.cache import Cache, OnRows, cached, key_of
-from dissensus.features.hub import device_of, need
+from dissensus.features.cache import Cache, OnRows, embed_with_cache, hash_parts
+from dissensus.features.hub import need, torch_device
 from dissensus.features.text import Pooling
 
 BICUBIC = 3  # number of bicubic resampling in PIL and in preprocessor_config.json
@@ -63,32 +63,32 @@ def embed_images(
     """
     check_argument("pooling", pooling, Pooling)
     check_argument("batch_size", batch_size, int, low=1)
-    pixels = [_checked(image, row) for row, image in enumerate(images)]
-    known, run = _model(model, pooling)
-    known = known if name is None else key_of(name.encode()).hex()
+    pixels = [_check_pixels(image, row) for row, image in enumerate(images)]
+    known, run = _image_network(model, pooling)
+    known = known if name is None else hash_parts(name.encode()).hex()
     shapes = {shape: number for number, shape in enumerate(sorted({image.shape for image in pixels}))}
 
     def compute(places: list[int]) -> FloatArray:
-        torch, where, rows = need("torch"), device_of(device), []
+        torch, where, rows = need("torch"), torch_device(device), []
         if not places:
-            raise faults.NoInputs(argument="images")
+            raise faults.NoFeatureInputs(argument="images")
         with run(where) as network, torch.inference_mode():
-            for batch in _batches([pixels[i] for i in places], batch_size):
+            for batch in _split_into_batches([pixels[i] for i in places], batch_size):
                 stack = torch.from_numpy(np.stack(batch)).to(where)  # (B, H, W, C)
                 x = stack.permute(0, 3, 1, 2).to(torch.float32)
                 vectors = network(x if stack.is_floating_point() else x / 255)
                 if not isinstance(vectors, torch.Tensor) or vectors.ndim < 2 or len(vectors) != len(batch):
                     found = tuple(getattr(vectors, "shape", ())) or type(vectors).__name__
-                    raise faults.NotOneVectorEach(found=str(found), n_images=len(batch))
+                    raise faults.WrongNumberOfVectors(found=str(found), n_images=len(batch))
                 rows.append(vectors.flatten(1).float().cpu().numpy())
         return np.concatenate(rows)
 
     size = np.array([shapes[image.shape] for image in pixels], np.int64)
-    keys = [key_of(image.dtype.str.encode(), repr(image.shape).encode(), image.tobytes()) for image in pixels]
-    return cached(keys, compute, f"image-{known}", cache if known else False, size=size, on_rows=on_rows)
+    keys = [hash_parts(image.dtype.str.encode(), repr(image.shape).encode(), image.tobytes()) for image in pixels]
+    return embed_with_cache(keys, compute, f"image-{known}", cache if known else False, size=size, on_rows=on_rows)
 
 
-def _checked(image: Any, row: int) -> Any:
+def _check_pixels(image: Any, row: int) -> Any:
     """Return pixels (H, W, C), uint8 or float32."""
     pixels = np.asarray(image)
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
@@ -103,7 +103,7 @@ def _checked(image: Any, row: int) -> Any:
     return np.ascontiguousarray(pixels, np.uint8)
 
 
-def _batches(images: list[Any], batch_size: int) -> Iterator[list[Any]]:
+def _split_into_batches(images: list[Any], batch_size: int) -> Iterator[list[Any]]:
     """Split images into batches of neighbours with the same size and type."""
     for _, group in groupby(images, key=lambda image: (image.shape, image.dtype)):
         alike = list(group)
@@ -111,11 +111,11 @@ def _batches(images: list[Any], batch_size: int) -> Iterator[list[Any]]:
             yield alike[start : start + batch_size]
 
 
-def _model(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
+def _image_network(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
     """Return the model's name in the cache ("" for none), and a function: device → a context with the network on it."""
     if isinstance(model, str | Path):
-        folder = hub.folder_of(model)
-        return f"{pooling}-{hub.identity(folder)}", lambda device: _pretrained(folder, pooling, device)
+        folder = hub.find_model_folder(model)
+        return f"{pooling}-{hub.hash_model_files(folder)}", lambda device: _load_vision_model(folder, pooling, device)
     if not callable(model):
         raise faults.ModelOfWrongType(others="a module or a function", found=type(model).__name__)
     if not isinstance(model, need("torch").nn.Module):
@@ -123,11 +123,11 @@ def _model(model: Any, pooling: Pooling) -> tuple[str, Callable[[Any], Any]]:
     digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__} {model!r}".encode())
     for key, value in model.state_dict().items():
         digest.update(key.encode() + value.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()[:32], lambda device: _evaluating(model, device)
+    return digest.hexdigest()[:32], lambda device: _evaluation_mode(model, device)
 
 
 @contextmanager
-def _evaluating(model: Any, device: Any) -> Iterator[Any]:
+def _evaluation_mode(model: Any, device: Any) -> Iterator[Any]:
     """Put a module in evaluation mode on a device, and restore it afterwards."""
     modes = [(part, part.training) for part in model.modules()]
     before = next((tensor.device for tensor in model.state_dict().values()), None)
@@ -141,11 +141,11 @@ def _evaluating(model: Any, device: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
+def _load_vision_model(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
     """Read a Hugging Face vision model, with the sizes and colours of its folder."""
     torch = need("torch")
     wants = hub.read_json(folder / "preprocessor_config.json", {})
-    network = hub.load(folder)
+    network = hub.load_pretrained(folder)
     network = getattr(network, "vision_model", network).to(device)  # CLIP and similar models have a text half too
     size = wants.get("size") or network.config.image_size
     mode = "bicubic" if wants.get("resample") == BICUBIC else "bilinear"
@@ -160,7 +160,7 @@ def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
             x = x.expand(-1, 3, -1, -1)
         if x.shape[1] != network.config.num_channels:
             raise faults.UnequalChannels(channels=x.shape[1], expected=network.config.num_channels)
-        x, crop = _resized(x, size, mode), wants.get("crop_size")
+        x, crop = _resize(x, size, mode), wants.get("crop_size")
         if wants.get("do_center_crop") and crop is not None:
             height, width = (crop, crop) if isinstance(crop, int) else (crop["height"], crop["width"])
             top, left = (x.shape[2] - height) // 2, (x.shape[3] - width) // 2
@@ -173,7 +173,7 @@ def _pretrained(folder: Path, pooling: Pooling, device: Any) -> Iterator[Any]:
     yield run
 
 
-def _resized(x: Any, size: Any, mode: str) -> Any:
+def _resize(x: Any, size: Any, mode: str) -> Any:
     """Resize to (height, width), or to a length of the shorter side."""
     size = {"height": size, "width": size} if isinstance(size, int) else size
     if isinstance(size, dict) and "shortest_edge" in size:

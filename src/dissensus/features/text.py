@@ -19,8 +19,8 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray
 from dissensus.features import exceptions as faults
 from dissensus.features import hub
-from dissensus.features.cache import Cache, OnRows, cached, key_of
-from dissensus.features.hub import device_of, need
+from dissensus.features.cache import Cache, OnRows, embed_with_cache, hash_parts
+from dissensus.features.hub import need, torch_device
 from dissensus.table.names import shown
 
 Pooling: TypeAlias = Literal["mean", "cls"]
@@ -40,24 +40,24 @@ class TextModel:
     def network(self) -> Any:
         """Return the pretrained nn.Module, a new one in every call."""
         if isinstance(self.weights, Path):
-            return hub.load(self.weights)
-        torch, network = need("torch"), hub.build(self.config)
+            return hub.load_pretrained(self.weights)
+        torch, network = need("torch"), hub.build_network(self.config)
         network.load_state_dict({name: torch.as_tensor(array) for name, array in self.weights.items()})
         return network.eval()
 
 
-def text_model(model: str | Path | None = None) -> TextModel:
+def read_text_model(model: str | Path | None = None) -> TextModel:
     """Read the text encoder in a folder, in the hub's cache under a name, or (None) the bundled MiniLM."""
-    folder = hub.folder_of(model)
-    return _read(folder, hub.identity(folder))
+    folder = hub.find_model_folder(model)
+    return _read_cached_model(folder, hub.hash_model_files(folder))
 
 
 @lru_cache(maxsize=4)
-def _read(folder: Path, identity: str) -> TextModel:
+def _read_cached_model(folder: Path, identity: str) -> TextModel:
     config = hub.read_config(folder)
     if config.get("is_encoder_decoder"):
         raise faults.GenerativeModel(folder=folder, kind=config["model_type"])
-    with hub.reading(folder):
+    with hub.quiet_transformers(folder):
         tokenizer = need("transformers").AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
     if not tokenizer.is_fast:
         raise faults.ModelWithoutTokenizer(folder=folder)
@@ -79,7 +79,7 @@ def _read(folder: Path, identity: str) -> TextModel:
 
 
 @lru_cache(maxsize=4)
-def tokenizer_of(source: str, max_length: int | None = None) -> Any:
+def make_tokenizer(source: str, max_length: int | None = None) -> Any:
     """Make the tokenizer from its JSON, truncating at `max_length`; cached, since parsing takes 50 ms."""
     tokenizer = need("tokenizers").Tokenizer.from_str(source)
     if max_length is not None:
@@ -87,19 +87,19 @@ def tokenizer_of(source: str, max_length: int | None = None) -> Any:
     return tokenizer
 
 
-def tokens(
+def tokenize_texts(
     model: TextModel, texts: Sequence[str], pair: Sequence[str] | None = None, max_length: int | None = None
 ) -> list[tuple[list[int], list[int]]]:
     """Return token ids and type ids of every text, or of text and pair as `[CLS] text [SEP] pair [SEP]`.
 
     A text without any tokens, not even special ones, is one padding token.
     """
-    tokenizer = tokenizer_of(model.tokenizer, max_length or model.max_length)
+    tokenizer = make_tokenizer(model.tokenizer, max_length or model.max_length)
     found = tokenizer.encode_batch_fast(list(texts) if pair is None else list(zip(texts, pair, strict=True)))
     return [(text.ids, text.type_ids) if text.ids else ([model.config.get("pad_token_id") or 0], [0]) for text in found]
 
 
-def states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
+def hidden_states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
     """Return the last layer (B, L, H) and the mask of tokens (B, L); ids (B, L) are −1 for padding."""
     torch, inside = need("torch"), ids >= 0
     more = {}
@@ -109,7 +109,7 @@ def states(network: Any, ids: Any, types: Any = None) -> tuple[Any, Any]:
     return network(input_ids=ids, attention_mask=inside.long(), **more).last_hidden_state, inside
 
 
-def pool(hidden: Any, inside: Any, pooling: Pooling) -> Any:
+def pool_states(hidden: Any, inside: Any, pooling: Pooling) -> Any:
     """Pool states of tokens (B, L, H) to (B, H) float32: the first token's, or the mean of all."""
     if pooling == "cls":
         return hidden[:, 0].float()
@@ -126,7 +126,7 @@ def check_length(model: TextModel, max_length: int | None) -> int:
 
 
 @lru_cache(maxsize=1)
-def network_of(model: TextModel) -> Any:
+def load_network(model: TextModel) -> Any:
     """Read the pretrained network, for inference only; the last one is cached, since reading takes a second."""
     return model.network().requires_grad_(False)
 
@@ -172,20 +172,20 @@ def embed_texts(
     """
     check_argument("pooling", pooling, Pooling)
     check_argument("batch_size", batch_size, int, low=1)
-    source = model if isinstance(model, TextModel) else text_model(model)
+    source = model if isinstance(model, TextModel) else read_text_model(model)
     length = check_length(source, max_length)
-    first, second = checked(texts), None if pair is None else checked(pair, "pair")
+    first, second = check_texts(texts), None if pair is None else check_texts(pair, "pair")
     if second is not None:
-        _check_as_many("pair", second, "texts", first)
+        _check_equal_numbers("pair", second, "texts", first)
     both = zip(first) if second is None else zip(first, second, strict=True)
-    keys = [key_of(*map(str.encode, parts)) for parts in both]
+    keys = [hash_parts(*map(str.encode, parts)) for parts in both]
     size = np.array([len(text) for text in first], np.int64)
 
     def compute(places: list[int]) -> FloatArray:
-        torch, where, network = need("torch"), device_of(device), network_of(source)
+        torch, where, network = need("torch"), torch_device(device), load_network(source)
         network.to(where)
         chosen = [first[i] for i in places], None if second is None else [second[i] for i in places]
-        found = tokens(source, *chosen, length)
+        found = tokenize_texts(source, *chosen, length)
         order = sorted(range(len(found)), key=lambda i: -len(found[i][0]))  # similar lengths need little padding
         rows = np.empty((len(found), network.config.hidden_size), np.float32)
         for start in range(0, len(order), batch_size):
@@ -194,18 +194,22 @@ def embed_texts(
             for row, i in enumerate(at):
                 ids[row, : len(found[i][0])], types[row, : len(found[i][1])] = found[i]
             with torch.inference_mode():
-                hidden, inside = states(network, torch.as_tensor(ids).to(where), torch.as_tensor(types).to(where))
-                vectors = pool(hidden, inside, pooling)
+                hidden, inside = hidden_states(
+                    network, torch.as_tensor(ids).to(where), torch.as_tensor(types).to(where)
+                )
+                vectors = pool_states(hidden, inside, pooling)
                 if source.normalize:
                     vectors = torch.nn.functional.normalize(vectors)
             rows[at] = vectors.cpu().numpy()
         network.to("cpu")  # the network is cached, but the GPU's memory is freed
         return rows
 
-    return cached(keys, compute, f"text-{pooling}-{length}-{source.identity}", cache, size=size, on_rows=on_rows)
+    return embed_with_cache(
+        keys, compute, f"text-{pooling}-{length}-{source.identity}", cache, size=size, on_rows=on_rows
+    )
 
 
-def _check_as_many(name: str, texts: Sequence[str], other: str, others: Sequence[str]) -> None:
+def _check_equal_numbers(name: str, texts: Sequence[str], other: str, others: Sequence[str]) -> None:
     if len(texts) != len(others):
         raise faults.UnequalTexts(argument=name, n_texts=len(texts), other=other, n_other=len(others))
 
@@ -220,8 +224,8 @@ def embed_pairs(
     >>> embed_pairs(["a cat"], ["a dog"]).shape
     (1, 1536)
     """
-    texts = [*checked(first), *checked(second, "second")]
-    _check_as_many("second", second, "first", first)
+    texts = [*check_texts(first), *check_texts(second, "second")]
+    _check_equal_numbers("second", second, "first", first)
     a, b = np.split(embed_texts(texts, model, **options), 2)
     return np.concatenate([a, b, np.abs(a - b), a * b], axis=1)
 
@@ -234,17 +238,17 @@ def word_vectors(words: Sequence[str], model: str | Path | None = None) -> Float
     >>> word_vectors(["cat", "dog"]).shape
     (2, 384)
     """
-    source = text_model(model)
-    found = tokenizer_of(source.tokenizer).encode_batch_fast(checked(words, "words"), add_special_tokens=False)
+    source = read_text_model(model)
+    found = make_tokenizer(source.tokenizer).encode_batch_fast(check_texts(words, "words"), add_special_tokens=False)
     pieces = [word.ids for word in found]
-    table = network_of(source).get_input_embeddings().weight.numpy()  # (V, D)
+    table = load_network(source).get_input_embeddings().weight.numpy()  # (V, D)
     sums = np.zeros((len(pieces), table.shape[1]), np.float32)
     counts = np.array([len(ids) for ids in pieces], np.int64)
     np.add.at(sums, np.repeat(np.arange(len(pieces)), counts), table[np.fromiter(chain(*pieces), np.int64)])
     return sums / np.maximum(counts, 1)[:, None].astype(np.float32)
 
 
-def checked(texts: Sequence[str], name: str = "texts") -> list[str]:
+def check_texts(texts: Sequence[str], name: str = "texts") -> list[str]:
     """Return the texts as a list; raise an error for the first that is not a text."""
     if isinstance(texts, str):
         raise faults.SingleString(argument=name)
@@ -255,5 +259,5 @@ def checked(texts: Sequence[str], name: str = "texts") -> list[str]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise faults.HalfCharacter(argument=name, row=row, position=error.start) from None
+            raise faults.LoneSurrogate(argument=name, row=row, position=error.start) from None
     return values

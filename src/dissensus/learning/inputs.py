@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate
 
 from dissensus.common.types import ByteArray, FloatArray, IntArray, Names
 from dissensus.features.exceptions import NotAnImage, PixelsOutOfRange, SingleString
-from dissensus.features.text import checked
+from dissensus.features.text import check_texts
 from dissensus.learning import exceptions as faults
 from dissensus.learning.batches import BLOCK_ROWS, Mapped
 from dissensus.table import names as naming
@@ -195,7 +195,7 @@ def blocks(array: Any) -> Iterator[FloatArray]:
 
 def texts(X: Any) -> list[str]:
     """Return one text per item; it may be empty."""
-    return checked(_values(X), "X")
+    return check_texts(_values(X), "X")
 
 
 def pairs(X: Any, expected: str = "values") -> list[tuple[Any, Any]]:

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import FloatArray, IntArray, Names
-from dissensus.features.exceptions import NoInputs
+from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning import exceptions as faults
 from dissensus.learning import inputs as given
 from dissensus.learning.classifier import CrowdClassifier
@@ -90,7 +90,7 @@ def item_map(
     if table is not None:
         given.check_rows(X, table.n_items, "items", "item_map")
     if not n:
-        raise NoInputs(argument="X")
+        raise NoFeatureInputs(argument="X")
     rows = np.sort(shuffled(np.arange(n) if table is None else table.items, seed)[:most])
     some = given.take(X, rows)
     vectors = item_vectors(found, some)

@@ -20,7 +20,7 @@ from scipy import sparse
 from dissensus.common.json_lines import JsonLinesStore, hash_settings
 from dissensus.common.parameters import check_argument, is_number, is_whole
 from dissensus.common.types import FloatArray
-from dissensus.evaluation.hard import tied
+from dissensus.evaluation.hard import tied_classes
 from dissensus.evaluation.soft import EPSILON, inverse_kl_divergence, kl_divergence
 from dissensus.learning import inputs as given
 from dissensus.learning.classifier import CrowdClassifier
@@ -243,7 +243,7 @@ def same_winner(y: FloatArray, h: FloatArray) -> FloatArray:
     >>> same_winner(np.array([[1, 0], [0.5, 0.5]]), np.array([[0.9, 0.1], [0.6, 0.4]]))
     array([1. , 0.5])
     """
-    first, second = tied(y), tied(h)
+    first, second = tied_classes(y), tied_classes(h)
     return np.asarray((first & second).sum(axis=1) / (first.sum(axis=1) * second.sum(axis=1)))
 
 

@@ -27,12 +27,12 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.evaluation import Estimate
-from dissensus.evaluation.hard import tied
-from dissensus.evaluation.intervals import score_interval
+from dissensus.evaluation.hard import tied_classes
+from dissensus.evaluation.intervals import wilson_interval
 from dissensus.evaluation.ppi import (
     MIN_KNOWN,
     CorrectedMean,
-    chosen_differently,
+    compare_sample_to_rest,
     corrected_difference,
     corrected_mean,
     labels_needed,
@@ -171,7 +171,7 @@ class Calibrated(NotebookTable):
             | flat("corrected", one.corrected)
             | flat("human", one.corrected.human)
             | flat("rogan_gladen", one.rogan_gladen)
-            | {"judged": one.judged, "weight": one.corrected.weight, "labels_saved": one.corrected.saved}
+            | {"judged": one.judged, "weight": one.corrected.weight, "labels_saved": one.corrected.labels_saved}
             for one in self.rates
         ]
 
@@ -287,7 +287,7 @@ def calibrate(
     truth = gold[:, None] if numeric else (gold[:, None] == np.arange(names.size)) * 1.0  # (I, Q)
     predicted = free if judges.size == 0 and free is not None else out
     quantities = [MEAN] if numeric else [str(name) for name in names]
-    answer = None if free is None else tied(free) / tied(free).sum(axis=1, keepdims=True)
+    answer = None if free is None else tied_classes(free) / tied_classes(free).sum(axis=1, keepdims=True)
     judged = answer if answer is not None else np.full((table.n_items, len(quantities)), np.nan)
     if numeric:
         judged = _mean_scores(table)[:, None]
@@ -400,7 +400,7 @@ def _doubts_of_draw(table: Annotations, known: IntArray, labelled: IntArray) -> 
         features = [("agreement", None, shares.max(axis=1))]
         features += [("label", table.classes[at], shares[:, at]) for at in common]
     values = np.column_stack([one for _, _, one in features])[labelled]
-    p, column, gap = chosen_differently(values, np.searchsorted(labelled, known))
+    p, column, gap = compare_sample_to_rest(values, np.searchsorted(labelled, known))
     if p >= MAX_DRAW_P:
         return []
     feature, label, _ = features[column]
@@ -500,7 +500,7 @@ def _differences(
                 found.append(SystemDifference(name, (first, second), int(both.sum()), one, one.human))
             elif (first, name) in by and (second, name) in by:
                 one, other = by[first, name], by[second, name]
-                human = corrected_difference(one.alone, other.alone)
+                human = corrected_difference(one.human_only, other.human_only)
                 found.append(SystemDifference(name, (first, second), 0, corrected_difference(one, other), human))
     return found
 
@@ -538,7 +538,7 @@ def _recalls(
     for at in np.flatnonzero(total):
         judge, c = divmod(int(at), K)
         share = hits[at] / total[at]
-        low, high = score_interval(share, trials[at], z)
+        low, high = wilson_interval(share, trials[at], z)
         estimate = Estimate(float(share), float(low), float(high))
         found.append(Recall(str(table.annotators[judge]), str(names[c]), int(count[at]), estimate))
     return tuple(found)

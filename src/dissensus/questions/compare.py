@@ -25,7 +25,7 @@ from dissensus.common.parameters import check_argument
 from dissensus.common.registry import DEFAULT_METHOD
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation import Estimate, bootstrap, expected_calibration_error, paired_bootstrap
-from dissensus.evaluation.intervals import holm
+from dissensus.evaluation.intervals import holm_correction
 from dissensus.exceptions import ConvergenceWarning, DataError
 from dissensus.messages import Message
 from dissensus.models.answers import check_values
@@ -374,7 +374,7 @@ def _rank(found: dict[str, _Found], draws: Any) -> tuple[tuple[Contestant, ...],
         raise NoHiddenWeight()
     scores = {name: found[name].by_item[some] * n / weight for name in order}  # their mean is that over annotations
     differences = {name: paired_bootstrap(scores[order[0]], scores[name], **draws) for name in order}
-    corrected = holm({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
+    corrected = holm_correction({name: differences[name].p_value for name in order[1:]}) | {order[0]: 1.0}
     ranked = (
         Contestant(
             name,

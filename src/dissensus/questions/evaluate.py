@@ -24,8 +24,8 @@ from dissensus.common.formatting import Count, format_count
 from dissensus.common.notebook import NotebookTable
 from dissensus.common.parameters import check_argument
 from dissensus.common.types import BoolArray, FloatArray, IntArray, OnStep
-from dissensus.evaluation.calibration import gaps, log_losses
-from dissensus.evaluation.hard import mean_f1, mean_recall, outcomes, tied
+from dissensus.evaluation.calibration import confidence_gaps_by_bin, log_loss_per_item
+from dissensus.evaluation.hard import class_outcomes, mean_f1, mean_recall, tied_classes
 from dissensus.evaluation.intervals import Estimate, Statistic, bootstrap_sums, percentile_interval
 from dissensus.evaluation.perspectivist import absolute_distance, error_rate
 from dissensus.evaluation.soft import MEASURES, entropy, wasserstein
@@ -208,7 +208,7 @@ class _Reference:
             items, rows = items & one.items, rows & one.rows
         known = gold
         if known is None:
-            best = tied(votes)
+            best = tied_classes(votes)
             unclear = voted & (best.sum(axis=1) > 1)
             known = np.where(voted & ~unclear, best.argmax(axis=1), -1)
             if tied_items := int((unclear & items).sum()):
@@ -227,7 +227,7 @@ class _Reference:
             K = self.y.shape[1]
             accuracy: Statistic = lambda s: s[:, :K].sum(axis=1) / n  # noqa: E731
             hard = {"accuracy": accuracy, "balanced_accuracy": mean_recall, "macro_f1": mean_f1}
-            yield _Part("hard", outcomes(gold, one.choice[known]), hard)
+            yield _Part("hard", class_outcomes(gold, one.choice[known]), hard)
         if h is not None and voted.any():
             y, h = self.y[voted], h[voted]
             values = {name: measure(y, h) for name, measure in MEASURES.items()}
@@ -242,10 +242,10 @@ class _Reference:
             return
         used = known if self.has_gold else voted
         if used.any():
-            error = gaps(gold if self.has_gold else self.y[voted], one.sure[used])
+            error = confidence_gaps_by_bin(gold if self.has_gold else self.y[voted], one.sure[used])
             yield _Part("calibration", error, {CALIBRATION_ERROR: lambda s: np.abs(s).sum(axis=1) / error.shape[0]})
         if self.has_gold and n:
-            yield _mean_part("calibration", {"log_loss": log_losses(gold, one.sure[known])})
+            yield _mean_part("calibration", {"log_loss": log_loss_per_item(gold, one.sure[known])})
 
     def _perspectivist(self, one: Aligned) -> _Part:
         table, labels = self.table, one.by_row[self.rows]

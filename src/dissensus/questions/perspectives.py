@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 from dissensus.common.arrays import sum_ranges
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.compute.engines.local import Threads, balanced
-from dissensus.evaluation.intervals import holm
+from dissensus.evaluation.intervals import holm_correction
 from dissensus.questions.exceptions import AnnotatorTwice, UnequalColumns, UnknownAnnotators
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -214,7 +214,7 @@ def perspectives(
         name: _Column(rows, posterior, disagree, group, len(groups)).test(permutations, seed, pool)
         for name, (groups, group) in columns.items()
     }
-    p_values = holm({name: test.p_value for name, test in tests.items()})
+    p_values = holm_correction({name: test.p_value for name, test in tests.items()})
     effects: list[GroupEffect] = []
     by_group, best = np.full(rows.n_items, -1, np.int32), np.zeros(rows.n_items)
     for name in sorted(tests, key=lambda name: (p_values[name], -tests[name].effect)):

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from dissensus.common.types import BoolArray, FloatArray, IntArray, Names
-from dissensus.evaluation.hard import tied
+from dissensus.evaluation.hard import tied_classes
 from dissensus.questions.exceptions import NoPredictedColumn, NoRows, PredictedTwice, PredictionsOfOtherItems
 from dissensus.table import names as naming
 from dissensus.table.annotations import Annotations
@@ -134,7 +134,7 @@ class Aligned:
             found = np.where(here, naming.match(_pair(item, annotator, table), pairs, "pairs"), -1)
             rows = _place(found, pairs.size, given.item)[row]
         there = np.asarray(best.any(axis=1))
-        choice = tied(best) & there[:, None]
+        choice = tied_classes(best) & there[:, None]
         choice = choice / np.maximum(choice.sum(axis=1, keepdims=True), 1)
         row_proba = None if proba is None else _rows_at(proba, rows)
         return cls(there, rows >= 0, choice, whole, _rows_at(answer, rows), row_proba)

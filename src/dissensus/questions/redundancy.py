@@ -49,7 +49,7 @@ from dissensus.common.types import FloatArray, IntArray, Names
 from dissensus.compute.engines.local import Threads, even, thread_count
 from dissensus.compute.kernels import redundancy as kernels
 from dissensus.evaluation import Estimate, bootstrap
-from dissensus.evaluation.hard import hits, tied
+from dissensus.evaluation.hard import probability_correct, tied_classes
 from dissensus.messages import Message
 from dissensus.models.base import Aggregator, Likelihoods, check_gold
 from dissensus.models.confidence import EffectiveLabels
@@ -387,12 +387,12 @@ def _averages(draws: list[tuple[Any, ...]]) -> list[Any]:
 
 def _hits(gold: IntArray | None, posterior: FloatArray) -> FloatArray:
     """Return the chance that the label is right (known items,); empty without known classes."""
-    return np.empty(0) if gold is None or not (gold >= 0).any() else hits(gold, posterior)
+    return np.empty(0) if gold is None or not (gold >= 0).any() else probability_correct(gold, posterior)
 
 
 def _same(one: FloatArray, other: FloatArray) -> FloatArray:
     """Return the chance that two posteriors choose the same class (I,): |T ∩ T'| / |T ∪ T'| of the tied classes."""
-    first, second = tied(one), tied(other)
+    first, second = tied_classes(one), tied_classes(other)
     return np.asarray((first & second).sum(axis=1) / (first | second).sum(axis=1))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from dissensus.common.arrays import random_ranks_within_groups
 from dissensus.common.types import BoolArray, FloatArray, IntArray
 from dissensus.evaluation.distances import pair_distances
-from dissensus.evaluation.hard import hits
+from dissensus.evaluation.hard import probability_correct
 from dissensus.models.base import Aggregator, methods
 from dissensus.models.methods.bradley_terry import BradleyTerry, check_connected
 from dissensus.models.methods.closest import Closest
@@ -237,7 +237,7 @@ def _distances(fitted: Any, table: Annotations) -> FloatArray:
 
 
 def _right(fitted: Any, table: Annotations, gold: IntArray) -> FloatArray:
-    return _mean_of(hits(gold, fitted.posterior_))
+    return _mean_of(probability_correct(gold, fitted.posterior_))
 
 
 def _errors(fitted: Any, table: Annotations, gold: FloatArray) -> FloatArray:

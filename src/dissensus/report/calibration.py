@@ -6,7 +6,7 @@ from typing import Any
 
 from dissensus.common.formatting import format_percent
 from dissensus.evaluation import reliability_curve
-from dissensus.evaluation.pairs import wilson
+from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.report import charts
 from dissensus.report.blocks import Chart
 from dissensus.report.study import entries
@@ -19,7 +19,7 @@ def calibration(gold: Any, h: Any) -> dict[str, Any]:
     curve = reliability_curve(gold, h, bins=N_BINS)
     some = curve.count > 0
     share, items = curve.accuracy[some], curve.count[some]
-    low, high = wilson(share, share * (1 - share), items.astype(float))
+    low, high = wilson_interval_of_mean(share, share * (1 - share), items.astype(float))
     columns: dict[str, Any] = {"items": items, "confidence": curve.confidence[some], "accuracy": share}
     bins = [entries(b, 5, **columns, low=low, high=high) for b in range(items.size)]
     return {"calibration_error": curve.error, "bins": bins}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dissensus.common.formatting import Count, Share
 from dissensus.common.options import option_words
-from dissensus.evaluation.pairs import wilson
+from dissensus.evaluation.pairs import wilson_interval_of_mean
 from dissensus.messages import Face, Message
 from dissensus.models.confidence import ask_for_gold
 from dissensus.questions.item_status import SETTLED
@@ -118,7 +118,7 @@ def settled_items(study: Study) -> Message:
     if study.gold is None or not (known := settled & (study.gold >= 0)).any():
         return ItemsSettled(**facts)
     right = (study.label == study.gold)[known].mean()
-    low, high = wilson(right, right * (1 - right), known.sum())
+    low, high = wilson_interval_of_mean(right, right * (1 - right), known.sum())
     facts |= {"known": int(known.sum()), "right": Share(right), "low": Share(low), "high": Share(high)}
     return SettledByGold(**facts)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dissensus import load, save
-from dissensus.clustering.base import Clustering, clusterings, size_keywords
+from dissensus.clustering.base import Clustering, cluster_count_keywords, clusterings
 from dissensus.clustering.exceptions import GoldForClusters, TooManyClusters
 from dissensus.exceptions import ConvergenceWarning, NotFitted, UnknownClass
 from dissensus.models.base import methods
@@ -57,7 +57,7 @@ def _tables() -> list[Annotations]:
 
 
 def _made(name: str, keywords: dict[str, Any], K: int = K, L: int = L) -> Clustering:
-    return clusterings[name](**size_keywords(name, K, L), **keywords)
+    return clusterings[name](**cluster_count_keywords(name, K, L), **keywords)
 
 
 def _fitted(name: str, table: Annotations, keywords: dict[str, Any]) -> Clustering:

@@ -23,7 +23,16 @@ from dissensus.common.parameters import param
 from dissensus.common.types import FloatArray
 from dissensus.features import hub
 from dissensus.features.cache import Cache
-from dissensus.features.text import Pooling, TextModel, check_length, embed_texts, pool, states, text_model, tokens
+from dissensus.features.text import (
+    Pooling,
+    TextModel,
+    check_length,
+    embed_texts,
+    hidden_states,
+    pool_states,
+    read_text_model,
+    tokenize_texts,
+)
 from dissensus.learning import inputs as given
 from dissensus.learning.batches import Columns, Padded
 from dissensus.learning.encoders.base import Encoder, encoders
@@ -73,7 +82,7 @@ class Transformer(Encoder):
     def fit(self, X: Any) -> Self:
         """Read the model; the first input shows whether inputs are texts or pairs."""
         super().fit(X)
-        source = text_model(self.model)
+        source = read_text_model(self.model)
         self.max_length_ = check_length(source, self.max_length)
         self.config_, self.tokenizer_ = source.config, source.tokenizer
         self.normalize_, self.identity_ = source.normalize, source.identity
@@ -97,7 +106,9 @@ class Transformer(Encoder):
         lengths = [0]
         for start in range(0, len(first), TOKENIZED_AT_ONCE):
             part = slice(start, start + TOKENIZED_AT_ONCE)
-            found = tokens(self._model({}), first[part], None if second is None else second[part], self.max_length_)
+            found = tokenize_texts(
+                self._model({}), first[part], None if second is None else second[part], self.max_length_
+            )
             values += [np.array(text) for text in found]  # (2, L) each
             lengths += [len(ids) for ids, _ in found]
         ids, types = torch.from_numpy(np.concatenate(values, axis=1).astype(np.int32)).unbind()
@@ -112,7 +123,7 @@ class Transformer(Encoder):
         if not self.tune:
             return MLPModule(self.width)
         fresh = getattr(self, "_pretrained", None)
-        return TransformerModule(hub.build(self.config_) if fresh is None else fresh.network(), self.pooling)
+        return TransformerModule(hub.build_network(self.config_) if fresh is None else fresh.network(), self.pooling)
 
     @property
     def width(self) -> int:
@@ -133,8 +144,8 @@ class Transformer(Encoder):
     def _frozen(self) -> TextModel:
         if self.weights_ is not None:
             return self._model(self.weights_)
-        folder = hub.folder_of(None)
-        if hub.identity(folder) != self.identity_:
+        folder = hub.find_model_folder(None)
+        if hub.hash_model_files(folder) != self.identity_:
             raise OtherTextModel(package=hub.BUNDLED)
         return self._model(folder)
 
@@ -160,5 +171,5 @@ class TransformerModule(nn.Module):
         return torch.cat(parts)[order.argsort()]
 
     def _vectors(self, ids: Tensor, types: Tensor | None) -> Any:
-        hidden, inside = states(self.network, ids.long(), None if types is None else types.long())
-        return pool(hidden, inside, self.pooling)
+        hidden, inside = hidden_states(self.network, ids.long(), None if types is None else types.long())
+        return pool_states(hidden, inside, self.pooling)

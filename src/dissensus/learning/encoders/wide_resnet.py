@@ -27,7 +27,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from dissensus.common.parameters import is_whole, param
 from dissensus.common.types import ByteArray, FloatArray
-from dissensus.features.exceptions import NoInputs
+from dissensus.features.exceptions import NoFeatureInputs
 from dissensus.learning.batches import Columns
 from dissensus.learning.encoders.base import Encoder, encoders, sizes
 from dissensus.learning.exceptions import OtherChannels
@@ -86,7 +86,7 @@ class WideResNet(Encoder):
         super().fit(X)
         found = images(X)
         if not found:
-            raise NoInputs(argument="X")
+            raise NoFeatureInputs(argument="X")
         shapes = Counter(image.shape[:2] for image in found)
         height, width = max(shapes, key=lambda s: (shapes[s], s[0] * s[1], s)) if self.size is None else self.size
         self.size_, self.channels_ = (int(height), int(width)), found[0].shape[2]

@@ -174,9 +174,9 @@ def _numbers(texts: list[str], D: int, path: Path, line: int) -> FloatArray:
 
 def from_transformer(seen: Sequence[str], keep: int) -> tuple[FloatArray, list[str]]:
     """Return the same from the bundled transformer: `seen` averaged over pieces, others if they are one piece."""
-    from dissensus.features.text import text_model, tokenizer_of, word_vectors
+    from dissensus.features.text import make_tokenizer, read_text_model, word_vectors
 
-    tokenizer = tokenizer_of(text_model().tokenizer)
+    tokenizer = make_tokenizer(read_text_model().tokenizer)
     special = tokenizer.get_added_tokens_decoder()
     words = {i: tokenizer.decode([i]).strip() for i in range(tokenizer.get_vocab_size()) if i not in special}
     pieces = tokenizer.encode_batch(list(words.values()), add_special_tokens=False)

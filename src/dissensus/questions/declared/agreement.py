@@ -64,14 +64,14 @@ class Agreement(Question):
     def compute(self, table: Any, *, progress: Any) -> dict[str, Any]:
         import numpy as np
 
-        from dissensus.evaluation.distances import agreement_by_kind
+        from dissensus.evaluation.distances import agreement_for_label_type
 
         scale = SCALES.get(table.kind) or self.scale or ("ordinal" if table.kind == "graded" else "nominal")
         values = None
         if scale != "nominal" and table.kind != "numbers" and not (scale == "ordinal" and _in_order(table)):
             with suppress(ValueError):  # on an interval scale `agreement_by_kind` raises an error
                 values = [float(name) for name in table.classes]  # positions of the classes
-        coefficients = agreement_by_kind(
+        coefficients = agreement_for_label_type(
             table, scale=scale, values=values, level=self.level, resamples=self.resamples, seed=self.seed,
             on_step=lambda step, _: progress("resampling", step, self.resamples),
         )  # fmt: skip
@@ -98,9 +98,9 @@ class Agreement(Question):
 
         weights: Any = "concordance" if table.kind == "numbers" else KAPPA_WEIGHTS[scale]
         if table.kind == "numbers":
-            compared = concordances(table, least=self.least)
+            compared = concordances(table, min_shared=self.least)
         else:
-            compared = cohen_kappas(table, least=self.least, weights=weights, values=values)
+            compared = cohen_kappas(table, min_shared=self.least, weights=weights, values=values)
         best = np.lexsort((-compared.shared, -np.nan_to_num(compared.kappa, nan=-np.inf)))  # undefined κ last
         rows = columns_to_frame({name: column[best] for name, column in vars(compared).items()}, "pyarrow").to_pylist()
         return {"least": self.least, "weights": weights, "pairs": rows}

@@ -295,7 +295,7 @@ def _agreement_matrix(study: Study, serious: Any) -> Facts | None:
         return None
     part = table.select(annotators=chosen)
     with warnings.catch_warnings(action="ignore", category=DataWarning):  # Agreement ignores weights.
-        pairs = cohen_kappas(part, least=MIN_SHARED_ITEMS)
+        pairs = cohen_kappas(part, min_shared=MIN_SHARED_ITEMS)
     share: FloatArray = np.full((part.n_annotators, part.n_annotators), np.nan)
     count = np.zeros(share.shape, np.int64)
     rows, columns = (naming.match(one, part.annotators, "annotators") for one in (pairs.first, pairs.second))

@@ -9,7 +9,7 @@ import numpy as np
 
 from dissensus.common.formatting import Count, Share, format_percent
 from dissensus.common.types import FloatArray
-from dissensus.evaluation.distances import MAX_LABELS, agreement_by_kind
+from dissensus.evaluation.distances import MAX_LABELS, agreement_for_label_type
 from dissensus.evaluation.exceptions import NoSharedItems
 from dissensus.evaluation.intervals import bootstrap
 from dissensus.questions.scoring import SCORING
@@ -172,7 +172,7 @@ def _agreement(study: Study) -> list[Facts] | None:
     if study.table.kind == "objects" and study.table.n_classes > MAX_LABELS:
         return None
     try:
-        found = agreement_by_kind(study.table, resamples=RESAMPLES, seed=study.seed)
+        found = agreement_for_label_type(study.table, resamples=RESAMPLES, seed=study.seed)
     except NoSharedItems:
         return None
     return [{"name": name, **plain(found[name])} for name in COEFFICIENTS if name in found]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dissensus.clustering.base import clusterings
-from dissensus.clustering.model import of_clusters
+from dissensus.clustering.model import population_labels
 from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.report import charts
 from dissensus.report.blocks import Chart, Column, Number, Numbers, Table, listing
@@ -47,7 +47,7 @@ class ClustersSection(Section):
         model = study.clustering
         assert model is not None
         K, L, _ = model.labels_of_clusters_.shape
-        labels = of_clusters(model.params_)  # (K, P)
+        labels = population_labels(model.params_)  # (K, P)
         most = np.argsort(-model.prior_, kind="stable")[:MAX_CLASSES]
         n_items = np.bincount(model.item_cluster_[model.labelled_], minlength=K)
         by_name = np.argsort(study.annotator_place)

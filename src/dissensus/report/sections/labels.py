@@ -8,7 +8,7 @@ import numpy as np
 
 from dissensus.common.formatting import Share, format_count, format_percent
 from dissensus.evaluation import bootstrap, log_loss
-from dissensus.evaluation.hard import hits
+from dissensus.evaluation.hard import probability_correct
 from dissensus.models.tempering import MIN_GOLD
 from dissensus.questions.item_status import SETTLED
 from dissensus.report import charts
@@ -128,7 +128,7 @@ def _against_gold(study: Study) -> Facts:
     gold, posterior = study.gold[known], study.fitted.posterior_[known]
     return {
         "items": known.sum(),
-        "accuracy": bootstrap(hits(gold, posterior), seed=study.seed),
+        "accuracy": bootstrap(probability_correct(gold, posterior), seed=study.seed),
         "expected": study.confidence[known].mean(),
         "log_loss": log_loss(gold, np.maximum(posterior, 1e-15)),
         **calibration(gold, posterior),

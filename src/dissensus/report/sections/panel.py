@@ -89,7 +89,7 @@ class PanelSection(Section):
             "rates": []
             if found is None or known == table.n_items
             else [
-                {"class": study.classes[k], "judged": one.judged, "saved": one.corrected.saved}
+                {"class": study.classes[k], "judged": one.judged, "saved": one.corrected.labels_saved}
                 | {"corrected": one.corrected, "human": one.corrected.human}
                 for k, one in enumerate(found.rates[:MAX_CLASSES])
                 if k < len(study.classes)
